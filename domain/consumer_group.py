@@ -1,0 +1,81 @@
+"""ConsumerGroup: consumers that share the messages of the topics they read, each message to one of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+MAX_ATTEMPTS_LIMIT: Final = 10_000
+MAX_INVISIBLE_SECONDS: Final = 12 * 3600
+
+
+def parse_start(start: str) -> int | None:
+    """Where a new group begins: None for earliest and latest, else the epoch milliseconds of an RFC 3339 time.
+
+    Raises `BAD_REQUEST` for anything else.
+    """
+    if start in (EARLIEST, LATEST):
+        return None
+    try:
+        moment = datetime.fromisoformat(start)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise EntrepotError(Code.BAD_REQUEST, f"start must be earliest, latest or an RFC 3339 time, not {start!r}")
+    return int(moment.timestamp() * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    """A group's definition.
+
+    `max_attempts`: deliveries of one message before it goes to `%DLQ%<name>`.  `invisible_seconds`: how long a popped
+    message stays with its consumer unless the request says otherwise.  `start`: where it begins on a queue it has
+    never read: `earliest`, `latest` or an RFC 3339 time.
+    """
+
+    name: str
+    max_attempts: int = 16
+    invisible_seconds: int = 30
+    start: str = EARLIEST
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT:
+            raise EntrepotError(
+                Code.BAD_REQUEST, f"max_attempts must be 1 to {MAX_ATTEMPTS_LIMIT}, not {self.max_attempts}"
+            )
+        if not 1 <= self.invisible_seconds <= MAX_INVISIBLE_SECONDS:
+            raise EntrepotError(
+                Code.BAD_REQUEST,
+                f"invisible_seconds must be 1 to {MAX_INVISIBLE_SECONDS}, not {self.invisible_seconds}",
+            )
+        parse_start(self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """A group's progress on one message queue.
+
+    `committed_offset`: everything before it is settled.  `in_flight`: delivered and not settled.
+    `lag`: messages not settled yet, in flight ones included.
+    """
+
+    topic: str
+    queue_id: int
+    committed_offset: int
+    max_offset: int
+    in_flight: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """A group with its progress on every queue it has read."""
+
+    group: ConsumerGroup
+    progress: list[QueueProgress]

@@ -1,0 +1,68 @@
+"""One vocabulary of refusals for every door.
+
+A refusal is a value: inside a batch it stands in the result at its message's place, so that acknowledgements stay
+in order; only what concerns a whole call is raised.  Each protocol has one complete table from `Code` to its own
+words (`protocols/*/errors.py`).
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Code(IntEnum):
+    """Outcome codes; names and numbers of RocketMQ 5's gRPC `Code` where one exists."""
+
+    BAD_REQUEST = 40000
+    ILLEGAL_TOPIC = 40002
+    ILLEGAL_CONSUMER_GROUP = 40003
+    ILLEGAL_INVISIBLE_TIME = 40011
+    INVALID_RECEIPT_HANDLE = 40013
+    ILLEGAL_OFFSET = 40019
+    UNAUTHORIZED = 40100
+    FORBIDDEN = 40300
+    TOPIC_NOT_FOUND = 40402
+    CONSUMER_GROUP_NOT_FOUND = 40403
+    OFFSET_NOT_FOUND = 40404
+    REQUEST_TIMEOUT = 40800
+    MESSAGE_BODY_TOO_LARGE = 41301
+    PRECONDITION_FAILED = 42800
+    TOO_MANY_REQUESTS = 42900
+    MESSAGE_PROPERTIES_TOO_LARGE = 43101
+    INTERNAL_ERROR = 50000
+    UNAVAILABLE = 50003  # ours: the store is stopping or has stopped
+    STORAGE_FULL = 50700  # ours: no room to keep a message; consuming goes on
+    MESSAGE_CORRUPTED = 50701  # ours: a stored record fails its checksum
+
+
+class EntrepotError(Exception):
+    """A refusal with its code and a sentence for the person who reads it."""
+
+    def __init__(self, code: Code, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.code.name}, {self.message!r})"
+
+
+class StoreFailedError(EntrepotError):
+    """The store met an error of write or sync, or corruption of its own files: it confirms nothing any more."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.UNAVAILABLE, message)
+
+
+class StorageFullError(EntrepotError):
+    """There is no room for another message.  Publishing may be tried again; consuming is not affected."""
+
+    def __init__(self, message: str = "the store has no room for more messages") -> None:
+        super().__init__(Code.STORAGE_FULL, message)
+
+
+class CorruptedError(EntrepotError):
+    """Stored bytes do not pass their check.  They are never served."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.MESSAGE_CORRUPTED, message)

@@ -1,0 +1,88 @@
+"""A message, before and after it is stored.
+
+These are made once per message on the hottest path, hence `slots` and no freezing; treat them as values all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+PropertyValue = str | bytes
+Properties = tuple[tuple[str, PropertyValue], ...]
+
+NO_SYSTEM_PROPERTIES: Final[Mapping[str, PropertyValue]] = MappingProxyType({})
+
+ROUND_ROBIN: Final = -1
+"""`Message.queue_id` of a message whose queue is not chosen yet."""
+
+
+class SystemProperty:
+    """Names of the well-known properties, which survive a change of protocol.  Values are text unless said."""
+
+    CONTENT_TYPE: Final = "content_type"
+    CORRELATION_ID: Final = "correlation_id"  # bytes
+    REPLY_TO: Final = "reply_to"
+    EXPIRES_AT_MS: Final = "expires_at_ms"  # decimal, epoch milliseconds
+    PAYLOAD_IS_TEXT: Final = "payload_is_text"  # "1": the producer declared the body to be UTF-8
+    BORN_HOST: Final = "born_host"
+    PROTOCOL: Final = "protocol"  # the door it came through: mqtt, http
+    DEAD_LETTER_TOPIC: Final = "dead_letter_topic"  # where a dead letter came from
+    DEAD_LETTER_QUEUE_OFFSET: Final = "dead_letter_queue_offset"
+    DEAD_LETTER_MESSAGE_ID: Final = "dead_letter_message_id"
+    DEAD_LETTER_REASON: Final = "dead_letter_reason"
+    DEAD_LETTER_ATTEMPTS: Final = "dead_letter_attempts"
+
+
+@dataclass(slots=True)
+class Message:
+    """What a producer sends.
+
+    `sub_topic` is always the full name in MQTT's form with the topic as its first level (`factory/line1/temp`).
+    `message_group` is RocketMQ's FIFO key.  `properties` are the user's, in order, a name may repeat.
+    `qos` is the strongest delivery the producer asked for: 0 at most once, 1 at least once, 2 as strong as the
+    subscriber likes (the default of doors that have no such word).
+    `message_id` is 16 bytes minted at the door it came in by, or the client's own id.
+    """
+
+    topic: str
+    body: bytes
+    sub_topic: str = ""
+    queue_id: int = ROUND_ROBIN
+    qos: int = 2
+    tag: str = ""
+    keys: tuple[str, ...] = ()
+    message_group: str = ""
+    message_id: bytes = b""
+    born_time_ms: int = 0
+    filter_hash: int = 0
+    properties: Properties = ()
+    system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+
+    def system_text(self, name: str) -> str | None:
+        """The well-known property as text, or None."""
+        value = self.system.get(name)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+@dataclass(slots=True)
+class StoredMessage(Message):
+    """A message with its place: the queue offset it has for ever, and where its record lies in the commit log."""
+
+    queue_offset: int = 0
+    commit_log_offset: int = 0
+    store_time_ms: int = 0
+
+
+@dataclass(slots=True)
+class Delivery:
+    """One message handed to one consumer of a group until its invisible time ends.
+
+    `attempt` counts from 1 and never falls.  `receipt_handle` settles exactly this attempt.
+    """
+
+    message: StoredMessage
+    receipt_handle: str
+    attempt: int
