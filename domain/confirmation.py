@@ -15,7 +15,7 @@ class Confirmation:
     unknown.  Callbacks run once, in the order the batches were appended, with the failure or None.
     """
 
-    __slots__ = ("refusals", "settled", "failure", "_callbacks")
+    __slots__ = ("_callbacks", "failure", "refusals", "settled")
 
     def __init__(self, refusals: Sequence[EntrepotError | None] | None = None) -> None:
         self.refusals = refusals

@@ -30,6 +30,7 @@ class SystemProperty:
     BORN_HOST: Final = "born_host"
     PROTOCOL: Final = "protocol"  # the door it came through: mqtt, http
     DEAD_LETTER_TOPIC: Final = "dead_letter_topic"  # where a dead letter came from
+    DEAD_LETTER_QUEUE: Final = "dead_letter_queue"
     DEAD_LETTER_QUEUE_OFFSET: Final = "dead_letter_queue_offset"
     DEAD_LETTER_MESSAGE_ID: Final = "dead_letter_message_id"
     DEAD_LETTER_REASON: Final = "dead_letter_reason"

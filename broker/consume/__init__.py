@@ -1,0 +1,1 @@
+"""Pop consumption: windows over the queues, receipt handles, dead letters, long polling, tails."""

@@ -1,0 +1,74 @@
+"""QueueTail: hands the messages of one queue to a callback as they become servable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from domain.errors import CorruptedError
+from domain.message import StoredMessage
+
+TAIL_BATCH: Final = 1024
+"""Messages handed over in one go, before others get their turn."""
+
+log = structlog.get_logger(__name__)
+
+
+class QueueTail:
+    """Implements `domain.ports.Tail`."""
+
+    def __init__(
+        self,
+        engine: StorageEngine,
+        queue: ConsumeQueue,
+        from_offset: int | None,
+        on_messages: Callable[[list[StoredMessage]], None],
+    ) -> None:
+        self._engine = engine
+        self._queue = queue
+        self._on_messages = on_messages
+        self._is_scheduled = False
+        self._is_closed = False
+        self._next = queue.visible_offset if from_offset is None else from_offset
+        queue.watchers.append(self._on_growth)
+        if self._next < queue.visible_offset:
+            self._schedule()
+
+    @property
+    def next_offset(self) -> int:
+        return self._next
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            self._queue.watchers.remove(self._on_growth)
+
+    def _on_growth(self, queue: ConsumeQueue) -> None:
+        if not self._is_scheduled:
+            self._hand_over()
+
+    def _schedule(self) -> None:
+        self._is_scheduled = True
+        asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._is_closed:
+            return
+        items = self._engine.read(self._queue, self._next, TAIL_BATCH)
+        self._next += len(items)
+        messages = [item for item in items if not isinstance(item, CorruptedError)]
+        if len(messages) < len(items):
+            log.error("corrupted messages are not handed on", topic=self._queue.topic, queue=self._queue.queue_id)
+        if messages:
+            self._on_messages(messages)
+        if self._next < self._queue.visible_offset and not self._is_closed:
+            self._schedule()

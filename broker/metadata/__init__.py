@@ -1,0 +1,1 @@
+"""What the store knows of topics and groups: derived from the log like everything else."""

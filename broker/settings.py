@@ -1,0 +1,26 @@
+"""What a broker needs to be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.store.commit_log import CommitLogLayout
+from domain.consumer_group import ConsumerGroup
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """Defaults suit a laptop.  Sizes in bytes, times as the names say."""
+
+    data_dir: Path
+    name: str = "broker"
+    layout: CommitLogLayout = field(default_factory=CommitLogLayout)
+    flush_async: bool = False
+    linger_ms: float = 0.0
+    max_unconfirmed_bytes: int = 64 << 20
+    max_message_bytes: int = 4 << 20
+    max_in_flight_per_queue: int = 65_536
+    checkpoint_interval_bytes: int = 64 << 20
+    checkpoint_interval_seconds: float = 30.0
+    group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))

@@ -1,0 +1,1 @@
+"""The storage engine: synchronous, single-threaded, one commit log from which everything else is derived."""

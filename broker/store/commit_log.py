@@ -1,0 +1,275 @@
+"""CommitLog: the one place where messages, consumption and metadata are kept, in the order they were taken.
+
+Segment files are named by the 20-digit commit-log offset of their first byte and have no header; a record never
+crosses from one to the next (a padding record fills the rest).  Space is reserved ahead of the end of the log, so
+that a full disk is met before a record is taken and not in the middle of writing it; `reserve_bytes` of it are kept
+for consumption, which must go on when publishing is refused.
+
+Invariants: one appender; what was appended is in memory (`_pending`) until `write`, and nobody reads it from there;
+bytes before `durable_offset` never change.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from broker.store import record
+from broker.store.disk import Disk
+from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordHeader, RecordKind
+from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
+from domain.message import Message, StoredMessage
+
+SCAN_CHUNK = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLogLayout:
+    """Sizes of the log, in bytes."""
+
+    segment_size_bytes: int = 1 << 30
+    preallocate_bytes: int = 64 << 20
+    reserve_bytes: int = 16 << 20
+
+    @property
+    def max_record_bytes(self) -> int:
+        """The largest record that fits a segment."""
+        return self.segment_size_bytes - HEADER_SIZE
+
+
+class CommitLog:
+    """The log in `<root>/commitlog`.  Starts empty or at what recovery found (`recover_end`)."""
+
+    def __init__(self, disk: Disk, root: str, layout: CommitLogLayout) -> None:
+        self.layout = layout
+        self.directory = f"{root}/commitlog"
+        self.durable_offset = 0
+        self.end = 0
+        self.written_offset = 0
+        self._disk = disk
+        self._pending: list[bytes] = []
+        self._segments: dict[int, int] = {}
+        self._allocated_end = 0
+        disk.make_directory(self.directory)
+        for name in disk.names(self.directory):
+            start = int(name)
+            self._segments[start] = disk.open(f"{self.directory}/{name}")
+        self.min_offset = min(self._segments, default=0)
+
+    # -- appending ---------------------------------------------------------------------------------------------
+
+    def append_message(
+        self, message: Message, queue_offset: int, now_ms: int, kind: RecordKind = RecordKind.MESSAGE
+    ) -> tuple[int, int]:
+        """Take one message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
+        offset = self.end
+        prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)
+        size = len(covered) + record.CRC_START
+        reserve = self.layout.reserve_bytes if kind == RecordKind.MESSAGE else 0
+        if not self._fits(size, reserve):
+            offset = self._make_room(size, reserve, now_ms)
+            prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)
+        self._pending += (prefix, covered)
+        self.end = offset + size
+        return offset, size
+
+    def append_payload(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
+        """Take a record that is not a message; returns its commit-log offset.  It may use the reserve."""
+        offset = self.end
+        size = HEADER_SIZE + len(payload)
+        if not self._fits(size, 0):
+            offset = self._make_room(size, 0, now_ms)
+        self._pending.append(record.encode_record(kind, payload, offset, self.durable_offset, now_ms))
+        self.end = offset + size
+        return offset
+
+    def write(self) -> None:
+        """Hand what is pending to the operating system in one write; all of it lies in one segment."""
+        if self._pending:
+            data = b"".join(self._pending)
+            self._pending.clear()
+            start = self.written_offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
+            self._disk.write(self._segments[start], data, self.written_offset - start)
+            self.written_offset += len(data)
+
+    def files_between(self, start: int, end: int) -> list[str]:
+        """Paths of the segment files that hold [start, end)."""
+        size = self.layout.segment_size_bytes
+        return [self._path(offset) for offset in range(start // size * size, max(end, start + 1), size)]
+
+    def _fits(self, size: int, reserve: int) -> bool:
+        segment_end = (self.end // self.layout.segment_size_bytes + 1) * self.layout.segment_size_bytes
+        return self.end + size <= min(segment_end, self._allocated_end - reserve)
+
+    def _make_room(self, size: int, reserve: int, now_ms: int) -> int:
+        """Reserve space, and begin the next segment if this one is too full; returns where the record goes."""
+        segment_size = self.layout.segment_size_bytes
+        if size > self.layout.max_record_bytes:
+            raise EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "the message does not fit into a segment of the log")
+        left = segment_size - self.end % segment_size
+        rolls = size > left
+        start = self.end + left if rolls else self.end
+        self._allocate_until(start + size + reserve)
+        if rolls:
+            self._pad(left, now_ms)
+        return start
+
+    def _pad(self, left: int, now_ms: int) -> None:
+        """Close the segment.  Padding is whole as soon as its header is written: the rest of it reads as zeros."""
+        if left >= HEADER_SIZE:
+            self._pending.append(record.encode_padding(left, self.end, self.durable_offset, now_ms))
+        self.write()
+        self.end += left
+        self.written_offset = self.end
+
+    def _allocate_until(self, target: int) -> None:
+        size = self.layout.segment_size_bytes
+        while self._allocated_end < target:
+            start = self._allocated_end // size * size
+            within = self._allocated_end - start
+            step = min(self.layout.preallocate_bytes, size - within)
+            descriptor = self._segments.get(start)
+            try:
+                if descriptor is None:
+                    descriptor = self._segments[start] = self._disk.open(self._path(start))
+                self._disk.allocate(descriptor, within, step)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise StorageFullError from error
+                raise
+            self._allocated_end += step
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def read(self, entries: list[tuple[int, int, int]]) -> Iterator[StoredMessage | CorruptedError]:
+        """The messages of consume-queue entries, in order.  A record that is harmed comes as an error in its place.
+
+        Neighbouring records are read with one call.
+        """
+        for start, end, run in _runs(entries):
+            data = self._read_span(start, end - start)
+            for offset, _, _ in run:
+                try:
+                    header = record.decode_header(data, offset - start, offset)
+                    yield record.decode_message(data, offset - start, header)
+                except (InvalidRecordError, UnicodeDecodeError) as error:
+                    yield CorruptedError(f"the record at commit-log offset {offset} is harmed: {error}")
+
+    def read_header(self, commit_log_offset: int, size: int) -> RecordHeader:
+        """A record's header, checked.  Raises CorruptedError."""
+        try:
+            return record.decode_header(self._read_span(commit_log_offset, size), 0, commit_log_offset)
+        except InvalidRecordError as error:
+            raise CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed: {error}") from error
+
+    def _read_span(self, offset: int, length: int) -> bytes:
+        start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
+        descriptor = self._segments.get(start)
+        return b"" if descriptor is None else self._disk.read(descriptor, length, offset - start)
+
+    # -- recovery ----------------------------------------------------------------------------------------------
+
+    def scan(self, from_offset: int) -> Iterator[tuple[bytes, int, RecordHeader]]:
+        """Every whole record from an offset on, as (bytes, position in them, header); ends at the first that is not.
+
+        `scan_end` then tells where that was.
+        """
+        self.scan_end = from_offset
+        chunk, base = b"", from_offset
+        while True:
+            position = self.scan_end - base
+            if self._segment_rest(self.scan_end) < HEADER_SIZE:
+                self.scan_end += self._segment_rest(self.scan_end)
+                chunk, base = b"", self.scan_end
+                continue
+            try:
+                header = record.decode_header(chunk, position, self.scan_end)
+            except InvalidRecordError:
+                if base == self.scan_end and chunk:
+                    return
+                needed = max(SCAN_CHUNK, record.peek_length(chunk, position) + HEADER_SIZE)
+                base = self.scan_end
+                chunk = self._read_span(base, min(needed, self._segment_rest(base)))
+                claimed = record.peek_length(chunk, 0)
+                if len(chunk) < claimed <= self._segment_rest(base):
+                    chunk = self._read_span(base, claimed)
+                if not chunk:
+                    return
+                continue
+            yield chunk, position, header
+            self.scan_end += header.length
+
+    def _segment_rest(self, offset: int) -> int:
+        return self.layout.segment_size_bytes - offset % self.layout.segment_size_bytes
+
+    def proof_of_damage(self, offset: int) -> int | None:
+        """Looks behind a bad record for a whole one that was written after the bad one had been synced.
+
+        Returns that record's offset: then the bad one is damage to kept data.  None: it is a torn tail.
+        """
+        size = self.layout.segment_size_bytes
+        for start in sorted(s for s in self._segments if s + size > offset):
+            position = max(offset - start, 0)
+            length = self._disk.size(self._segments[start])
+            while position < length:
+                data = self._disk.read(self._segments[start], SCAN_CHUNK + HEADER_SIZE, position)
+                found = data.find(record.MAGIC)
+                while found >= 0:
+                    place = start + position + found
+                    claimed = record.peek_length(data, found)
+                    whole = self._disk.read(self._segments[start], min(claimed, size), position + found)
+                    try:
+                        if record.decode_header(whole, 0, place).durable_floor > offset:
+                            return place
+                    except InvalidRecordError:
+                        pass
+                    found = data.find(record.MAGIC, found + 1)
+                position += SCAN_CHUNK
+        return None
+
+    def recover_end(self, end: int) -> list[str]:
+        """Cut everything behind `end`, so that no stale record can ever be met there.
+
+        Returns the paths that must be synced before anything is confirmed or served.
+        """
+        size = self.layout.segment_size_bytes
+        touched = []
+        for start in sorted(self._segments):
+            if start >= end and start > 0:
+                self._disk.close(self._segments.pop(start))
+                self._disk.remove(self._path(start))
+            elif start + size >= end:
+                self._disk.truncate(self._segments[start], end - start)
+                touched.append(self._path(start))
+        self.end = self.written_offset = self._allocated_end = end
+        return touched
+
+    def sizes(self) -> dict[str, int]:
+        """Paths of the segments with their lengths on disk."""
+        return {self._path(s): self._disk.size(d) for s, d in sorted(self._segments.items())}
+
+    def close(self) -> None:
+        for descriptor in self._segments.values():
+            self._disk.close(descriptor)
+        self._segments.clear()
+
+    def _path(self, start: int) -> str:
+        return f"{self.directory}/{start:020d}"
+
+
+def _runs(entries: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
+    """Group entries whose records lie close together: (start, end, entries)."""
+    run: list[tuple[int, int, int]] = []
+    start = end = 0
+    for entry in entries:
+        offset, size, _ = entry
+        if run and (offset < end or offset - end > 16_384 or offset + size - start > 1 << 20):
+            yield start, end, run
+            run = []
+        if not run:
+            start = offset
+        run.append(entry)
+        end = offset + size
+    if run:
+        yield start, end, run

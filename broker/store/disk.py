@@ -1,0 +1,103 @@
+"""The disk, as the engine sees it.  Tests put a simulated one in its place that loses what was not synced.
+
+Only the calls that the engine makes are here.  Making data durable is not among them: that is asked of a
+`SyncChannel` (`sync_channel.py`), because waiting for the disk must never stop the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+
+class Disk(Protocol):
+    """File operations.  All raise OSError; an error of `write` is final for the store."""
+
+    def open(self, path: str) -> int:
+        """Open for reading and writing, create if missing; returns a descriptor."""
+        ...
+
+    def close(self, descriptor: int) -> None: ...
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        """Write all of `data` at `offset`; a short write is an error."""
+        ...
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        """Up to `length` bytes; fewer only at the end of the file."""
+        ...
+
+    def allocate(self, descriptor: int, offset: int, length: int) -> None:
+        """Reserve space so that later writes there cannot fail for want of it (ENOSPC comes from here)."""
+        ...
+
+    def truncate(self, descriptor: int, length: int) -> None: ...
+
+    def size(self, descriptor: int) -> int: ...
+
+    def make_directory(self, path: str) -> None:
+        """Make it with its parents; fine if it is there."""
+        ...
+
+    def names(self, path: str) -> list[str]:
+        """Sorted names in a directory; empty if it does not exist."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file or a whole directory; fine if it is not there."""
+        ...
+
+
+class OsDisk:
+    """The real one."""
+
+    def open(self, path: str) -> int:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        written = os.pwrite(descriptor, data, offset)
+        if written == len(data):
+            return
+        view = memoryview(data)
+        while written < len(view):  # the kernel may stop after 2 GiB, or at a signal; no progress is an error
+            more = os.pwrite(descriptor, view[written:], offset + written)
+            if more == 0:
+                raise OSError(f"short write: {written} of {len(view)} bytes")
+            written += more
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        return os.pread(descriptor, length, offset)
+
+    def allocate(self, descriptor: int, offset: int, length: int) -> None:
+        os.posix_fallocate(descriptor, offset, length)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        os.ftruncate(descriptor, length)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def remove(self, path: str) -> None:
+        if os.path.isdir(path):
+            for name in os.listdir(path):
+                self.remove(os.path.join(path, name))
+            os.rmdir(path)
+        elif os.path.exists(path):
+            os.unlink(path)

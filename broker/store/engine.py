@@ -1,0 +1,263 @@
+"""StorageEngine: the commit log with all that is derived from it, and the watermark.
+
+Synchronous: the caller appends, then lets `begin_sync` write and ask for durability, and calls `finish_sync` when the
+answer is there.  `confirmed_offset` only grows; everything before it survives any crash, nothing behind it is served.
+After an error of write or sync nothing is confirmed any more: the engine is failed for good, and only recovery, which
+reads what really is on the disk, decides what was kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from broker.store.commit_log import CommitLog, CommitLogLayout
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.disk import Disk
+from broker.store.dispatcher import Dispatcher
+from broker.store.open_files import OpenFiles
+from broker.store.record import RecordKind
+from broker.store.store_files import Checkpoint, QueueState, StoreFiles, StoreIdentity
+from broker.store.sync_channel import SyncChannel
+from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
+from domain.message import Message, StoredMessage
+
+
+@dataclass(slots=True)
+class RecoveryReport:
+    """What opening the store found and did."""
+
+    was_unclean: bool = False
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    missing_bytes: int = 0
+    rebuilt_queues: int = 0
+
+
+class StorageEngine:
+    """One store's data.  Open it with `recovery.open_engine`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        layout: CommitLogLayout,
+        log_channel: SyncChannel,
+        checkpoint_channel: SyncChannel,
+        identity: StoreIdentity,
+        *,
+        flush_async: bool = False,
+    ) -> None:
+        self.disk = disk
+        self.root = root
+        self.identity = identity
+        self.files = StoreFiles(disk, root)
+        self.commit_log = CommitLog(disk, root, layout)
+        self.open_files = OpenFiles(disk, root)
+        self.dispatcher = Dispatcher(self.open_files)
+        self.log_channel = log_channel
+        self.checkpoint_channel = checkpoint_channel
+        self.flush_async = flush_async
+        self.recovery_epoch = 0
+        self.report = RecoveryReport()
+        self.failure: StoreFailedError | None = None
+        self.syncing_to: int | None = None
+        self.checkpoint_position = 0
+        self._checkpointing_to: int | None = None
+        self._checkpointed_files: list[tuple[ConsumeQueue, set[str]]] = []
+
+    # -- appending ---------------------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int:
+        """Commit-log offset behind the last record taken."""
+        return self.commit_log.end
+
+    @property
+    def confirmed_offset(self) -> int:
+        """Everything before it may be confirmed and served: what is durable, or under `flush = "async"` written."""
+        return self.commit_log.written_offset if self.flush_async else self.commit_log.durable_offset
+
+    def append_messages(
+        self, messages: Sequence[Message], queue_for: Callable[[Message], ConsumeQueue | EntrepotError], now_ms: int
+    ) -> list[EntrepotError | None] | None:
+        """Take a batch; returns None if all were taken, else one refusal or None for each."""
+        self._check_alive()
+        append, put = self.commit_log.append_message, self.dispatcher.put
+        refusals: list[EntrepotError | None] | None = None
+        for index, message in enumerate(messages):
+            queue = queue_for(message)
+            try:
+                if isinstance(queue, EntrepotError):
+                    raise queue
+                queue_offset = queue.max_offset
+                offset, size = append(message, queue_offset, now_ms)
+            except EntrepotError as refusal:
+                refusals = refusals if refusals is not None else [None] * len(messages)
+                refusals[index] = refusal
+                continue
+            except OSError as error:
+                raise self.fail(error) from error
+            put(queue, queue_offset, offset, size, message.filter_hash)
+        return refusals
+
+    def append_dead_letter(self, message: Message, now_ms: int) -> None:
+        """Take a dead letter; its origin is settled by the same record."""
+        self._check_alive()
+        queue = self.dispatcher.queue(message.topic, message.queue_id)
+        queue_offset = queue.max_offset
+        try:
+            offset, size = self.commit_log.append_message(message, queue_offset, now_ms, RecordKind.DEAD_LETTER)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.dispatcher.put(queue, queue_offset, offset, size, message.filter_hash)
+        if self.dispatcher.dead_letters is not None:
+            self.dispatcher.dead_letters.apply_dead_letter(message)
+
+    def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
+        """Take a record of an applier's and apply it; returns its commit-log offset."""
+        self._check_alive()
+        try:
+            offset = self.commit_log.append_payload(kind, payload, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+        self.dispatcher.appliers[kind][1].apply(payload, offset, now_ms)
+        return offset
+
+    # -- durability --------------------------------------------------------------------------------------------
+
+    def begin_sync(self) -> bool:
+        """Write what is pending and ask for it to be made durable, unless that is under way or there is nothing."""
+        if self.failure is not None:
+            return False
+        log = self.commit_log
+        try:
+            log.write()
+            if self.syncing_to is not None or log.written_offset == log.durable_offset:
+                return False
+            self.syncing_to = log.written_offset
+            self.log_channel.sync(log.files_between(log.durable_offset, log.written_offset))
+        except (OSError, StoreFailedError) as error:
+            raise self.fail(error) from error
+        return True
+
+    def advance(self) -> list[ConsumeQueue]:
+        """Make visible what may be served; returns the queues that have new messages."""
+        return self.dispatcher.advance(self.confirmed_offset)
+
+    def finish_sync(self) -> list[ConsumeQueue]:
+        """Take the answer and move the watermark; returns the queues that have new visible messages."""
+        try:
+            self.log_channel.finish()
+        except StoreFailedError as error:
+            raise self.fail(error) from error
+        reached, self.syncing_to = self.syncing_to, None
+        assert reached is not None, "an answer without a question"
+        self.commit_log.durable_offset = reached
+        return self.advance()
+
+    def sync_now(self) -> list[ConsumeQueue]:
+        """Make everything durable, waiting for it (opening, closing, tests)."""
+        grown = [] if self.syncing_to is None else self.finish_sync()
+        while self.begin_sync():
+            grown += self.finish_sync()
+        return grown
+
+    def fail(self, error: Exception) -> StoreFailedError:
+        """Stop for good; returns what to raise."""
+        if self.failure is None:
+            self.failure = (
+                error
+                if isinstance(error, StoreFailedError)
+                else StoreFailedError(f"the store has stopped after an error: {error}")
+            )
+        return self.failure
+
+    def _check_alive(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
+        """Visible messages of a queue from an offset on, harmed ones as errors in their place."""
+        return self.read_entries(queue, from_offset, queue.entries(from_offset, count))
+
+    def read_entries(
+        self, queue: ConsumeQueue, from_offset: int, entries: list[tuple[int, int, int]]
+    ) -> list[StoredMessage | CorruptedError]:
+        """The messages of entries that follow each other from `from_offset`, each checked to be what they say."""
+        found: list[StoredMessage | CorruptedError] = []
+        for queue_offset, item in enumerate(self.commit_log.read(entries), from_offset):
+            if isinstance(item, StoredMessage) and (
+                item.queue_offset != queue_offset or item.queue_id != queue.queue_id or item.topic != queue.topic
+            ):
+                item = CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
+            found.append(item)
+        return found
+
+    def first_since(self, queue: ConsumeQueue, time_ms: int) -> int:
+        """The first queue offset stored at or after a time."""
+        return queue.bisect(lambda entry: self.commit_log.read_header(entry[0], entry[1]).store_time_ms < time_ms)
+
+    def queue_or_refusal(self, topic: str, queue_id: int) -> ConsumeQueue | EntrepotError:
+        queue = self.dispatcher.queues.get((topic, queue_id))
+        return queue or EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
+
+    # -- checkpoint --------------------------------------------------------------------------------------------
+
+    @property
+    def is_checkpointing(self) -> bool:
+        return self._checkpointing_to is not None
+
+    def begin_checkpoint(self) -> bool:
+        """Write down everything derived up to the watermark, and ask for it to be put in place.
+
+        Only when nothing is waiting for the watermark: then state in memory and durable log are the same.
+        """
+        log = self.commit_log
+        if self.failure is not None or self.is_checkpointing or log.end != log.durable_offset:
+            return False
+        try:
+            for queue in self.dispatcher.queues.values():
+                queue.flush()
+            states = [
+                QueueState(q.topic, q.queue_id, q.flushed_entries, q.checksum) for q in self.dispatcher.queues.values()
+            ]
+            sections = {name: applier.snapshot() for name, applier in self.dispatcher.appliers.values()}
+            self.files.write_checkpoint_draft(Checkpoint(log.end, self.recovery_epoch, states, sections))
+        except OSError:
+            return False  # no room for it now: the log has everything, the next try may fare better
+        self._checkpointing_to = log.end
+        self._checkpointed_files = []
+        paths: list[str] = []
+        for queue in self.dispatcher.queues.values():
+            if queue.dirty_files:
+                self._checkpointed_files.append((queue, queue.dirty_files))
+                paths += sorted(queue.dirty_files)
+                queue.dirty_files = set()
+        self.checkpoint_channel.publish(paths, self.files.checkpoint_draft, self.files.checkpoint_path)
+        return True
+
+    def finish_checkpoint(self) -> None:
+        """Take the answer."""
+        try:
+            self.checkpoint_channel.finish()
+        except StoreFailedError as error:
+            raise self.fail(error) from error
+        assert self._checkpointing_to is not None
+        self.checkpoint_position, self._checkpointing_to = self._checkpointing_to, None
+
+    def close(self) -> None:
+        """Stop: cleanly if the store is well (all durable, a checkpoint at the end, no abort mark)."""
+        if self.failure is None:
+            self.sync_now()
+            if self.is_checkpointing:
+                self.finish_checkpoint()
+            if self.begin_checkpoint():
+                self.finish_checkpoint()
+                self.files.remove_abort_mark()
+        self.commit_log.close()
+        self.open_files.close()
+        self.log_channel.close()
+        self.checkpoint_channel.close()

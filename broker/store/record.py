@@ -1,0 +1,271 @@
+"""The layout of commit-log records, written once.
+
+Every record (big-endian):
+
+    offset  size
+    0       4     magic  "ENTR"
+    4       4     crc32c of everything after this field, to the end of the record
+    8       1     version (1)
+    9       1     kind: 1 message, 2 dead letter, 3 consumption, 4 metadata, 5 padding
+    10      2     flags: bits 0-1 QoS (messages)
+    12      4     length of the whole record
+    16      8     commit-log offset of the record itself: bytes that lie elsewhere are not this record
+    24      8     durable floor: what was known to be durable when this was written.  A valid record proves that
+                  everything before its floor had been synced, so damage below it is damage and not a torn tail
+    32      8     store time, epoch milliseconds
+
+A message (and a dead letter) goes on with
+
+    40      4     queue id
+    44      8     queue offset
+    52      8     born time, epoch milliseconds
+    60      8     filter hash (48 bits sub-topic, 16 bits tag)
+    68      2     topic length
+    70      2     sub-topic length
+    72      2     message group length
+    74      1     tag length
+    75      1     message id length
+    76      2     keys length (keys joined by NUL)
+    78      4     properties length
+    82      4     body length
+    86            topic, sub-topic, message group, tag, message id, keys, properties, body
+
+Properties: u16 count of system ones, u16 count of user ones, then each: u8 kind (0 text, 1 bytes), u16 name length,
+u32 value length, name, value.  No properties at all is no bytes at all.
+
+A dead letter is a message whose record, at the same time, settles the message it was made from (named by its system
+properties): one record, so that it is never both consumed and lost.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from google_crc32c import value as crc32c
+
+from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, PropertyValue, StoredMessage
+
+MAGIC: Final = b"ENTR"
+VERSION: Final = 1
+HEADER_SIZE: Final = 40
+MESSAGE_HEADER_SIZE: Final = 86
+CRC_START: Final = 8
+
+_PREFIX = struct.Struct(">4sI")
+_HEADER = struct.Struct(">4sIBBHIQQQ")
+_COMMON = struct.Struct(">BBHIQQQ")
+_MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
+_MESSAGE_PART = struct.Struct(">IQQQHHHBBHII")
+_ROUTE_PART = struct.Struct(">IQQQH")
+_COUNTS = struct.Struct(">HH")
+_PROPERTY = struct.Struct(">BHI")
+_pack_prefix = _PREFIX.pack
+_pack_message = _MESSAGE.pack
+
+assert _HEADER.size == HEADER_SIZE
+assert _MESSAGE.size + CRC_START == MESSAGE_HEADER_SIZE
+
+
+class RecordKind(IntEnum):
+    MESSAGE = 1
+    DEAD_LETTER = 2
+    CONSUMPTION = 3
+    METADATA = 4
+    PADDING = 5
+
+
+class InvalidRecordError(Exception):
+    """The bytes are not a whole, unharmed record of this place in the log."""
+
+
+@dataclass(slots=True)
+class RecordHeader:
+    """The part that every record has."""
+
+    kind: int
+    flags: int
+    length: int
+    commit_log_offset: int
+    durable_floor: int
+    store_time_ms: int
+
+
+def encode_message(
+    message: Message, kind: int, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
+) -> tuple[bytes, bytes]:
+    """The record in two pieces (magic and checksum; the rest), so that the one copy is made when it is written."""
+    topic = message.topic.encode()
+    sub_topic = message.sub_topic.encode()
+    group = message.message_group.encode() if message.message_group else b""
+    tag = message.tag.encode() if message.tag else b""
+    keys = "\0".join(message.keys).encode() if message.keys else b""
+    properties = encode_properties(message.system, message.properties) if message.properties or message.system else b""
+    message_id = message.message_id
+    body = message.body
+    length = (
+        MESSAGE_HEADER_SIZE
+        + len(topic)
+        + len(sub_topic)
+        + len(group)
+        + len(tag)
+        + len(message_id)
+        + len(keys)
+        + len(properties)
+        + len(body)
+    )
+    head = _pack_message(
+        VERSION,
+        kind,
+        message.qos,
+        length,
+        commit_log_offset,
+        durable_floor,
+        store_time_ms,
+        message.queue_id,
+        queue_offset,
+        message.born_time_ms,
+        message.filter_hash,
+        len(topic),
+        len(sub_topic),
+        len(group),
+        len(tag),
+        len(message_id),
+        len(keys),
+        len(properties),
+        len(body),
+    )
+    covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body))
+    return _pack_prefix(MAGIC, crc32c(covered)), covered
+
+
+def encode_record(kind: int, payload: bytes, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
+    """A record that is not a message."""
+    covered = (
+        _COMMON.pack(VERSION, kind, 0, HEADER_SIZE + len(payload), commit_log_offset, durable_floor, store_time_ms)
+        + payload
+    )
+    return _pack_prefix(MAGIC, crc32c(covered)) + covered
+
+
+def encode_padding(length: int, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
+    """The record that fills a segment to its end.  Its checksum covers the header alone; the rest stays unwritten."""
+    covered = _COMMON.pack(VERSION, RecordKind.PADDING, 0, length, commit_log_offset, durable_floor, store_time_ms)
+    return _pack_prefix(MAGIC, crc32c(covered)) + covered
+
+
+def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordHeader:
+    """Check and read the record at `position`, which must be the record of that commit-log offset.
+
+    Raises InvalidRecordError where anything is missing, foreign or harmed.
+    """
+    if position + HEADER_SIZE > len(data):
+        raise InvalidRecordError("no room for a header")
+    magic, crc, version, kind, flags, length, own_offset, floor, store_time = _HEADER.unpack_from(data, position)
+    if magic != MAGIC:
+        raise InvalidRecordError("no magic")
+    if own_offset != commit_log_offset or version != VERSION or length < HEADER_SIZE:
+        raise InvalidRecordError("not the record of this place")
+    covered_end = position + (HEADER_SIZE if kind == RecordKind.PADDING else length)
+    if covered_end > len(data):
+        raise InvalidRecordError("cut short")
+    if crc32c(data[position + CRC_START : covered_end]) != crc:
+        raise InvalidRecordError("checksum")
+    return RecordHeader(kind, flags, length, own_offset, floor, store_time)
+
+
+def peek_length(data: bytes, position: int) -> int:
+    """The length a header claims, unchecked; 0 where there is no record."""
+    if position + HEADER_SIZE > len(data) or data[position : position + 4] != MAGIC:
+        return 0
+    return int.from_bytes(data[position + 12 : position + 16], "big")
+
+
+def decode_route(data: bytes, position: int) -> tuple[str, int, int, int]:
+    """(topic, queue id, queue offset, filter hash) of a checked message record: what the dispatcher needs."""
+    queue_id, queue_offset, _, hashed, topic_length = _ROUTE_PART.unpack_from(data, position + HEADER_SIZE)
+    start = position + MESSAGE_HEADER_SIZE
+    return data[start : start + topic_length].decode(), queue_id, queue_offset, hashed
+
+
+def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMessage:
+    """The message of a checked record."""
+    (
+        queue_id,
+        queue_offset,
+        born_time,
+        hashed,
+        topic_length,
+        sub_topic_length,
+        group_length,
+        tag_length,
+        id_length,
+        keys_length,
+        properties_length,
+        body_length,
+    ) = _MESSAGE_PART.unpack_from(data, position + HEADER_SIZE)
+    a = position + MESSAGE_HEADER_SIZE
+    b = a + topic_length
+    topic = data[a:b].decode()
+    a = b + sub_topic_length
+    sub_topic = data[b:a].decode()
+    b = a + group_length
+    group = data[a:b].decode() if group_length else ""
+    a = b + tag_length
+    tag = data[b:a].decode() if tag_length else ""
+    b = a + id_length
+    message_id = data[a:b]
+    a = b + keys_length
+    keys = tuple(data[b:a].decode().split("\0")) if keys_length else ()
+    system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+    properties: Properties = ()
+    if properties_length:
+        system, properties = decode_properties(data, a)
+        a += properties_length
+    return StoredMessage(
+        topic,
+        data[a : a + body_length],
+        sub_topic,
+        queue_id,
+        header.flags & 3,
+        tag,
+        keys,
+        group,
+        message_id,
+        born_time,
+        hashed,
+        properties,
+        system,
+        queue_offset,
+        header.commit_log_offset,
+        header.store_time_ms,
+    )
+
+
+def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> bytes:
+    """System properties, then the user's, in order."""
+    parts = [_COUNTS.pack(len(system), len(user))]
+    for name, value in (*system.items(), *user):
+        raw_name = name.encode()
+        raw_value = value.encode() if isinstance(value, str) else value
+        parts += (_PROPERTY.pack(not isinstance(value, str), len(raw_name), len(raw_value)), raw_name, raw_value)
+    return b"".join(parts)
+
+
+def decode_properties(data: bytes, position: int) -> tuple[Mapping[str, PropertyValue], Properties]:
+    """The reverse of `encode_properties`."""
+    system_count, user_count = _COUNTS.unpack_from(data, position)
+    position += _COUNTS.size
+    pairs: list[tuple[str, PropertyValue]] = []
+    for _ in range(system_count + user_count):
+        is_bytes, name_length, value_length = _PROPERTY.unpack_from(data, position)
+        position += _PROPERTY.size
+        name = data[position : position + name_length].decode()
+        position += name_length
+        value = data[position : position + value_length]
+        position += value_length
+        pairs.append((name, value if is_bytes else value.decode()))
+    return dict(pairs[:system_count]), tuple(pairs[system_count:])

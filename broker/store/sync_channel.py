@@ -1,0 +1,92 @@
+"""SyncChannel: how the store asks for durability and learns that it has it.
+
+One request is under way at a time on each channel.  An error, or the end of the sync process, is final.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from domain.errors import StoreFailedError
+
+
+class SyncChannel(Protocol):
+    """Asks for one thing at a time."""
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when the answer is there."""
+        ...
+
+    def sync(self, paths: list[str]) -> None:
+        """Ask for files to be made durable."""
+        ...
+
+    def publish(self, paths: list[str], draft: str, final: str) -> None:
+        """Ask for files to be made durable, then `draft` to take the place of `final`, durably."""
+        ...
+
+    def finish(self) -> None:
+        """Take the answer, waiting for it.  Raises StoreFailedError if it is an error."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class ProcessSyncChannel:
+    """A channel to the sync process."""
+
+    def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes]) -> None:
+        self._socket = channel
+        self._process = process
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def sync(self, paths: list[str]) -> None:
+        self._ask("\n".join(("sync", *paths)))
+
+    def publish(self, paths: list[str], draft: str, final: str) -> None:
+        self._ask("\n".join(("publish", *paths, draft, final)))
+
+    def finish(self) -> None:
+        try:
+            answer = self._socket.recv(4)
+        except OSError as error:
+            raise StoreFailedError(f"the sync process cannot be heard: {error}") from error
+        if len(answer) != 4:
+            raise StoreFailedError("the sync process has ended")
+        (code,) = struct.unpack(">i", answer)
+        if code:
+            raise StoreFailedError(f"making data durable failed: {os.strerror(code)}")
+
+    def close(self) -> None:
+        self._socket.close()
+        self._process.wait()
+
+    def _ask(self, text: str) -> None:
+        data = text.encode()
+        try:
+            self._socket.sendall(struct.pack(">I", len(data)) + data)
+        except OSError as error:
+            raise StoreFailedError(f"the sync process cannot be reached: {error}") from error
+
+
+def start_sync_process() -> tuple[ProcessSyncChannel, ProcessSyncChannel, int]:
+    """Start the process; returns its channel for group commits, the one for checkpoints, and its process id."""
+    ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
+    script = Path(__file__).with_name("sync_process.py")
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(script), *(str(s.fileno()) for s in theirs)],
+        pass_fds=[s.fileno() for s in theirs],
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,  # a Ctrl-C at the terminal is for the server, which still has to sync
+    )
+    for end in theirs:
+        end.close()
+    return ProcessSyncChannel(ours[0], process), ProcessSyncChannel(ours[1], process), process.pid

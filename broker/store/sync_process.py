@@ -1,0 +1,105 @@
+"""The flusher: a small process that has the store's files open too and calls fdatasync when asked.
+
+A thread in the store's own process would have to win the GIL back after each sync, and starves.  fdatasync covers a
+file whoever wrote it; the files are opened here before they are written to, so that a write-back error is reported
+here.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python and nothing but the standard library
+imported.  It ends when its parent does (end of file on the socket).
+
+Wire, both directions little: request = u32 length, then lines: `sync` or `publish`, then paths.
+Reply = i32: 0, or the errno.  Requests of one socket are answered in order.  There are two sockets, served by two
+threads: group commits must not wait for a checkpoint.
+
+    sync     fdatasync every path (a directory: fsync)
+    publish  fdatasync every path but the last two; then move the first of these over the second, both made durable
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+import threading
+
+MAX_OPEN = 64
+
+
+class Files:
+    """Descriptors by path, a few at a time.  A file met for the first time has its directory synced as well."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, int] = {}
+
+    def sync(self, path: str) -> None:
+        descriptor = self._open.get(path)
+        if descriptor is None:
+            descriptor = os.open(path, os.O_RDONLY)
+            if len(self._open) >= MAX_OPEN:
+                os.close(self._open.pop(next(iter(self._open))))
+            self._open[path] = descriptor
+            sync_directory(os.path.dirname(path))
+        if os.path.isdir(path):
+            os.fsync(descriptor)
+        else:
+            os.fdatasync(descriptor)
+
+    def forget(self, path: str) -> None:
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def carry_out(files: Files, verb: str, paths: list[str]) -> int:
+    """Do one request; returns 0 or the errno of the first failure."""
+    try:
+        if verb == "publish":
+            *others, draft, final = paths
+            for path in others:
+                files.sync(path)
+                files.forget(path)
+            files.forget(draft)
+            files.sync(draft)
+            files.forget(draft)
+            os.replace(draft, final)
+            sync_directory(os.path.dirname(final))
+        else:
+            for path in paths:
+                files.sync(path)
+    except OSError as error:
+        return error.errno or -1
+    return 0
+
+
+def receive_exactly(channel: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        more = channel.recv(length - len(data))
+        if not more:
+            return b""
+        data += more
+    return data
+
+
+def serve(channel: socket.socket) -> None:
+    files = Files()
+    while head := receive_exactly(channel, 4):
+        verb, *paths = receive_exactly(channel, struct.unpack(">I", head)[0]).decode().split("\n")
+        channel.sendall(struct.pack(">i", carry_out(files, verb, paths)))
+
+
+def main() -> None:
+    log_socket, background_socket = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
+    threading.Thread(target=serve, args=(background_socket,), daemon=True).start()
+    serve(log_socket)
+
+
+if __name__ == "__main__":
+    main()
