@@ -89,9 +89,7 @@ class Consumption(Protocol):
         """
         ...
 
-    async def acknowledge(
-        self, topic: str, group: str, receipt_handles: Sequence[str]
-    ) -> list[EntrepotError | None]:
+    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         """Mark as consumed; durable when this returns.  INVALID_RECEIPT_HANDLE where an attempt is not current."""
         ...
 
