@@ -1,0 +1,1 @@
+"""The bundled store: log, queues, pop."""

@@ -1,0 +1,1 @@
+"""Files and bytes of the store: segments, records, queues, recovery; synchronous throughout."""
