@@ -1,0 +1,76 @@
+# Entrepôt. `make` alone says what there is; everything that runs depends on `setup`, which does its work once.
+
+PYTHON ?= python3.11
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+SHELL  := /bin/bash
+TEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test check format bench demo peers lock clean
+
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv with the project and what it needs; the command is .venv/bin/entrepot
+
+$(STAMP): pyproject.toml constraints.txt
+	@python=$$(command -v $(PYTHON) || command -v python3) || { echo "Python 3.11 is needed and not there" >&2; exit 1; }; \
+	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "Python 3.11 or later is needed, $$("$$python" --version) is there: make setup PYTHON=..." >&2; exit 1; }; \
+	[ -x $(BIN)/pip ] || "$$python" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+run: setup ## start the server with a store under ./data (make run ARGS='--mqtt-port 1884')
+	@exec $(BIN)/entrepot serve $(ARGS)
+
+test: setup ## all tests (make test ARGS='-k mqtt')
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
+
+check: setup ## format, lint, strict types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: setup ## put the code in its format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench ARGS=...)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+demo: setup ## devices, consumers and a killed server, and nothing lost
+	$(BIN)/python examples/demo.py $(ARGS)
+
+# Other people's programs that the tests talk to.  Debian starts a mosquitto of its own on 1883: it is stopped.
+PEERS := mosquitto mosquitto-clients strace curl
+peers: setup ## install Debian's clients and brokers that the tests use
+	@set -eu; \
+	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
+	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
+	if [ -z "$$missing" ]; then echo "peers: $(PEERS) are there"; exit 0; fi; \
+	if [ "$$(id -u)" = 0 ]; then root=; elif command -v sudo >/dev/null; then root=sudo; \
+	else echo "peers: neither root nor sudo, not installed:$$missing"; exit 0; fi; \
+	$$root apt-get update -qq; \
+	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
+	case " $$missing " in *" mosquitto "*) \
+	  if [ -d /run/systemd/system ]; then $$root systemctl disable --now mosquitto >/dev/null 2>&1 || true; \
+	  else $$root service mosquitto stop >/dev/null 2>&1 || true; \
+	    if command -v update-rc.d >/dev/null; then $$root update-rc.d mosquitto disable >/dev/null 2>&1 || true; fi; fi;; esac; \
+	echo "peers: installed$$missing"
+
+lock: ## resolve every dependency anew and write constraints.txt
+	rm -rf .venv-lock
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet --disable-pip-version-check '.[dev]'
+	{ echo "# Every package of .venv, pinned. Made by 'make lock'; not edited by hand."; \
+	  .venv-lock/bin/pip freeze --exclude entrepot | grep '=='; } > constraints.txt
+	rm -rf .venv-lock build
+
+clean: ## remove .venv and everything made; ./data stays
+	rm -rf $(VENV) .venv-lock build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The gateway process: listeners, frontends, HTTP, the verbs, and the command line."""

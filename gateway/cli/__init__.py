@@ -1,0 +1,1 @@
+"""The command `entrepot`: one file for each noun."""

@@ -1,0 +1,86 @@
+"""The command `entrepot`: its commands put together, and how it ends.
+
+Exit codes: 0 done, 1 refused or failed, 2 wrong usage or settings.  Errors are one readable line each on standard
+error; a traceback is shown only to those who ask (ENTREPOT_DEBUG=1).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from gateway.cli import config, group, message, topic
+from gateway.cli.commands import CommandGroup
+from gateway.cli.errors import FAILED, OK, CommandError
+from gateway.cli.serve import serve
+from gateway.cli.version import version
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="entrepot",
+    cls=CommandGroup,
+    help="Entrepôt: a messaging gateway in front of one durable log.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(serve)
+app.add_typer(topic.app, name="topic")
+app.add_typer(group.app, name="group")
+app.add_typer(message.app, name="message")
+app.add_typer(config.app, name="config")
+app.command()(version)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line and return its exit code."""
+    try:
+        outcome = app(args=arguments, prog_name="entrepot", standalone_mode=False)
+        sys.stdout.flush()
+    except CommandError as error:
+        _say(error.message)
+        return error.exit_code
+    except SystemExit as ended:  # the parser's own: completion scripts end the process
+        return ended.code if isinstance(ended.code, int) else OK if ended.code is None else FAILED
+    except typer.Abort:
+        _say("stopped: nothing was done")
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # whoever read our output has enough; a second complaint at exit would only confuse
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the last frame: everything below has had its say
+        return _complain(error)
+    return outcome if isinstance(outcome, int) else OK
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run())
+
+
+def _complain(error: Any) -> int:
+    """One line for a usage error of the command-line parser, or for what should not have happened."""
+    if not hasattr(error, "format_message"):
+        if os.environ.get("ENTREPOT_DEBUG"):
+            traceback.print_exception(error)
+        _say(f"unexpected {type(error).__name__}: {error} (ENTREPOT_DEBUG=1 shows where)")
+        return FAILED
+    if type(error).__name__ == "NoArgsIsHelpError":
+        error.show()  # not a mistake to be told: the help
+    else:
+        command = getattr(getattr(error, "ctx", None), "command_path", "entrepot")
+        _say(f"{error.format_message().rstrip('.')}. See '{command} --help'.")
+    return int(error.exit_code)
+
+
+def _say(text: str) -> None:
+    for line in text.splitlines() or [""]:
+        typer.echo(f"entrepot: {line}", err=True)

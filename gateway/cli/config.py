@@ -1,0 +1,35 @@
+"""`entrepot config`: the settings as they stand, and what they may be."""
+
+from __future__ import annotations
+
+import json
+
+import typer
+
+from gateway.cli import settings_flags
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.settings_flags import ConfigOption, SetOption
+
+app = typer.Typer(help="The settings: what is in force, and what there is.", no_args_is_help=True)
+
+
+@app.command()
+def show(config: ConfigOption = None, set_: SetOption = None, as_json: JsonOption = False) -> None:
+    """Every setting with its value and where that came from."""
+    rows = settings_flags.load(config, set_ or [], {}).rows()
+    if as_json:
+        print_json({row.key: {"value": row.value, "origin": row.origin} for row in rows})
+        return
+    print_table(("setting", "value", "origin"), ((row.key, _written(row.value), row.origin) for row in rows))
+
+
+@app.command()
+def schema() -> None:
+    """JSON Schema of the settings file."""
+    from gateway.settings import Settings
+
+    print_json(Settings.model_json_schema())
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value)

@@ -1,0 +1,20 @@
+"""How a command says that it did not work: one line on standard error and an exit code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+OK: Final = 0
+FAILED: Final = 1
+"""The server refused, or could not be reached."""
+USAGE: Final = 2
+"""The command line or the settings are wrong: trying again changes nothing."""
+
+
+class CommandError(Exception):
+    """A command's failure, in words for the person who typed it."""
+
+    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+        super().__init__(message)
+        self.message = message
+        self.exit_code = exit_code

@@ -1,0 +1,160 @@
+"""`entrepot message`: publish, receive and acknowledge, by the CloudEvents paths of the HTTP door."""
+
+from __future__ import annotations
+
+import base64
+import json
+import string
+import sys
+import uuid
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import USAGE, CommandError
+from gateway.cli.output import JsonOption, print_json
+
+app = typer.Typer(help="Publish and receive messages.", no_args_is_help=True)
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
+
+_PLAIN_IN_A_HEADER: Final = "".join(c for c in string.punctuation if c not in '"%')
+"""What stands as it is in a CloudEvents header, besides letters and digits (HTTP binding 3.1.3.2)."""
+
+
+@app.command()
+def publish(
+    topic: TopicArgument,
+    data: Annotated[str, typer.Option(help="The message; @FILE reads a file, - standard input.", show_default=False)],
+    type_: Annotated[str, typer.Option("--type", help="CloudEvents type.")] = "dev.entrepot.message",
+    subject: Annotated[str | None, typer.Option(help="CloudEvents subject.")] = None,
+    source: Annotated[str, typer.Option(help="CloudEvents source.")] = "urn:entrepot:cli",
+    id_: Annotated[str | None, typer.Option("--id", help="CloudEvents id; a new one if not given.")] = None,
+    content_type: Annotated[
+        str | None, typer.Option(help="Type of the data; JSON or text if not given, as it looks.")
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Publish one message as a CloudEvent; done when the server has it safe."""
+    content = _content(data)
+    event_id = id_ or str(uuid.uuid4())
+    attributes = {"specversion": "1.0", "id": event_id, "source": source, "type": type_, "subject": subject}
+    headers = {f"ce-{name}": _header(value) for name, value in attributes.items() if value is not None}
+    headers["content-type"] = content_type or _guessed_type(content)
+    Client(server).request("POST", f"/topics/{segment(topic)}:publish", content=content, headers=headers)
+    if as_json:
+        print_json({"id": event_id, "topic": topic})
+    else:
+        typer.echo(f"published {event_id} to {topic}")
+
+
+@app.command()
+def receive(
+    topic: TopicArgument,
+    group: GroupArgument,
+    max_events: Annotated[int, typer.Option("--max", help="Messages to take at most.", min=1, max=100)] = 1,
+    wait_seconds: Annotated[int, typer.Option("--wait", help="Seconds to wait for the first one.", min=0, max=120)] = 0,
+    ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was received, once it is printed.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Receive messages for a group: they are this consumer's until acknowledged or their time is over."""
+    client = Client(server)
+    answer = client.request(
+        "POST",
+        f"{_subscription(topic, group)}:receive",
+        query={"maxEvents": max_events, "maxWaitTime": wait_seconds},
+        wait_seconds=wait_seconds,
+    )
+    received = answer["value"]
+    if as_json:
+        print_json(received)
+    else:
+        for message in received:
+            _print(message, with_token=not ack)
+        if not received:
+            typer.echo("no message", err=True)
+    if ack and received:
+        sys.stdout.flush()
+        _acknowledge(client, topic, group, [message["brokerProperties"]["lockToken"] for message in received])
+
+
+@app.command()
+def acknowledge(
+    topic: TopicArgument,
+    group: GroupArgument,
+    tokens: Annotated[list[str], typer.Argument(metavar="TOKEN...", help="Lock tokens.", show_default=False)],
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Acknowledge received messages: the group is done with them."""
+    answer = _acknowledge(Client(server), topic, group, tokens)
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(f"acknowledged {len(answer.get('succeededLockTokens') or [])}")
+
+
+def _subscription(topic: str, group: str) -> str:
+    return f"/topics/{segment(topic)}/eventsubscriptions/{segment(group)}"
+
+
+def _acknowledge(client: Client, topic: str, group: str, tokens: list[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = client.request(
+        "POST", f"{_subscription(topic, group)}:acknowledge", body={"lockTokens": tokens}
+    )
+    if failed := answer.get("failedLockTokens"):
+        error = failed[0].get("error") or {}
+        reason = error.get("message") or error.get("code") or "no reason given"
+        raise CommandError(f"{len(failed)} of {len(tokens)} could not be acknowledged: {reason}")
+    return answer
+
+
+def _content(data: str) -> bytes:
+    if data == "-":
+        return sys.stdin.buffer.read()
+    if data.startswith("@"):
+        try:
+            return Path(data[1:]).read_bytes()
+        except OSError as error:
+            raise CommandError(f"--data {data}: {error.strerror}", USAGE) from error
+    return data.encode(errors="surrogateescape")
+
+
+def _guessed_type(content: bytes) -> str:
+    try:
+        json.loads(content)
+    except ValueError:
+        pass
+    else:
+        return "application/json"
+    try:
+        content.decode()
+    except ValueError:
+        return "application/octet-stream"
+    return "text/plain; charset=utf-8"
+
+
+def _header(value: str) -> str:
+    return quote(value, safe=_PLAIN_IN_A_HEADER)
+
+
+def _print(message: dict[str, Any], *, with_token: bool) -> None:
+    broker, event = message["brokerProperties"], message["event"]
+    heading = [event.get("id"), event.get("type"), event.get("subject"), f"attempt {broker['deliveryCount']}"]
+    typer.echo("  ".join(str(part) for part in heading if part))
+    typer.echo(f"  {_data(event)}")
+    if with_token:
+        typer.echo(f"  lock token {broker['lockToken']}")
+
+
+def _data(event: dict[str, Any]) -> str:
+    if "data_base64" in event:
+        return repr(base64.b64decode(event["data_base64"]))[1:]
+    data = event.get("data", "")
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)

@@ -1,0 +1,47 @@
+"""`entrepot serve`: the server itself."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli import settings_flags
+from gateway.cli.settings_flags import ConfigOption, SetOption
+
+
+def serve(
+    config: ConfigOption = None,
+    data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of everything that is kept.")] = None,
+    host: Annotated[str | None, typer.Option(metavar="H", help="Address that every listener binds to.")] = None,
+    mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
+    http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
+    free_ports: Annotated[
+        bool, typer.Option("--free-ports", help="A free port for every listener that is given none.")
+    ] = False,
+    ready_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Gets the listeners' addresses as JSON once all are up.")
+    ] = None,
+    set_: SetOption = None,
+) -> None:
+    """Start the server: MQTT and HTTP in front of one durable store.
+
+    Settings come from the file, then the environment (ENTREPOT__SECTION__KEY), then flags; the later wins.
+    'entrepot config show' prints them all.
+    """
+    loaded = settings_flags.load(
+        config,
+        set_ or [],
+        {
+            "store.data_dir": ("--data-dir", data_dir),
+            "server.host": ("--host", host),
+            "mqtt.port": ("--mqtt-port", mqtt_port),
+            "http.port": ("--http-port", http_port),
+            "server.free_ports": ("--free-ports", free_ports or None),
+            "server.ready_file": ("--ready-file", ready_file),
+        },
+    )
+    run = import_module("gateway.app").run  # the whole server: no other command pays for its import
+    raise typer.Exit(run(loaded))

@@ -1,0 +1,503 @@
+"""The command line: what it asks of a server, what it prints, how it ends."""
+
+import io
+import json
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from gateway.cli import commands
+from gateway.cli.app import run
+from gateway.settings import KNOWN_KEYS, LoadedSettings
+
+
+@dataclass
+class Asked:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class Stub:
+    """A server that keeps what it is asked and answers what it is told to."""
+
+    url: str = ""
+    asked: list[Asked] = field(default_factory=list)
+    answers: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def will_answer(self, body: Any = None, status: int = 200) -> None:
+        self.answers.append(
+            (status, body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode())
+        )
+
+
+@pytest.fixture
+def server():
+    stub = Stub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            stub.asked.append(Asked(self.command, self.path, headers, body))
+            status, content = stub.answers.pop(0)
+            self.send_response(status)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_POST = do_DELETE = answer
+
+        def log_message(self, *args) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listener:
+        stub.url = f"http://127.0.0.1:{listener.server_port}"
+        thread = threading.Thread(target=listener.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield stub
+        listener.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def entrepot(capsys, monkeypatch, server):
+    """Run a command against the stub server; gives (exit code, standard output, standard error)."""
+    monkeypatch.setenv("ENTREPOT_SERVER", server.url)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return command
+
+
+TOPIC = {
+    "name": "%DLQ%workers",
+    "queues": 2,
+    "type": "NORMAL",
+    "permission": "READ_WRITE",
+    "retentionSeconds": None,
+    "retentionBytes": 1000,
+    "offsets": [{"queueId": 0, "minOffset": 5, "maxOffset": 12}, {"queueId": 1, "minOffset": 0, "maxOffset": 3}],
+}
+GROUP = {
+    "name": "workers",
+    "maxAttempts": 16,
+    "invisibleSeconds": 30,
+    "start": "earliest",
+    "progress": [
+        {"topic": "orders", "queueId": 0, "committedOffset": 7, "maxOffset": 12, "inFlight": 2, "lag": 5},
+        {"topic": "orders", "queueId": 1, "committedOffset": 3, "maxOffset": 4, "inFlight": 0, "lag": 1},
+    ],
+}
+MESSAGE = {
+    "brokerProperties": {"lockToken": "tok/1=", "deliveryCount": 2},
+    "event": {"specversion": "1.0", "id": "e1", "source": "s", "type": "t", "subject": "a/b", "data": {"x": [1]}},
+}
+
+
+# topics and groups
+
+
+def test_topic_list(entrepot, server):
+    server.will_answer({"value": [TOPIC]})
+    code, out, _ = entrepot("topic", "list")
+    assert code == 0
+    assert [(a.method, a.path) for a in server.asked] == [("GET", "/api/v1/topics")]
+    assert "%DLQ%workers" in out
+    assert out.split()[-1] == "10"  # messages held
+
+    server.will_answer({"value": [TOPIC]})
+    code, out, _ = entrepot("topic", "list", "--json")
+    assert (code, json.loads(out)) == (0, [TOPIC])
+
+
+def test_names_are_percent_encoded(entrepot, server):
+    server.will_answer(TOPIC)
+    code, out, _ = entrepot("topic", "show", "%DLQ%workers")
+    assert code == 0
+    assert server.asked[0].path == "/api/v1/topics/%25DLQ%25workers"
+    assert "1000" in out and "12" in out
+
+    server.will_answer(status=404, body={"detail": "no"})
+    entrepot("topic", "show", "a/b?c#d é")
+    assert server.asked[1].path == "/api/v1/topics/a%2Fb%3Fc%23d%20%C3%A9"
+
+
+def test_markup_in_names_is_text(entrepot, server):
+    server.will_answer({"value": [{**TOPIC, "name": "[bold]x[/nope]"}]})
+    code, out, _ = entrepot("topic", "list")
+    assert code == 0
+    assert "[bold]x[/nope]" in out
+
+
+def test_topic_create_sends_only_what_was_given(entrepot, server):
+    server.will_answer(TOPIC, status=201)
+    assert entrepot("topic", "create", "orders")[0] == 0
+    server.will_answer(TOPIC)
+    code, out, _ = entrepot("topic", "create", "orders", "--queues", "8", "--retention-seconds", "60", "--json")
+    assert (code, json.loads(out)) == (0, TOPIC)
+    assert [(a.method, a.path, json.loads(a.body)) for a in server.asked] == [
+        ("PUT", "/api/v1/topics/orders", {}),
+        ("PUT", "/api/v1/topics/orders", {"queues": 8, "retentionSeconds": 60}),
+    ]
+
+
+def test_delete(entrepot, server):
+    server.will_answer(status=204)
+    assert entrepot("topic", "delete", "orders", "--yes") == (0, "topic orders deleted\n", "")
+    server.will_answer(status=204)
+    assert entrepot("group", "delete", "workers", "-y") == (0, "group workers deleted\n", "")
+    assert [(a.method, a.path) for a in server.asked] == [
+        ("DELETE", "/api/v1/topics/orders"),
+        ("DELETE", "/api/v1/groups/workers"),
+    ]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_asked_before_anything_is_deleted(entrepot, server, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
+    code, _, err = entrepot("topic", "delete", "orders")
+    assert (code, server.asked) == (1, [])
+    assert err.endswith("entrepot: stopped: nothing was done\n")
+
+
+def test_groups(entrepot, server):
+    server.will_answer({"value": [GROUP]})
+    code, out, _ = entrepot("group", "list")
+    assert code == 0
+    assert out.split()[-3:] == ["orders", "2", "6"]
+    server.will_answer(GROUP)
+    code, out, _ = entrepot("group", "show", "workers")
+    assert code == 0
+    assert out.split()[-6:] == ["orders", "1", "3", "4", "0", "1"]
+    server.will_answer(GROUP)
+    assert entrepot("group", "create", "workers", "--max-attempts", "3", "--start", "latest")[0] == 0
+    assert json.loads(server.asked[-1].body) == {"maxAttempts": 3, "start": "latest"}
+    server.will_answer({"value": [GROUP]})
+    assert json.loads(entrepot("group", "list", "--json")[1]) == [GROUP]
+
+
+# messages
+
+
+def test_publish_is_a_binary_event(entrepot, server):
+    server.will_answer({})
+    code, out, _ = entrepot(
+        "message", "publish", "orders", "--data", '{"n": 1}', "--type", "t", "--subject", 'a/é "%', "--id", "e1"
+    )
+    assert (code, out) == (0, "published e1 to orders\n")
+    (asked,) = server.asked
+    assert (asked.method, asked.path, asked.body) == ("POST", "/topics/orders:publish", b'{"n": 1}')
+    assert asked.headers["content-type"] == "application/json"
+    assert {n: v for n, v in asked.headers.items() if n.startswith("ce-")} == {
+        "ce-specversion": "1.0",
+        "ce-id": "e1",
+        "ce-source": "urn:entrepot:cli",
+        "ce-type": "t",
+        "ce-subject": "a/%C3%A9%20%22%25",
+    }
+
+
+def test_publish_from_a_file_or_standard_input(entrepot, server, tmp_path, monkeypatch):
+    path = tmp_path / "data"
+    path.write_bytes(b"\xff\x00")
+    server.will_answer({})
+    assert entrepot("message", "publish", "t", "--data", f"@{path}")[0] == 0
+    server.will_answer({})
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("naïve".encode())))
+    assert entrepot("message", "publish", "t", "--data", "-")[0] == 0
+    assert [(a.body, a.headers["content-type"]) for a in server.asked] == [
+        (b"\xff\x00", "application/octet-stream"),
+        ("naïve".encode(), "text/plain; charset=utf-8"),
+    ]
+    assert entrepot("message", "publish", "t", "--data", f"@{tmp_path}/none")[0] == 2
+
+
+def test_receive(entrepot, server):
+    server.will_answer({"value": [MESSAGE]})
+    code, out, _ = entrepot("message", "receive", "%DLQ%w", "g", "--max", "5", "--wait", "1")
+    assert code == 0
+    assert out.splitlines() == ["e1  t  a/b  attempt 2", '  {"x": [1]}', "  lock token tok/1="]
+    path = "/topics/%25DLQ%25w/eventsubscriptions/g:receive?maxEvents=5&maxWaitTime=1"
+    assert [(a.method, a.path) for a in server.asked] == [("POST", path)]
+
+
+def test_receive_nothing(entrepot, server):
+    server.will_answer({"value": []})
+    assert entrepot("message", "receive", "t", "g", "--ack") == (0, "", "no message\n")
+    server.will_answer({"value": []})
+    assert entrepot("message", "receive", "t", "g", "--json") == (0, "[]\n", "")
+
+
+def test_receive_and_acknowledge(entrepot, server):
+    server.will_answer({"value": [MESSAGE]})
+    server.will_answer({"succeededLockTokens": ["tok/1="], "failedLockTokens": []})
+    code, out, _ = entrepot("message", "receive", "t", "g", "--ack", "--json")
+    assert (code, json.loads(out)) == (0, [MESSAGE])
+    assert server.asked[1].path == "/topics/t/eventsubscriptions/g:acknowledge"
+    assert json.loads(server.asked[1].body) == {"lockTokens": ["tok/1="]}
+
+
+def test_a_refused_acknowledgement_fails(entrepot, server):
+    failed = {"lockToken": "b", "error": {"code": "TokenLost", "message": "not this attempt's"}}
+    server.will_answer({"succeededLockTokens": ["a"], "failedLockTokens": [failed]})
+    assert entrepot("message", "acknowledge", "t", "g", "a", "b") == (
+        1,
+        "",
+        "entrepot: 1 of 2 could not be acknowledged: not this attempt's\n",
+    )
+
+
+# how it ends
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said"),
+    [
+        (404, {"title": "Not Found", "detail": "there is no topic 'x'"}, "there is no topic 'x'"),
+        (409, {"title": "Conflict"}, "Conflict"),
+        (502, b"<html>", "the server answered 502 Bad Gateway"),
+        (500, b"[]", "the server answered 500 Internal Server Error"),
+        (200, b"<html>", "{url} answered something that is not JSON: is it Entrepôt?"),
+    ],
+)
+def test_refusals_are_one_line(entrepot, server, status, body, said):
+    server.will_answer(body, status)
+    assert entrepot("topic", "show", "x") == (1, "", f"entrepot: {said.format(url=server.url)}\n")
+
+
+def test_no_server(entrepot):
+    code, out, err = entrepot("topic", "list", "--server", "127.0.0.1:1")
+    assert (code, out) == (1, "")
+    assert err.startswith("entrepot: cannot reach http://127.0.0.1:1: ")
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("address", ["ftp://x", "http://x:notaport", "http://"])
+def test_no_address(entrepot, address):
+    code, _, err = entrepot("topic", "list", "--server", address)
+    assert code == 2
+    assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("topic", "show"),
+        ("topic", "list", "--nonsense"),
+        ("serve", "--mqtt-port", "x"),
+        ("serve", "--mqtt-port", "70000"),
+        ("serve", "--set", "mqtt.port"),
+        ("serve", "--set", "mqtt.port=1", "--mqtt-port", "2"),
+        ("serve", "--config", "/does/not/exist.toml"),
+        ("message", "receive", "t", "g", "--max", "101"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_code_2(entrepot, server, arguments):
+    code, out, err = entrepot(*arguments)
+    assert (code, out, server.asked) == (2, "", [])
+    assert len(err.splitlines()) == 1
+    assert err.startswith("entrepot: ")
+
+
+def test_help_everywhere(entrepot):
+    pages = [(), ("serve",), ("version",), *((noun,) for noun in ("topic", "group", "message", "config"))]
+    pages += [(noun, verb) for noun in ("topic", "group") for verb in ("list", "show", "create", "delete")]
+    pages += [("message", verb) for verb in ("publish", "receive", "acknowledge")]
+    pages += [("config", "show"), ("config", "schema")]
+    for page in pages:
+        code, out, err = entrepot(*page, "--help")
+        assert (code, err) == (0, "")
+        assert " ".join(("Usage: entrepot", *page)) in " ".join(out.split())
+
+
+def test_no_arguments_is_help(entrepot):
+    code, out, err = entrepot()
+    assert code == 2
+    assert "Usage: entrepot" in out + err
+
+
+def test_something_unexpected_is_one_line(entrepot, monkeypatch):
+    def broken(path):
+        raise RuntimeError("bang")
+
+    monkeypatch.setattr("gateway.cli.topic.segment", broken)
+    assert entrepot("topic", "show", "x") == (
+        1,
+        "",
+        "entrepot: unexpected RuntimeError: bang (ENTREPOT_DEBUG=1 shows where)\n",
+    )
+
+
+# serve, config, version
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """The settings that `gateway.app` was started with."""
+    seen: list[LoadedSettings] = []
+
+    def start(loaded: LoadedSettings) -> int:
+        seen.append(loaded)
+        return 0
+
+    module = ModuleType("gateway.app")
+    module.run = start  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "gateway.app", module)
+    return seen
+
+
+def test_serve_gathers_its_settings(entrepot, served, tmp_path, monkeypatch):
+    path = tmp_path / "c.toml"
+    path.write_text('[log]\nlevel = "error"\n[http]\nport = 81\n')
+    monkeypatch.setenv("ENTREPOT__HTTP__MAX_BATCH_EVENTS", "7")
+    arguments = [
+        "serve",
+        "--config",
+        str(path),
+        "--data-dir",
+        "d",
+        "--host",
+        "::1",
+        "--http-port",
+        "82",
+        "--free-ports",
+    ]
+    code, out, err = entrepot(*arguments, "--ready-file", "r", "--set", "log.format=json", "--set", "store.flush=async")
+    assert (code, out, err) == (0, "", "")
+    (loaded,) = served
+    settings = loaded.settings
+    assert str(settings.store.data_dir) == "d"
+    assert settings.server.host == "::1"
+    assert str(settings.server.ready_file) == "r"
+    assert (settings.log.level, settings.log.format, settings.store.flush) == ("error", "json", "async")
+    assert settings.http.max_batch_events == 7
+    assert (loaded.listener_port("http"), loaded.listener_port("mqtt")) == (82, 0)
+    assert loaded.origins["http.port"] == "flag --http-port"
+    assert loaded.origins["store.flush"] == "flag --set store.flush"
+
+
+def test_the_exit_code_of_serve_is_the_servers(entrepot, served, monkeypatch):
+    monkeypatch.setattr(sys.modules["gateway.app"], "run", lambda loaded: 1)
+    assert entrepot("serve")[0] == 1
+
+
+def test_config_show(entrepot):
+    code, out, _ = entrepot("config", "show", "--json", "--set", "mqtt.port=5")
+    tree = json.loads(out)
+    assert code == 0
+    assert list(tree) == list(KNOWN_KEYS)
+    assert tree["mqtt.port"] == {"value": 5, "origin": "flag --set mqtt.port"}
+    code, out, _ = entrepot("config", "show")
+    assert code == 0
+    assert all(key in out for key in KNOWN_KEYS)
+
+
+def test_config_schema(entrepot):
+    code, out, _ = entrepot("config", "schema")
+    assert code == 0
+    assert "mqtt" in json.loads(out)["properties"]
+
+
+def test_version(entrepot):
+    assert entrepot("version")[1].startswith("entrepot ")
+    assert set(json.loads(entrepot("version", "--json")[1])) == {"entrepot", "python"}
+
+
+def test_completion(entrepot, monkeypatch):
+    monkeypatch.setenv("_ENTREPOT_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "entrepot to")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    code, out, _ = entrepot()
+    assert (code, out.split()) == (0, ["topic"])
+
+
+# commands of other rooms
+
+
+class EntryPoint:
+    def __init__(self, name, load):
+        self.name, self.load = name, load
+
+
+@pytest.fixture
+def brought(monkeypatch):
+    import typer
+
+    good = typer.Typer(help="Speaks.", no_args_is_help=True)
+
+    @good.command()
+    def say(word: str) -> None:
+        typer.echo(word)
+
+    @good.command()
+    def other() -> None:
+        pass
+
+    loaded = []
+
+    def fail():
+        raise ImportError("No module named 'pyspark'")
+
+    def load():
+        loaded.append("good")
+        return good
+
+    points = [EntryPoint("good", load), EntryPoint("bad", fail), EntryPoint("topic", fail)]
+    monkeypatch.setattr(commands, "entry_points", lambda group: points if group == "entrepot.commands" else [])
+    return loaded
+
+
+def test_commands_come_from_entry_points_when_they_are_wanted(entrepot, brought):
+    assert entrepot("version")[0] == 0
+    assert brought == []
+    assert entrepot("good", "say", "hello") == (0, "hello\n", "")
+
+
+def test_one_that_cannot_be_loaded_fails_alone(entrepot, brought, server):
+    assert entrepot("bad", "--some", "thing") == (
+        1,
+        "",
+        "entrepot: the command 'bad' cannot be loaded: ImportError: No module named 'pyspark'\n",
+    )
+    code, out, _ = entrepot("--help")
+    assert code == 0
+    assert "Speaks." in out
+    assert "Not available" in out
+    server.will_answer({"value": []})
+    assert entrepot("topic", "list")[0] == 0  # our own commands are not replaced
+
+
+# as a process
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    script = f"{sys.executable} -c 'from gateway.cli.app import main; main()' config schema | head -c 10"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+
+
+def test_help_loads_neither_server_nor_store():
+    script = (
+        "import sys; from gateway.cli.app import run; run(['--help']);"
+        "sys.exit(any(m in sys.modules for m in ('fastapi', 'broker', 'store_client', 'asyncio', 'httpx2')))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
