@@ -52,6 +52,9 @@ class GroupCommit:
 
     def submit(self, confirmation: Confirmation) -> Confirmation:
         """Settle the confirmation once everything appended so far is durable."""
+        if self._engine.end <= self._engine.confirmed_offset:  # nothing new: all of it is durable, earlier ones too
+            confirmation.settle()
+            return confirmation
         self._waiting.append((self._engine.end, confirmation))
         if not self._is_ticking:
             self._is_ticking = True

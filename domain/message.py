@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 PropertyValue = str | bytes
 Properties = tuple[tuple[str, PropertyValue], ...]
 
-NO_SYSTEM_PROPERTIES: Final[Mapping[str, PropertyValue]] = MappingProxyType({})
+
+class _NoProperties(dict[str, PropertyValue]):
+    """The empty mapping that messages share.  Hashable, so that it can be a dataclass default; it takes nothing."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]
+
+    def __setitem__(self, name: str, value: PropertyValue) -> None:
+        raise TypeError("the shared empty properties cannot be changed")
+
+
+NO_SYSTEM_PROPERTIES: Final[Mapping[str, PropertyValue]] = _NoProperties()
 
 ROUND_ROBIN: Final = -1
 """`Message.queue_id` of a message whose queue is not chosen yet."""

@@ -7,8 +7,8 @@
 Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change` write, and are called only with what a record of
 the log says, live and in recovery alike.  Time comes in.
 
-Invariants: attempts never fall; `base` never passes a message that is not settled; a heap item counts only while the
-message still has the deadline it was made with.
+Invariants: attempts never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
+only for the messages that still have the deadline it was made with.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COMPACT_AFTER = 4096
 class ConsumeWindow:
     """See the module."""
 
-    __slots__ = ("_attempts", "_deadlines", "_due", "_head", "_origin", "_status", "_timers", "unsettled")
+    __slots__ = ("_attempts", "_by_deadline", "_deadlines", "_due", "_head", "_origin", "_status", "_timers", "unsettled")
 
     def __init__(self, base: int = 0) -> None:
         self._origin = base
@@ -35,7 +35,8 @@ class ConsumeWindow:
         self._status = bytearray()
         self._attempts = array("H")
         self._deadlines = array("q")
-        self._timers: list[tuple[int, Sequence[int]]] = []
+        self._timers: list[int] = []
+        self._by_deadline: dict[int, list[Sequence[int]]] = {}
         self._due: deque[int] = deque()
         self.unsettled = 0
 
@@ -93,7 +94,7 @@ class ConsumeWindow:
         """When something in flight may come back (0: now); None if nothing is in flight."""
         if self._due:
             return 0
-        return self._timers[0][0] if self._timers else None
+        return self._timers[0] if self._timers else None
 
     def exhausted(self, now_ms: int, max_attempts: int) -> list[int]:
         """Offsets whose last attempt has ended without being settled: dead letters to be."""
@@ -137,7 +138,7 @@ class ConsumeWindow:
             attempts.extend([1] * new)
             deadlines.extend([deadline_ms] * new)
             self.unsettled += new
-        heappush(self._timers, (deadline_ms, offsets))
+        self._remind(deadline_ms, offsets)
 
     def settle(self, offsets: Iterable[int]) -> None:
         """Consumed, or moved to the dead letters."""
@@ -157,6 +158,7 @@ class ConsumeWindow:
             self._head = 0
         if not self.unsettled:
             self._timers.clear()
+            self._by_deadline.clear()
             self._due.clear()
 
     def change(self, offsets: Sequence[int], deadline_ms: int, *, release: bool) -> None:
@@ -167,16 +169,25 @@ class ConsumeWindow:
                 self._deadlines[index] = deadline_ms
                 if release:
                     self._status[index] = RELEASED
-        heappush(self._timers, (deadline_ms, offsets))
+        self._remind(deadline_ms, offsets)
+
+    def _remind(self, deadline_ms: int, offsets: Sequence[int]) -> None:
+        batches = self._by_deadline.get(deadline_ms)
+        if batches is None:
+            self._by_deadline[deadline_ms] = [offsets]
+            heappush(self._timers, deadline_ms)
+        else:
+            batches.append(offsets)
 
     def _collect_due(self, now_ms: int) -> None:
         timers = self._timers
-        while timers and timers[0][0] <= now_ms:
-            deadline, offsets = heappop(timers)
-            for offset in offsets:
-                index = offset - self._origin
-                if index >= self._head and self._status[index] != SETTLED and self._deadlines[index] == deadline:
-                    self._due.append(offset)
+        while timers and timers[0] <= now_ms:
+            deadline = heappop(timers)
+            for offsets in self._by_deadline.pop(deadline):
+                for offset in offsets:
+                    index = offset - self._origin
+                    if index >= self._head and self._status[index] != SETTLED and self._deadlines[index] == deadline:
+                        self._due.append(offset)
 
     # -- checkpoint ----------------------------------------------------------------------------------------------
 
@@ -202,5 +213,5 @@ class ConsumeWindow:
                 window.unsettled += 1
                 by_deadline.setdefault(window._deadlines[index], []).append(base + index)
         for deadline, offsets in by_deadline.items():
-            heappush(window._timers, (deadline, offsets))
+            window._remind(deadline, offsets)
         return window

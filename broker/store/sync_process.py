@@ -5,7 +5,7 @@ file whoever wrote it; the files are opened here before they are written to, so 
 here.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python and nothing but the standard library
 imported.  It ends when its parent does (end of file on the socket).
 
-Wire, both directions little: request = u32 length, then lines: `sync` or `publish`, then paths.
+Wire: request = u32 length, then lines: `sync` or `publish`, then paths.
 Reply = i32: 0, or the errno.  Requests of one socket are answered in order.  There are two sockets, served by two
 threads: group commits must not wait for a checkpoint.
 
@@ -81,7 +81,10 @@ def carry_out(files: Files, verb: str, paths: list[str]) -> int:
 def receive_exactly(channel: socket.socket, length: int) -> bytes:
     data = b""
     while len(data) < length:
-        more = channel.recv(length - len(data))
+        try:
+            more = channel.recv(length - len(data))
+        except ConnectionResetError:  # the parent went while an answer was on its way
+            more = b""
         if not more:
             return b""
         data += more
