@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, IntEnum
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from domain.routing.topic_filter import is_valid_name
@@ -66,8 +65,21 @@ Properties: TypeAlias = Mapping[PropertyId, Any]
 """Values by identifier: int, str or bytes as `PROPERTY_TABLE` says; USER_PROPERTY is a list of (name, value) and
 SUBSCRIPTION_IDENTIFIER a list of int, even of one.  The table is checked on reading, which is why `Any` is safe."""
 
-EMPTY: Final[Properties] = MappingProxyType({})
-"""What packets without properties share."""
+
+class _NoProperties(dict[PropertyId, Any]):
+    """Hashable, as the default of a dataclass field must be (a mapping proxy is not before Python 3.12)."""
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return id(self)
+
+    def __setitem__(self, key: PropertyId, value: Any) -> None:
+        raise TypeError("the shared empty properties are read-only")
+
+
+EMPTY: Final[Properties] = _NoProperties()
+"""What packets without properties share; read-only."""
 
 
 class PropertyType(Enum):
