@@ -1,1 +1,1 @@
-"""One package per protocol: codec, errors and connection rules, none of which do any I/O of their own."""
+"""Bytes to typed events and back, one package for each protocol; pure, no I/O."""

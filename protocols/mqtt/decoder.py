@@ -145,7 +145,7 @@ def _check_first_byte(first: int, version: int) -> None:
     if packet_type == PacketType.PUBLISH:
         valid = _PUBLISH_FLAGS[flags][0] >= 0
     elif packet_type in _FLAGS_0010:
-        valid = flags == 2 or flags == 10 and version == 3  # 3.1 marks what is sent again by DUP
+        valid = flags == 2 or (flags == 10 and version == 3)  # 3.1 marks what is sent again by DUP
     else:
         valid = not flags and packet_type in PACKET_DECODERS
     if not valid:

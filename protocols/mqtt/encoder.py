@@ -32,6 +32,8 @@ from protocols.mqtt.wire import MAX_FIELD_BYTES, write_binary, write_string, wri
 _FAILURE: Final = 0x80
 """First reason code that is a failure, and the only failure SUBACK knows before version 5."""
 
+MAX_PACKET_ID: Final = 65_535
+
 _pack_u16: Final = struct.Struct("!H").pack
 _pack_ack: Final = struct.Struct("!HH").pack
 _PUBACK_HEAD: Final = 0x4002
@@ -105,7 +107,7 @@ def encode_publish(
     if size > MAX_FIELD_BYTES or "\0" in topic:
         raise ValueError("topic is too long or contains NUL")
     if qos:
-        if qos > 2 or not packet_id:
+        if qos > 2 or not 0 < packet_id <= MAX_PACKET_ID:
             raise ValueError("QoS above 2, or above 0 without a packet identifier")
         body = _pack_u16(size) + raw + _pack_u16(packet_id)
     else:

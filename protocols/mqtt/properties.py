@@ -123,7 +123,7 @@ PROPERTY_TABLE: Final = (
     PropertySpec(_P.CONTENT_TYPE, _T.STRING, _MESSAGE),
     PropertySpec(_P.RESPONSE_TOPIC, _T.STRING, _MESSAGE),
     PropertySpec(_P.CORRELATION_DATA, _T.BINARY, _MESSAGE),
-    # Several only in PUBLISH (3.3.2.3.8); in SUBSCRIBE the reader refuses a second one (3.8.2.1.2).
+    # Several only in PUBLISH (3.3.2.3.8); `_rows` makes the exception for SUBSCRIBE.
     PropertySpec(_P.SUBSCRIPTION_IDENTIFIER, _T.VARINT, (_PUBLISH, PacketType.SUBSCRIBE), 1, MAX_VARINT, multiple=True),
     PropertySpec(_P.SESSION_EXPIRY_INTERVAL, _T.U32, (_CONNECT, _CONNACK, _DISCONNECT)),
     PropertySpec(_P.ASSIGNED_CLIENT_IDENTIFIER, _T.STRING, (_CONNACK,)),
@@ -149,12 +149,55 @@ PROPERTY_TABLE: Final = (
 )
 
 Reader: TypeAlias = Callable[[bytes, int, int], tuple[Any, int]]
-_READERS: Final[dict[int, tuple[PropertySpec, Reader, frozenset[int]]]] = {
-    spec.id: (spec, spec.type.value[0], frozenset(spec.packets)) for spec in PROPERTY_TABLE
-}
+
+
+class _Row(NamedTuple):
+    """What reading needs of a specification.  `several` is in packets that carry the property more than once."""
+
+    id: PropertyId
+    read: Reader
+    is_list: bool
+    several: bool
+    check: Callable[[Any], None] | None
+
+
+def _check_of(spec: PropertySpec) -> Callable[[Any], None] | None:
+    """What refuses values that the type can hold and the property cannot; None where there are none."""
+    if spec.id is PropertyId.RESPONSE_TOPIC:
+        return _check_response_topic
+    widest = {PropertyType.BYTE: 0xFF, PropertyType.U16: 0xFFFF, PropertyType.U32: 0xFFFF_FFFF}
+    greatest = widest.get(spec.type, MAX_VARINT if spec.type is PropertyType.VARINT else None)
+    if greatest is None or (spec.least == 0 and spec.most >= greatest):
+        return None
+
+    def check(value: int) -> None:
+        if not spec.least <= value <= spec.most:
+            raise MqttError(spec.refusal, f"{spec.id.name} may not be {value}")
+
+    return check
+
+
+def _check_response_topic(value: str) -> None:
+    if not is_valid_name(value):  # MQTT-3.3.2-14
+        raise protocol_error("response topic is not a topic name")
+
+
+def _rows(packet_type: PacketType) -> dict[int, _Row]:
+    rows: dict[int, _Row] = {}
+    for spec in PROPERTY_TABLE:
+        if packet_type in spec.packets:
+            once = spec.id is PropertyId.SUBSCRIPTION_IDENTIFIER and packet_type is PacketType.SUBSCRIBE  # 3.8.2.1.2
+            rows[spec.id] = _Row(
+                spec.id, spec.type.value[0], spec.multiple, spec.multiple and not once, _check_of(spec)
+            )
+    return rows
+
+
+_ROWS: Final[dict[PacketType, dict[int, _Row]]] = {packet_type: _rows(packet_type) for packet_type in PacketType}
 _WRITERS: Final[dict[int, tuple[bytes, Callable[[Any], bytes], bool]]] = {
     spec.id: (bytes((spec.id,)), spec.type.value[1], spec.multiple) for spec in PROPERTY_TABLE
 }
+_AUTHENTICATION_DATA, _AUTHENTICATION_METHOD = _P.AUTHENTICATION_DATA, _P.AUTHENTICATION_METHOD
 
 
 def decode_properties(buf: bytes, pos: int, end: int, packet_type: PacketType) -> tuple[Properties, int]:
@@ -166,32 +209,31 @@ def decode_properties(buf: bytes, pos: int, end: int, packet_type: PacketType) -
     if not length:
         return EMPTY, pos
     properties: dict[PropertyId, Any] = {}
+    rows = _ROWS[packet_type]
     while pos < stop:
-        row = _READERS.get(buf[pos])
-        if row is None:  # every known identifier is one byte, so the first byte of a longer one is unknown as well
-            raise malformed(f"unknown property 0x{buf[pos]:02x}")
-        spec, read, packets = row
-        if packet_type not in packets:
-            raise protocol_error(f"{spec.id.name} is not allowed in {packet_type.name}")
+        row = rows.get(buf[pos])
+        if row is None:
+            raise _refusal(buf[pos], packet_type)
+        key, read, is_list, several, check = row
         value, pos = read(buf, pos + 1, stop)
-        _check_value(spec, value)
-        if spec.id not in properties:
-            properties[spec.id] = [value] if spec.multiple else value
-        elif spec.multiple and not (spec.id is _P.SUBSCRIPTION_IDENTIFIER and packet_type is PacketType.SUBSCRIBE):
-            properties[spec.id].append(value)
+        if check is not None:
+            check(value)
+        if key not in properties:
+            properties[key] = [value] if is_list else value
+        elif several:
+            properties[key].append(value)
         else:
-            raise protocol_error(f"{spec.id.name} is given twice")
-    if _P.AUTHENTICATION_DATA in properties and _P.AUTHENTICATION_METHOD not in properties:
+            raise protocol_error(f"{key.name} is given twice")
+    if _AUTHENTICATION_DATA in properties and _AUTHENTICATION_METHOD not in properties:
         raise protocol_error("authentication data without a method")  # 3.1.2.11.10
     return properties, pos
 
 
-def _check_value(spec: PropertySpec, value: Any) -> None:
-    if isinstance(value, int):
-        if not spec.least <= value <= spec.most:
-            raise MqttError(spec.refusal, f"{spec.id.name} may not be {value}")
-    elif spec.id is _P.RESPONSE_TOPIC and not is_valid_name(value):  # MQTT-3.3.2-14
-        raise protocol_error("response topic is not a topic name")
+def _refusal(first: int, packet_type: PacketType) -> MqttError:
+    """Identifiers are one byte so far, so the first byte of a longer one is as unknown as the rest (2.2.2.2)."""
+    if first not in _WRITERS:
+        return malformed(f"unknown property 0x{first:02x}")
+    return protocol_error(f"{PropertyId(first).name} is not allowed in {packet_type.name}")
 
 
 def encode_properties(properties: Properties) -> bytes:

@@ -1,4 +1,4 @@
-"""Reason codes (MQTT 5.0 section 2.4), which packets may carry them, and CONNACK return codes (3.1.1 section 3.2.2.3)."""
+"""Reason codes (MQTT 5.0 section 2.4), the packets they are for, and CONNACK return codes (3.1.1 section 3.2.2.3)."""
 
 from __future__ import annotations
 

@@ -71,8 +71,19 @@ def read_binary(buf: bytes, pos: int, end: int) -> tuple[bytes, int]:
 
 def read_string(buf: bytes, pos: int, end: int) -> tuple[str, int]:
     """UTF-8 without NUL, surrogates or overlong forms; a leading BOM is kept (1.5.4)."""
-    raw, pos = read_binary(buf, pos, end)
-    return decode_text(raw), pos
+    if pos + 2 > end:  # as `read_binary` and `decode_text`, without the two calls
+        raise malformed("packet ends before its content does")
+    start = pos + 2
+    stop = start + ((buf[pos] << 8) | buf[pos + 1])
+    if stop > end:
+        raise malformed("field runs past the end of what holds it")
+    try:
+        text = buf[start:stop].decode()
+    except UnicodeDecodeError:
+        raise malformed("text is not UTF-8") from None
+    if "\0" in text:
+        raise malformed("text contains NUL")
+    return text, stop
 
 
 def read_string_pair(buf: bytes, pos: int, end: int) -> tuple[tuple[str, str], int]:
