@@ -1,0 +1,175 @@
+"""Bytes of one connection to packets: a loop that reads PUBLISH and acknowledgements in place, tables for the rest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.routing.topic_filter import is_valid_name
+from protocols.mqtt.errors import MqttError, malformed, protocol_error
+from protocols.mqtt.packet_decoders import PACKET_DECODERS, decode_protocol
+from protocols.mqtt.packet_types import PacketType
+from protocols.mqtt.packets import Acknowledgement, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from protocols.mqtt.properties import EMPTY, Properties, PropertyId, decode_properties
+from protocols.mqtt.reason_codes import ReasonCode
+from protocols.mqtt.wire import decode_text, read_varint_if_whole
+
+TOPIC_CACHE_ENTRIES: Final = 4096
+"""Validated topic names kept by all connections together; all are forgotten when there is no room."""
+
+TOPIC_CACHE_MAX_BYTES: Final = 256
+"""Longer names are not kept, so that the cache stays within a few MiB whatever peers send."""
+
+_topics: Final[dict[bytes, str]] = {}
+
+_REFUSED_FLAGS: Final = (-1, False, False)
+
+_PUBLISH_FLAGS: Final[tuple[tuple[int, bool, bool], ...]] = tuple(
+    # QoS 3 (MQTT-3.3.1-4) and DUP at QoS 0 (MQTT-3.3.1-2) are malformed
+    _REFUSED_FLAGS if flags & 6 == 6 or flags & 14 == 8 else (flags >> 1 & 3, flags & 1 != 0, flags & 8 != 0)
+    for flags in range(16)
+)
+"""QoS, RETAIN and DUP by the low four bits of PUBLISH's first byte (3.3.1)."""
+
+_SHORT_ACKNOWLEDGEMENTS: Final[dict[int, type[Acknowledgement]]] = {
+    0x40: Puback,
+    0x50: Pubrec,
+    0x62: Pubrel,
+    0x70: Pubcomp,
+}
+"""By first byte; of two bytes content, which in version 5 means success (3.4.2.1)."""
+
+_FLAGS_0010: Final = frozenset((PacketType.PUBREL, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE))
+"""Packets whose flags are 0010 instead of 0000 (2.1.3)."""
+
+
+class Decoder:
+    """Decodes one direction of one connection.
+
+    `version` is 0 until CONNECT names it; give it to read what a server sends.  `error` is what was wrong with the
+    bytes: the packets before it were returned, and nothing is after it.
+    """
+
+    __slots__ = ("_needed", "_partial", "error", "max_packet_size", "version")
+
+    def __init__(self, max_packet_size: int, version: int = 0) -> None:
+        self.max_packet_size = max_packet_size
+        self.version = version
+        self.error: MqttError | None = None
+        self._partial: bytearray | None = None  # the first bytes of one packet
+        self._needed = 0  # how many bytes `_partial` must have before it is worth parsing again
+
+    def feed(self, data: bytes) -> list[Packet]:
+        """The packets that these bytes complete, in order."""
+        packets: list[Packet] = []
+        if self.error is not None:
+            return packets
+        partial = self._partial
+        if partial is not None:
+            partial += data
+            if len(partial) < self._needed:
+                return packets
+            data = bytes(partial)
+            self._partial = None
+        try:
+            self._parse(data, packets)
+        except MqttError as error:
+            # Its traceback would keep this chunk alive for as long as the connection.
+            self.error = error.with_traceback(None)
+        return packets
+
+    def _parse(self, data: bytes, packets: list[Packet]) -> None:
+        """Append every whole packet of `data` and keep the rest; a usual PUBLISH costs no call but its own."""
+        append, cached_topic, acks = packets.append, _topics.get, _SHORT_ACKNOWLEDGEMENTS
+        limit, version, size, pos, needed = self.max_packet_size, self.version, len(data), 0, 0
+        while size - pos > 1:
+            first = data[pos]
+            remaining = data[pos + 1]
+            body = pos + 2
+            if remaining > 127:
+                if body < size and 0 < (high := data[body]) < 128:  # two bytes, the usual case
+                    remaining += (high << 7) - 128
+                    body += 1
+                else:
+                    remaining, body = read_varint_if_whole(data, pos + 1, size)
+                    if body < 0:
+                        break
+            end = body + remaining
+            if end - pos > limit:
+                raise MqttError(ReasonCode.PACKET_TOO_LARGE, f"{end - pos} bytes where {limit} are allowed")
+            if end > size:
+                _check_first_byte(first, version)
+                needed = end - pos
+                break
+            if 0x30 <= first < 0x40 and version:
+                qos, retain, dup = _PUBLISH_FLAGS[first & 15]
+                if qos < 0 or remaining < 2:
+                    raise malformed("PUBLISH with impossible flags or length")
+                topic_end = body + 2 + (data[body] << 8 | data[body + 1])
+                pos = topic_end + 2 if qos else topic_end
+                if pos > end:
+                    raise malformed("PUBLISH ends before its content does")
+                packet_id = data[topic_end] << 8 | data[topic_end + 1] if qos else 0
+                if qos and not packet_id:
+                    raise malformed("PUBLISH with packet identifier 0")  # MQTT-2.2.1-3
+                topic = cached_topic(raw := data[body + 2 : topic_end]) or _topic(raw, version)
+                properties = EMPTY
+                if version == 5:
+                    if topic and pos < end and not data[pos]:
+                        pos += 1
+                    else:
+                        properties, pos = _publish_properties(data, pos, end, topic)
+                append(Publish(topic, data[pos:end], qos, packet_id, retain, dup, properties))
+            elif remaining == 2 and version and first in acks and (packet_id := data[body] << 8 | data[body + 1]):
+                append(acks[first](packet_id))
+            else:
+                append(self._decode(data, first, body, end))
+                version = self.version
+            pos = end
+        if pos < size:
+            self._partial, self._needed = bytearray(data[pos:]), needed or size - pos + 1
+
+    def _decode(self, data: bytes, first: int, pos: int, end: int) -> Packet:
+        """A packet by its type; the first CONNECT sets the version, even one that is refused after its level."""
+        _check_first_byte(first, self.version)
+        packet_type = first >> 4
+        if packet_type == PacketType.CONNECT and not self.version:
+            self.version, _ = decode_protocol(data, pos, end)
+        return PACKET_DECODERS[packet_type](data, pos, end, self.version)
+
+
+def _check_first_byte(first: int, version: int) -> None:
+    """Type and flags of a packet (2.1.2, 2.1.3), which are refused before the rest of it is waited for."""
+    packet_type, flags = first >> 4, first & 15
+    if not version and packet_type != PacketType.CONNECT:  # MQTT-3.1.0-1
+        raise protocol_error("the first packet is not CONNECT")
+    if packet_type == PacketType.PUBLISH:
+        valid = _PUBLISH_FLAGS[flags][0] >= 0
+    elif packet_type in _FLAGS_0010:
+        valid = flags == 2 or (flags == 10 and version == 3)  # 3.1 marks what is sent again by DUP
+    else:
+        valid = not flags and packet_type in PACKET_DECODERS
+    if not valid:
+        raise malformed(f"first byte 0x{first:02x}")
+
+
+def _topic(raw: bytes, version: int) -> str:
+    """A topic that is not in the cache, validated and put there; empty only where an alias may stand for it."""
+    if not raw:
+        if version == 5:
+            return ""
+        raise malformed("PUBLISH topic is empty")  # 3.1.1: MQTT-4.7.3-1
+    topic = decode_text(raw)
+    if not is_valid_name(topic):  # MQTT-3.3.2-2
+        raise MqttError(ReasonCode.TOPIC_NAME_INVALID, "PUBLISH topic is not a topic name")
+    if len(raw) <= TOPIC_CACHE_MAX_BYTES:
+        if len(_topics) >= TOPIC_CACHE_ENTRIES:
+            _topics.clear()
+        _topics[raw] = topic
+    return topic
+
+
+def _publish_properties(data: bytes, pos: int, end: int, topic: str) -> tuple[Properties, int]:
+    properties, pos = decode_properties(data, pos, end, PacketType.PUBLISH)
+    if not topic and PropertyId.TOPIC_ALIAS not in properties:  # 3.3.2.1
+        raise protocol_error("PUBLISH has neither a topic nor an alias for one")
+    return properties, pos

@@ -1,0 +1,266 @@
+"""Packets to bytes.  What does not fit the wire raises ValueError: the caller made a packet no peer could read."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from protocols.mqtt.packets import (
+    Acknowledgement,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Unsuback,
+    Unsubscribe,
+)
+from protocols.mqtt.properties import EMPTY, Properties, encode_properties
+from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from protocols.mqtt.wire import MAX_FIELD_BYTES, write_binary, write_string, write_u16, write_varint
+
+_FAILURE: Final = 0x80
+"""First reason code that is a failure, and the only failure SUBACK knows before version 5."""
+
+MAX_PACKET_ID: Final = 65_535
+
+_pack_u16: Final = struct.Struct("!H").pack
+_pack_ack: Final = struct.Struct("!HH").pack
+_PUBACK_HEAD: Final = 0x4002
+
+PINGREQ: Final = b"\xc0\x00"
+PINGRESP: Final = b"\xd0\x00"
+
+
+class PublishTemplate:
+    """A PUBLISH encoded once for many subscribers: only the packet identifier is spliced in for each.
+
+    Subscribers share one when version, QoS, RETAIN and properties are the same.  At QoS 0 `head` is the whole packet.
+    """
+
+    __slots__ = ("head", "qos", "size", "tail")
+
+    def __init__(self, head: bytes, tail: bytes, qos: int) -> None:
+        self.head = head
+        self.tail = tail
+        self.qos = qos
+        self.size = len(head) + len(tail) + (2 if qos else 0)
+        """Bytes of the whole packet, to compare with a Maximum Packet Size."""
+
+    def packet(self, packet_id: int) -> bytes:
+        """The packet for one subscriber; at QoS 0 the very same bytes for all."""
+        if not self.qos:
+            return self.head
+        return self.head + _pack_u16(packet_id) + self.tail
+
+    def packet_again(self, packet_id: int) -> bytes:
+        """The packet with DUP set, for what is sent again (MQTT-3.3.1-1)."""
+        packet = bytearray(self.packet(packet_id))
+        packet[0] |= 0x08
+        return bytes(packet)
+
+
+def publish_template(
+    topic: str,
+    payload: bytes,
+    qos: int = 0,
+    retain: bool = False,
+    properties: Properties = EMPTY,
+    version: int = 5,
+) -> PublishTemplate:
+    """A PUBLISH to splice packet identifiers into (3.3)."""
+    if not 0 <= qos <= 2:
+        raise ValueError(f"QoS {qos}")
+    name = write_string(topic)
+    tail = encode_properties(properties) + payload if version == 5 else payload
+    if not qos:
+        tail = name + tail
+        head = bytes((0x31 if retain else 0x30,)) + write_varint(len(tail)) + tail
+        return PublishTemplate(head, b"", 0)
+    head = bytes((0x30 | qos << 1 | retain,)) + write_varint(len(name) + 2 + len(tail)) + name
+    return PublishTemplate(head, tail, qos)
+
+
+def encode_publish(
+    topic: str,
+    payload: bytes,
+    qos: int = 0,
+    packet_id: int = 0,
+    retain: bool = False,
+    dup: bool = False,
+    properties: Properties = EMPTY,
+    version: int = 5,
+) -> bytes:
+    """PUBLISH (3.3)."""
+    raw = topic.encode()
+    size = len(raw)
+    if size > MAX_FIELD_BYTES or "\0" in topic:
+        raise ValueError("topic is too long or contains NUL")
+    if qos:
+        if qos > 2 or not 0 < packet_id <= MAX_PACKET_ID:
+            raise ValueError("QoS above 2, or above 0 without a packet identifier")
+        body = _pack_u16(size) + raw + _pack_u16(packet_id)
+    else:
+        body = _pack_u16(size) + raw
+    if version == 5:
+        body += encode_properties(properties) if properties else b"\0"
+    first = 0x30 | qos << 1 | retain | dup << 3
+    remaining = len(body) + len(payload)
+    if remaining < 0x80:
+        return bytes((first, remaining)) + body + payload
+    if remaining < 0x4000:
+        return bytes((first, remaining & 0x7F | 0x80, remaining >> 7)) + body + payload
+    return bytes((first,)) + write_varint(remaining) + body + payload
+
+
+def encode_puback(packet_id: int) -> bytes:
+    """PUBACK of success: the same four bytes in every version (3.4.2.1)."""
+    return _pack_ack(_PUBACK_HEAD, packet_id)
+
+
+def encode_pubacks(packet_ids: Iterable[int]) -> bytes:
+    """PUBACKs of success in one piece, for one write."""
+    return b"".join([_pack_ack(_PUBACK_HEAD, packet_id) for packet_id in packet_ids])
+
+
+def encode(packet: Packet, version: int) -> bytes:
+    """Any packet for a peer of that version.  Before version 5 properties and reasons that it lacks are left out."""
+    return _ENCODERS[type(packet)](packet, version)
+
+
+def _frame(first: int, body: bytes) -> bytes:
+    return bytes((first,)) + write_varint(len(body)) + body
+
+
+def _packet_id(packet_id: int) -> bytes:
+    if not packet_id:
+        raise ValueError("packet identifier 0")
+    return write_u16(packet_id)
+
+
+def _properties(properties: Properties, version: int) -> bytes:
+    return encode_properties(properties) if version == 5 else b""
+
+
+def _encode_connect(packet: Connect, _version: int) -> bytes:
+    """CONNECT (3.1) in the version that the packet itself asks for."""
+    version, will = packet.version, packet.will
+    flags = 0x02 if packet.clean_start else 0
+    payload = [write_string(packet.client_id)]
+    if will is not None:
+        flags |= 0x04 | will.qos << 3 | (0x20 if will.retain else 0)
+        payload += (_properties(will.properties, version), write_string(will.topic), write_binary(will.payload))
+    if packet.username is not None:
+        flags |= 0x80
+        payload.append(write_string(packet.username))
+    if packet.password is not None:
+        if version < 5 and packet.username is None:
+            raise ValueError("a password needs a user name before version 5")
+        flags |= 0x40
+        payload.append(write_binary(packet.password))
+    head = write_binary(b"MQIsdp" if version == 3 else b"MQTT") + bytes((version, flags)) + write_u16(packet.keep_alive)
+    return _frame(0x10, head + _properties(packet.properties, version) + b"".join(payload))
+
+
+def _encode_connack(packet: Connack, version: int) -> bytes:
+    if version < 5 and packet.reason > ConnectReturnCode.NOT_AUTHORIZED:
+        raise ValueError(f"{packet.reason!r} is not a return code of MQTT 3")
+    body = bytes((packet.session_present, packet.reason))
+    return _frame(0x20, body + _properties(packet.properties, version))
+
+
+def _encode_publish(packet: Publish, version: int) -> bytes:
+    return encode_publish(
+        *(packet.topic, packet.payload, packet.qos, packet.packet_id, packet.retain, packet.dup, packet.properties),
+        version=version,
+    )
+
+
+def _acknowledgement_encoder(first: int) -> Callable[[Acknowledgement, int], bytes]:
+    def encode_acknowledgement(packet: Acknowledgement, version: int) -> bytes:
+        return _frame(first, _packet_id(packet.packet_id) + _outcome(packet.reason, packet.properties, version))
+
+    return encode_acknowledgement
+
+
+def _outcome(reason: ReasonCode, properties: Properties, version: int) -> bytes:
+    """Reason code and properties, each left out where its absence says the same (3.4.2, 3.14.2)."""
+    if version < 5:
+        return b""
+    if properties:
+        return bytes((reason,)) + encode_properties(properties)
+    return bytes((reason,)) if reason else b""
+
+
+def _encode_subscribe(packet: Subscribe, version: int) -> bytes:
+    out = [_packet_id(packet.packet_id), _properties(packet.properties, version)]
+    for wanted in packet.subscriptions:
+        options = wanted.qos
+        if version == 5:
+            options |= wanted.no_local << 2 | wanted.retain_as_published << 3 | wanted.retain_handling << 4
+        out += (write_string(wanted.filter), bytes((options,)))
+    return _frame(0x82, b"".join(out))
+
+
+def _encode_suback(packet: Suback, version: int) -> bytes:
+    reasons = bytes(packet.reasons) if version == 5 else bytes([min(reason, _FAILURE) for reason in packet.reasons])
+    return _frame(0x90, _packet_id(packet.packet_id) + _properties(packet.properties, version) + reasons)
+
+
+def _encode_unsubscribe(packet: Unsubscribe, version: int) -> bytes:
+    filters = b"".join(map(write_string, packet.filters))
+    return _frame(0xA2, _packet_id(packet.packet_id) + _properties(packet.properties, version) + filters)
+
+
+def _encode_unsuback(packet: Unsuback, version: int) -> bytes:
+    payload = encode_properties(packet.properties) + bytes(packet.reasons) if version == 5 else b""
+    return _frame(0xB0, _packet_id(packet.packet_id) + payload)
+
+
+def _encode_pingreq(_packet: Pingreq, _version: int) -> bytes:
+    return PINGREQ
+
+
+def _encode_pingresp(_packet: Pingresp, _version: int) -> bytes:
+    return PINGRESP
+
+
+def _encode_disconnect(packet: Disconnect, version: int) -> bytes:
+    return _frame(0xE0, _outcome(packet.reason, packet.properties, version))
+
+
+def _encode_auth(packet: Auth, version: int) -> bytes:
+    if version < 5:
+        raise ValueError("AUTH before version 5")
+    if not packet.reason and not packet.properties:
+        return _frame(0xF0, b"")
+    return _frame(0xF0, bytes((packet.reason,)) + encode_properties(packet.properties))
+
+
+_ENCODERS: Final[dict[type[Any], Callable[[Any, int], bytes]]] = {
+    Connect: _encode_connect,
+    Connack: _encode_connack,
+    Publish: _encode_publish,
+    Puback: _acknowledgement_encoder(0x40),
+    Pubrec: _acknowledgement_encoder(0x50),
+    Pubrel: _acknowledgement_encoder(0x62),
+    Pubcomp: _acknowledgement_encoder(0x70),
+    Subscribe: _encode_subscribe,
+    Suback: _encode_suback,
+    Unsubscribe: _encode_unsubscribe,
+    Unsuback: _encode_unsuback,
+    Pingreq: _encode_pingreq,
+    Pingresp: _encode_pingresp,
+    Disconnect: _encode_disconnect,
+    Auth: _encode_auth,
+}

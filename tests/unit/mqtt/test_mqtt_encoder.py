@@ -1,0 +1,111 @@
+"""What the encoder refuses, leaves out, and shares."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocols.mqtt.decoder import Decoder
+from protocols.mqtt.encoder import encode, encode_puback, encode_pubacks, encode_publish, publish_template
+from protocols.mqtt.packets import Auth, Connack, Connect, Disconnect, Packet, Puback, Suback, Unsuback
+from protocols.mqtt.properties import EMPTY, PropertyId, encode_properties
+from protocols.mqtt.reason_codes import ReasonCode
+from protocols.mqtt.wire import MAX_VARINT, write_u16, write_u32, write_varint
+
+TOO_LONG = "x" * 65_536
+
+
+@pytest.mark.parametrize("topic", [TOO_LONG, "é" * 32_768, "a\0b", "\ud800"])
+@pytest.mark.parametrize("qos", [0, 1])
+def test_topics_no_peer_would_read(topic: str, qos: int) -> None:
+    with pytest.raises(ValueError):
+        encode_publish(topic, b"", qos, 1)
+    with pytest.raises(ValueError):
+        publish_template(topic, b"", qos)
+
+
+def test_longest_topic() -> None:
+    topic = TOO_LONG[1:]
+    (packet,) = Decoder(1 << 20, 4).feed(encode_publish(topic, b"p", version=4))
+    assert packet == Decoder(1 << 20, 4).feed(publish_template(topic, b"p", version=4).packet(0))[0]
+
+
+@pytest.mark.parametrize(("qos", "packet_id"), [(1, 0), (2, 0), (3, 1), (1, 65_536)])
+def test_impossible_qos_or_packet_id(qos: int, packet_id: int) -> None:
+    with pytest.raises(ValueError):
+        encode_publish("a", b"", qos, packet_id)
+
+
+@pytest.mark.parametrize("qos", [-1, 3])
+def test_impossible_qos_of_a_template(qos: int) -> None:
+    with pytest.raises(ValueError):
+        publish_template("a", b"", qos)
+
+
+@pytest.mark.parametrize(
+    ("packet", "version"),
+    [
+        (Puback(0), 4),
+        (Puback(65_536), 5),
+        (Auth(), 4),
+        (Connack(False, ReasonCode.NOT_AUTHORIZED), 4),
+        (Connect(TOO_LONG), 5),
+        (Connect("", 4, password=b"p"), 4),
+        (Connect("", keep_alive=65_536), 5),
+        (Disconnect(properties={PropertyId.REASON_STRING: TOO_LONG}), 5),
+        (Disconnect(properties={PropertyId.USER_PROPERTY: [("a", "b\0")]}), 5),
+        (Disconnect(properties={PropertyId.SESSION_EXPIRY_INTERVAL: 1 << 32}), 5),
+    ],
+)
+def test_what_does_not_fit(packet: Packet, version: int) -> None:
+    with pytest.raises(ValueError):
+        encode(packet, version)
+
+
+def test_version_4_leaves_out_what_it_lacks() -> None:
+    properties = {PropertyId.REASON_STRING: "no"}
+    assert encode(Puback(7, ReasonCode.NOT_AUTHORIZED, properties), 4) == encode_puback(7)
+    assert encode(Disconnect(ReasonCode.SERVER_BUSY, properties), 4) == b"\xe0\x00"
+    assert encode(Suback(7, [ReasonCode.NOT_AUTHORIZED], properties), 4) == b"\x90\x03\x00\x07\x80"
+    assert encode(Unsuback(7, [ReasonCode.SUCCESS], properties), 4) == b"\xb0\x02\x00\x07"
+
+
+def test_pubacks_in_one_piece() -> None:
+    ids = [1, 7, 65_535]
+    assert encode_pubacks(ids) == b"".join(map(encode_puback, ids))
+    assert Decoder(100, 5).feed(encode_pubacks(ids)) == [Puback(n) for n in ids]
+    assert encode_pubacks([]) == b""
+
+
+def test_template_of_qos_0_is_the_same_object_for_all() -> None:
+    template = publish_template("a", b"p")
+    assert template.packet(1) is template.packet(2)
+
+
+def test_template_with_properties() -> None:
+    properties = {PropertyId.CONTENT_TYPE: "text/plain", PropertyId.USER_PROPERTY: [("a", "b")]}
+    template = publish_template("a", b"p", 2, True, properties)
+    assert template.packet(9) == encode_publish("a", b"p", 2, 9, True, False, properties)
+    assert template.packet_again(9) == encode_publish("a", b"p", 2, 9, True, True, properties)
+
+
+@pytest.mark.parametrize(
+    ("value", "wire"),
+    [
+        *((0, "00"), (127, "7f"), (128, "8001"), (16_383, "ff7f"), (16_384, "808001")),
+        *((2_097_151, "ffff7f"), (2_097_152, "80808001"), (MAX_VARINT, "ffffff7f")),
+    ],
+)
+def test_varint(value: int, wire: str) -> None:
+    """Table 1-1."""
+    assert write_varint(value) == bytes.fromhex(wire)
+
+
+@pytest.mark.parametrize("write", [write_varint, write_u16, write_u32])
+@pytest.mark.parametrize("value", [-1, 1 << 32])
+def test_integers_out_of_range(write: object, value: int) -> None:
+    with pytest.raises(ValueError):
+        write(value)  # type: ignore[operator]
+
+
+def test_no_properties() -> None:
+    assert encode_properties(EMPTY) == encode_properties({}) == b"\0"
