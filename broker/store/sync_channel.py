@@ -16,6 +16,9 @@ from typing import Protocol
 from domain.errors import StoreFailedError
 
 
+LONGEST_SYNC_SECONDS = 3600.0
+
+
 class SyncChannel(Protocol):
     """Asks for one thing at a time."""
 
@@ -43,6 +46,7 @@ class ProcessSyncChannel:
 
     def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes]) -> None:
         self._socket = channel
+        channel.settimeout(LONGEST_SYNC_SECONDS)  # a timeout makes calls wait even where the event loop unblocked it
         self._process = process
 
     def fileno(self) -> int:
