@@ -27,7 +27,17 @@ COMPACT_AFTER = 4096
 class ConsumeWindow:
     """See the module."""
 
-    __slots__ = ("_attempts", "_by_deadline", "_deadlines", "_due", "_head", "_origin", "_status", "_timers", "unsettled")
+    __slots__ = (
+        "_attempts",
+        "_by_deadline",
+        "_deadlines",
+        "_due",
+        "_head",
+        "_origin",
+        "_status",
+        "_timers",
+        "unsettled",
+    )
 
     def __init__(self, base: int = 0) -> None:
         self._origin = base

@@ -201,8 +201,9 @@ class StorageEngine:
         return queue.bisect(lambda entry: self.commit_log.read_header(entry[0], entry[1]).store_time_ms < time_ms)
 
     def queue_or_refusal(self, topic: str, queue_id: int) -> ConsumeQueue | EntrepotError:
-        queue = self.dispatcher.queues.get((topic, queue_id))
-        return queue or EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
+        queues = self.dispatcher.queues
+        missing = f"queue {queue_id} of topic" if (topic, 0) in queues else "topic"
+        return queues.get((topic, queue_id)) or EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no {missing} {topic!r}")
 
     # -- checkpoint --------------------------------------------------------------------------------------------
 

@@ -15,7 +15,6 @@ from typing import Protocol
 
 from domain.errors import StoreFailedError
 
-
 LONGEST_SYNC_SECONDS = 3600.0
 
 

@@ -1,0 +1,1 @@
+"""The verbs, protocol-neutral: what every door does with messages."""

@@ -1,0 +1,149 @@
+"""Send: from every door into the store, a batch per tick of the event loop.
+
+All messages that arrive during one tick, from however many connections, become one append.  They are appended in the
+order they came, so each connection's order holds; its answer comes through one callback per call of `send`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.filter_hash import filter_hash
+from domain.message import ROUND_ROBIN, Message
+from domain.ports import Store
+from domain.routing.queue_selector import RoundRobin, queue_for_key
+from gateway.messaging.topology import Topology
+
+Refusals = Sequence[EntrepotError | None] | None
+OnSent = Callable[[EntrepotError | None, Refusals], None]
+"""Called once per `send`: (failure of all, None) or (None, refusals per message, None = all confirmed)."""
+
+MAX_WAITING_MESSAGES: Final = 100_000
+"""Messages that may wait for a topic to be created before producers are asked to pause."""
+
+
+class Sender:
+    """The one way in.  Chooses the queue of messages that have none, mints ids, and batches."""
+
+    def __init__(self, store: Store, topology: Topology, clock: Clock) -> None:
+        self._store = store
+        self._topology = topology
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._messages: list[Message] = []
+        self._calls: list[tuple[int, OnSent]] = []
+        self._is_scheduled = False
+        self._creating: asyncio.Task[None] | None = None
+        self._round_robin = RoundRobin()
+        self._origin = os.urandom(6)
+        self._count = count()
+        self.sent = 0
+        self.refused = 0
+
+    def send(self, messages: Sequence[Message], on_sent: OnSent) -> None:
+        """Take messages; `on_sent` is called when they are durable, refused, or the store failed."""
+        self._messages += messages
+        self._calls.append((len(messages), on_sent))
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._flush)
+
+    async def send_and_wait(self, messages: Sequence[Message]) -> Refusals:
+        """`send` for those who can wait.  Raises what made all of them fail."""
+        future: asyncio.Future[Refusals] = self._loop.create_future()
+
+        def on_sent(failure: EntrepotError | None, refusals: Refusals) -> None:
+            if future.done():
+                return
+            if failure is None:
+                future.set_result(refusals)
+            else:
+                future.set_exception(failure)
+
+        self.send(messages, on_sent)
+        return await future
+
+    @property
+    def backlogged(self) -> bool:
+        """Whether producers should pause."""
+        return self._store.backlogged or len(self._messages) > MAX_WAITING_MESSAGES
+
+    def _flush(self) -> None:
+        self._is_scheduled = False
+        if self._creating is not None or not self._messages:
+            return
+        messages, calls = self._messages, self._calls
+        self._messages, self._calls = [], []
+        topic = self._store.topic
+        missing = {name for name in {message.topic for message in messages} if topic(name) is None}
+        if missing:
+            self._creating = self._loop.create_task(self._create_and_append(missing, messages, calls))
+        else:
+            self._append(messages, calls)
+
+    async def _create_and_append(
+        self, missing: set[str], messages: list[Message], calls: list[tuple[int, OnSent]]
+    ) -> None:
+        try:
+            for name in sorted(missing):
+                try:
+                    await self._topology.ensure(name)
+                except EntrepotError:
+                    continue  # the append refuses its messages, each in its place, with the reason asked again
+        finally:
+            self._creating = None
+        self._append(messages, calls)
+        self._flush()
+
+    def _append(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
+        now_ms, origin, number, topic_of = self._clock.now_ms(), self._origin, self._count, self._store.topic
+        stamp = now_ms.to_bytes(6, "big") + origin
+        for message in messages:
+            if not message.message_id:
+                message.message_id = stamp + (next(number) & 0xFFFFFFFF).to_bytes(4, "big")
+            if not message.born_time_ms:
+                message.born_time_ms = now_ms
+            if message.queue_id == ROUND_ROBIN and (topic := topic_of(message.topic)) is not None:
+                message.queue_id = self._queue(message, topic.queues)
+            if not message.filter_hash:
+                message.filter_hash = filter_hash(message.sub_topic, message.tag)
+        try:
+            confirmation = self._store.append(messages)
+        except EntrepotError as failure:
+            for _, on_sent in calls:
+                on_sent(failure, None)
+            return
+        refusals = confirmation.refusals
+        self.sent += len(messages)
+
+        def settled(failure: EntrepotError | None) -> None:
+            at = 0
+            for size, on_sent in calls:
+                mine = None
+                if refusals is not None and any(refusals[at : at + size]):
+                    mine = refusals[at : at + size]
+                at += size
+                on_sent(failure, mine)
+
+        if refusals is not None:
+            self.refused += sum(refusal is not None for refusal in refusals)
+        confirmation.when_settled(settled)
+
+    def _queue(self, message: Message, queues: int) -> int:
+        """By message group, else by sub-topic where there is one below the topic, else in turn."""
+        if message.message_group:
+            return queue_for_key(message.message_group, queues)
+        if message.sub_topic and message.sub_topic != message.topic:
+            return queue_for_key(message.sub_topic, queues)
+        return self._round_robin.queue(queues)
+
+
+def first_refusal(refusals: Refusals) -> EntrepotError | None:
+    """The first message's refusal that is one."""
+    return next((refusal for refusal in refusals or () if refusal is not None), None)
