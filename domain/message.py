@@ -6,7 +6,7 @@ These are made once per message on the hottest path, hence `slots` and no freezi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
@@ -59,7 +59,7 @@ class Message:
     born_time_ms: int = 0
     filter_hash: int = 0
     properties: Properties = ()
-    system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+    system: Mapping[str, PropertyValue] = field(default_factory=lambda: NO_SYSTEM_PROPERTIES)
 
     def system_text(self, name: str) -> str | None:
         """The well-known property as text, or None."""
