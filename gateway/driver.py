@@ -7,7 +7,7 @@ due, stops reading while producers should pause, and tells about the end exactly
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, cast
 
 import structlog
 
@@ -67,9 +67,8 @@ class Driver(asyncio.Protocol):
         self.write_limit = write_limit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=self.write_limit)
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self._transport.set_write_buffer_limits(high=self.write_limit)
         self._conversation.connected(self)
         self._wheel.add(self._conversation)
 

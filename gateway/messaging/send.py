@@ -69,6 +69,10 @@ class Sender:
         self.send(messages, on_sent)
         return await future
 
+    async def settle(self) -> None:
+        """Return when all that was sent before is settled.  Raises what made the store fail."""
+        await self.send_and_wait([])
+
     @property
     def backlogged(self) -> bool:
         """Whether producers should pause."""
@@ -76,7 +80,7 @@ class Sender:
 
     def _flush(self) -> None:
         self._is_scheduled = False
-        if self._creating is not None or not self._messages:
+        if self._creating is not None or not self._calls:
             return
         messages, calls = self._messages, self._calls
         self._messages, self._calls = [], []
