@@ -52,6 +52,9 @@ class GroupCommit:
 
     def submit(self, confirmation: Confirmation) -> Confirmation:
         """Settle the confirmation once everything appended so far is durable."""
+        if self._engine.failure is not None:
+            confirmation.settle(self._engine.failure)
+            return confirmation
         if self._engine.end <= self._engine.confirmed_offset:  # nothing new: all of it is durable, earlier ones too
             confirmation.settle()
             return confirmation
