@@ -149,11 +149,7 @@ class Gateway:
                 settings=settings,
                 clock=clock,
                 is_ready=lambda: self._is_ready,
-                gauges={
-                    "entrepot_mqtt_connections": lambda: self.mqtt.connections,
-                    "entrepot_mqtt_deliveries": lambda: self.hub.delivered,
-                    "entrepot_mqtt_dropped": lambda: self.mqtt.dropped,
-                },
+                connections={"mqtt": lambda: self.mqtt.connections},
             )
             self._http_listener = HttpListener(sockets["http"], build_app(context), settings.http)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-
 from tests.support.server import ServerProcess
 
 ROUNDS = 6
@@ -115,7 +114,7 @@ def test_nothing_confirmed_is_lost_when_the_server_is_killed_again_and_again(tmp
     settings = {"groups.invisible_seconds": "2", "store.checkpoint_interval_seconds": "1"}
     with ServerProcess(tmp_path, settings=settings) as server:
         load = Load(server.ports["http"], server.ports["mqtt"])
-        load.post("/topics/load:publish", b"{\"id\": \"first\"}", {**_EVENT, "content-type": "application/json"})
+        load.post("/topics/load:publish", b'{"id": "first"}', {**_EVENT, "content-type": "application/json"})
         threads = [threading.Thread(target=load.publish_http) for _ in range(1)]
         threads += [threading.Thread(target=load.publish_mqtt)]
         threads += [threading.Thread(target=load.consume) for _ in range(3)]
