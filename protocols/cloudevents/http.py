@@ -1,0 +1,149 @@
+"""The HTTP protocol binding (CloudEvents HTTP binding 1.0.2): binary, structured and batched content mode."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, unquote_to_bytes
+
+from protocols.cloudevents import json_format, media_type
+from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
+from protocols.cloudevents.event import CloudEvent, check_attributes, check_name
+
+Headers = list[tuple[bytes, bytes]]
+
+STRUCTURED_MEDIA_TYPE: Final = "application/cloudevents+json"
+BATCH_MEDIA_TYPE: Final = "application/cloudevents-batch+json"
+HEADER_PREFIX: Final = b"ce-"
+
+_CONTENT_TYPE: Final = b"content-type"
+_CLOUDEVENTS: Final = "application/cloudevents"
+_CLOUDEVENTS_BATCH: Final = "application/cloudevents-batch"
+_STRUCTURED_HEADERS: Final = (_CONTENT_TYPE, f"{STRUCTURED_MEDIA_TYPE}; charset=utf-8".encode())
+_BATCH_HEADERS: Final = (_CONTENT_TYPE, f"{BATCH_MEDIA_TYPE}; charset=utf-8".encode())
+_JSON_HEADER: Final = (_CONTENT_TYPE, media_type.JSON.encode())
+
+_UNQUOTED = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
+_MUST_ENCODE = re.compile(f"[^{re.escape(_UNQUOTED)}]")
+_QUOTED_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_QUOTED_PAIR = re.compile(rb"\\(.)", re.DOTALL)
+_CACHED_NAMES = 1024
+
+
+class ContentMode(Enum):
+    """How an event lies in an HTTP message (1.3)."""
+
+    BINARY = "binary"
+    STRUCTURED = "structured"
+    BATCHED = "batched"
+
+
+def content_mode(content_type: bytes | str | None) -> ContentMode:
+    """The mode a message is in: its Content-Type alone decides (3)."""
+    if not content_type:
+        return ContentMode.BINARY
+    value = (content_type.decode("latin-1") if isinstance(content_type, bytes) else content_type).lstrip().lower()
+    if not value.startswith(_CLOUDEVENTS):
+        return ContentMode.BINARY
+    return ContentMode.BATCHED if value.startswith(_CLOUDEVENTS_BATCH) else ContentMode.STRUCTURED
+
+
+def from_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEvent:
+    """The event in a binary-mode message (3.1).  Header names in lower case, as ASGI gives them.
+
+    An empty body is no data.  Headers that are not the event's are passed over.
+    """
+    attributes: dict[str, str] = {}
+    name = ""
+    try:
+        for header, value in headers:
+            if header[:3] == HEADER_PREFIX:
+                name = _attribute_name(header)
+                if b"%" in value or b'"' in value:
+                    value = _unescape(value)
+            elif header == _CONTENT_TYPE:
+                name = "datacontenttype"
+            else:
+                continue
+            if name in attributes:
+                raise CloudEventError(f"attribute {name!r} is there twice", name)
+            attributes[name] = value.decode()
+    except UnicodeDecodeError:
+        raise CloudEventError(f"attribute {name!r} is not valid UTF-8", name) from None
+    check_attributes(attributes)
+    return CloudEvent(attributes, body or None)
+
+
+def to_binary(event: CloudEvent) -> tuple[Headers, bytes]:
+    """The event as a binary-mode message: headers and body (3.1)."""
+    headers: Headers = []
+    for name, value in event.attributes.items():
+        if name == "datacontenttype":
+            headers.append((_CONTENT_TYPE, value.encode()))
+        else:
+            if _MUST_ENCODE.search(value) is not None:
+                value = quote(value, safe=_UNQUOTED)
+            headers.append((_header_name(name), value.encode()))
+    if event.implied_json:
+        headers.append(_JSON_HEADER)
+    return headers, event.data or b""
+
+
+def from_structured(body: bytes, content_type: bytes | str = STRUCTURED_MEDIA_TYPE) -> CloudEvent:
+    """The event in a structured-mode message (3.2).  What its headers say besides is not looked at."""
+    _check_format(content_type, STRUCTURED_MEDIA_TYPE)
+    return json_format.decode_event(body)
+
+
+def from_batch(
+    body: bytes,
+    content_type: bytes | str = BATCH_MEDIA_TYPE,
+    max_events: int = json_format.MAX_BATCH_EVENTS,
+) -> list[CloudEvent]:
+    """The events in a batched-mode message (3.3)."""
+    _check_format(content_type, BATCH_MEDIA_TYPE)
+    return json_format.decode_batch(body, max_events)
+
+
+def to_structured(event: CloudEvent) -> tuple[Headers, bytes]:
+    """The event as a structured-mode message in the JSON event format (3.2)."""
+    return [_STRUCTURED_HEADERS], json_format.encode_event(event)
+
+
+def to_batch(events: Iterable[CloudEvent]) -> tuple[Headers, bytes]:
+    """The events as one batched-mode message in the JSON batch format (3.3)."""
+    return [_BATCH_HEADERS], json_format.encode_batch(events)
+
+
+def _check_format(content_type: bytes | str, supported: str) -> None:
+    value = content_type.decode("latin-1") if isinstance(content_type, bytes) else content_type
+    if media_type.essence(value) != supported:
+        raise UnsupportedFormatError(f"the event format {value[:80]!r} is not supported; send {supported!r}")
+    if not media_type.is_utf_8(value):
+        raise UnsupportedFormatError(f"the charset of {value[:80]!r} is not supported; JSON is in UTF-8")
+
+
+@lru_cache(_CACHED_NAMES)
+def _attribute_name(header: bytes) -> str:
+    """The attribute that a `ce-` header carries (3.1.3.1)."""
+    name = header[3:].decode("latin-1")
+    if name == "datacontenttype":
+        raise CloudEventError("the header 'ce-datacontenttype' is not allowed: that attribute is Content-Type", name)
+    check_name(name)
+    return name
+
+
+@lru_cache(_CACHED_NAMES)
+def _header_name(attribute: str) -> bytes:
+    return HEADER_PREFIX + attribute.encode()
+
+
+def _unescape(value: bytes) -> bytes:
+    """Undo a double-quoted string, then one round of percent-encoding (3.1.3.2)."""
+    quoted = _QUOTED_STRING.fullmatch(value)
+    if quoted is not None:
+        value = _QUOTED_PAIR.sub(rb"\1", quoted[1])
+    return unquote_to_bytes(value)

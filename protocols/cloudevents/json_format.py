@@ -1,0 +1,218 @@
+"""The JSON event format and the JSON batch format (CloudEvents JSON format 1.0.2).
+
+Data that is a JSON value is cut out of the event as it stands and put back as it stands: number texts, the order of
+keys, duplicate keys and big integers inside it survive.  White space around the value is not part of it.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+import orjson
+
+from protocols.cloudevents import media_type
+from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
+from protocols.cloudevents.event import (
+    CORE_ATTRIBUTES,
+    MAX_INTEGER,
+    MIN_INTEGER,
+    NO_TYPED_EXTENSIONS,
+    CloudEvent,
+    ExtensionType,
+    check_attributes,
+    check_name,
+)
+
+MAX_BATCH_EVENTS: Final = 1_000
+"""Most events in one batch."""
+
+
+class _EventShape(msgspec.Struct, gc=False):
+    """Checked of every element of a batch before any is kept, so that junk costs no more memory than its bytes."""
+
+    specversion: msgspec.Raw
+
+
+_OBJECT: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_SHAPES: Final = msgspec.json.Decoder(list[_EventShape])
+_ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])
+_RAW: Final = msgspec.json.Decoder(msgspec.Raw)
+_VALUE: Final = msgspec.json.Decoder()
+_NOT_JSON = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+_BEFORE_VALUE = re.compile(rb'[ \t\r\n]*[{,][ \t\r\n]*"[^"\\]*(?:\\.[^"\\]*)*"[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_BEFORE_END = re.compile(rb"[ \t\r\n]*}")
+
+
+def decode_event(body: bytes) -> CloudEvent:
+    """One event in the JSON event format (section 3)."""
+    _check_utf_8(body)
+    return _decode_object(body)
+
+
+def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudEvent]:
+    """Events in the JSON batch format (section 4); an empty batch is one, too.  Names the event that is at fault."""
+    _check_utf_8(body)
+    try:
+        count = len(_SHAPES.decode(body))
+        if count > max_events:
+            raise BatchTooLargeError(f"the batch has {count} events; at most {max_events} are taken")
+        texts = _ARRAY.decode(body)
+    except _NOT_JSON as error:
+        raise CloudEventError(f"the body is not a JSON array of events: {error}") from None
+    events = []
+    for text in texts:
+        try:
+            events.append(_decode_object(bytes(text)))
+        except CloudEventError as error:
+            message = f"event {len(events)} of the batch (counted from 0): {error.message}"
+            raise CloudEventError(message, error.attribute) from None
+    return events
+
+
+def encode_event(event: CloudEvent) -> bytes:
+    """The event in the JSON event format."""
+    return orjson.dumps(_members(event))
+
+
+def encode_batch(events: Iterable[CloudEvent]) -> bytes:
+    """The events in the JSON batch format."""
+    return orjson.dumps([_members(event) for event in events])
+
+
+def is_json(data: bytes) -> bool:
+    """Whether the bytes are one JSON text in UTF-8 (RFC 8259).  One that is nested too deep to check counts as none."""
+    try:
+        _RAW.decode(data)
+        return data.isascii() or bool(data.decode())
+    except _NOT_JSON:
+        return False
+
+
+def _check_utf_8(body: bytes) -> None:
+    """The values that stay raw are never decoded, so the whole is checked once."""
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise CloudEventError(f"the body is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def _decode_object(text: bytes) -> CloudEvent:
+    try:
+        members = _OBJECT.decode(text)
+    except _NOT_JSON as error:
+        raise CloudEventError(f"the body is not a JSON object: {error}") from None
+    attributes: dict[str, str] = {}
+    typed: dict[str, ExtensionType] = {}
+    data = data_base64 = None
+    least_size = 1 + 4 * len(members)  # braces, and around each member: quotes, colon, comma
+    for name, raw in members.items():
+        if name == "data":
+            data = bytes(raw)
+            least_size += 4 + len(data)
+            continue
+        value = _decode_value(name, raw)
+        if isinstance(value, str):
+            least_size += len(name) + len(value) + 2
+            if name == "data_base64":
+                data_base64 = value
+            else:
+                if name not in CORE_ATTRIBUTES:
+                    check_name(name)
+                attributes[name] = value
+        elif value is not None:
+            attributes[name], typed[name] = _typed_extension(name, value)
+    if least_size != len(text):  # white space or escapes, or a name that came twice
+        _check_no_duplicates(text, members)
+    check_attributes(attributes)
+    content_type = attributes.get("datacontenttype")
+    if data_base64 is not None:
+        if data is not None and data != b"null":
+            raise CloudEventError("the event has both 'data' and 'data_base64'; only one of them is allowed")
+        return CloudEvent(attributes, _decode_base64(data_base64), typed or NO_TYPED_EXTENSIONS)
+    implied_json = content_type is None and data is not None
+    if data is not None and content_type is not None and not media_type.is_json(content_type):
+        data = _text_of(data)
+    return CloudEvent(attributes, data, typed or NO_TYPED_EXTENSIONS, implied_json)
+
+
+def _decode_value(name: str, raw: msgspec.Raw) -> object:
+    try:
+        return _VALUE.decode(raw)
+    except _NOT_JSON as error:
+        raise CloudEventError(f"attribute {name[:80]!r} is not valid: {error}", name) from None
+
+
+def _typed_extension(name: str, value: object) -> tuple[str, ExtensionType]:
+    """An attribute that is neither a string nor null: its canonical string (core 2.1) and its type."""
+    if name in CORE_ATTRIBUTES or name == "data_base64":
+        raise CloudEventError(f"{name!r} must be a JSON string", name)
+    check_name(name)
+    if isinstance(value, bool):
+        return "true" if value else "false", ExtensionType.BOOLEAN
+    if not isinstance(value, int):
+        raise CloudEventError(f"attribute {name!r} must be a JSON string, boolean or integer", name)
+    if not MIN_INTEGER <= value <= MAX_INTEGER:
+        raise CloudEventError(f"attribute {name!r} is not within {MIN_INTEGER} to {MAX_INTEGER}", name)
+    return str(value), ExtensionType.INTEGER
+
+
+def _check_no_duplicates(text: bytes, members: Mapping[str, msgspec.Raw]) -> None:
+    """Walk over the members as they were decoded: with a name twice, the text has a member more than they are."""
+    position = 0
+    for raw in members.values():
+        before = _BEFORE_VALUE.match(text, position)
+        value = bytes(raw)
+        if before is None or not text.startswith(value, before.end()):
+            break
+        position = before.end() + len(value)
+    else:
+        if not members or _BEFORE_END.match(text, position) is not None:
+            return
+    raise CloudEventError("the event has a member twice; each may be there once")
+
+
+def _decode_base64(text: str) -> bytes:
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError as error:
+        raise CloudEventError(f"'data_base64' is not Base64: {error}") from None
+
+
+def _text_of(data: bytes) -> bytes | None:
+    """Data of a type other than JSON: a string is the text itself; null is no data; else the JSON text (3.1.2)."""
+    if data[:1] == b'"':
+        text: str = _VALUE.decode(data)
+        return text.encode()
+    return None if data == b"null" else data
+
+
+def _members(event: CloudEvent) -> dict[str, object]:
+    """The members of the event's JSON object (3); data as JSON, as text or in base64, whichever is faithful (3.1.1)."""
+    members: dict[str, object] = dict(event.attributes)
+    for name, kind in event.typed_extensions.items():
+        value = event.attributes[name]
+        members[name] = int(value) if kind is ExtensionType.INTEGER else value == "true"
+    data = event.data
+    if data is None:
+        return members
+    content_type = event.attributes.get("datacontenttype")
+    if content_type is None or media_type.is_json(content_type):
+        if event.implied_json or is_json(data):
+            members["data"] = orjson.Fragment(data)
+            return members
+    elif media_type.is_text(content_type):
+        try:
+            members["data"] = data.decode()
+        except UnicodeDecodeError:
+            pass
+        else:
+            return members
+    members["data_base64"] = b64encode(data).decode("ascii")
+    return members

@@ -1,0 +1,277 @@
+"""A CloudEvent as a message, and any message as a CloudEvent.
+
+| event | message |
+|---|---|
+| each attribute but `datacontenttype` | user property `ce_<attribute>`, in the order received |
+| `datacontenttype` | system property `content_type` |
+| data | body, byte for byte; an event without data and one with empty data are the same message |
+| `id` | key (and `ce_id`) |
+| `partitionkey` | message group |
+| `subject` | sub-topic `<topic>/<subject>`; in it `+`, `#` and NUL are percent-encoded |
+| types of Boolean and Integer extensions | system property `ce_types` |
+
+A message without a `ce_id` came through another door: its attributes are made from what it has.  Its user
+properties become extensions where the lower-cased name can be an attribute's and the value a String (bytes: Base64);
+the others are the one loss of this door, with all but the first of a name that repeats.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import islice
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import quote
+
+from domain.message import Message, PropertyValue, StoredMessage, SystemProperty
+from domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES
+from domain.routing.topic_filter import MAX_LEVELS
+from protocols.cloudevents import media_type
+from protocols.cloudevents.errors import CloudEventError
+from protocols.cloudevents.event import (
+    CORE_ATTRIBUTES,
+    MAX_ATTRIBUTES,
+    MAX_INTEGER,
+    MIN_INTEGER,
+    NO_TYPED_EXTENSIONS,
+    SPEC_VERSION,
+    CloudEvent,
+    ExtensionType,
+    check_attributes,
+    check_value,
+    escape_disallowed,
+    is_attribute_name,
+)
+from protocols.cloudevents.json_format import is_json
+
+DEFAULT_TYPE: Final = "dev.entrepot.message"
+PROTOCOL: Final = "http"
+PROPERTY_PREFIX: Final = "ce_"
+PARTITION_KEY: Final = "partitionkey"
+TYPES_PROPERTY: Final = "ce_types"
+"""System property: `<attribute>:<b or i>` for each Boolean and Integer extension, separated by spaces.
+
+`datacontenttype:implied` stands for JSON data without a `datacontenttype`: the content type then is
+application/json at every other door, and stays absent in the event.
+"""
+
+DEAD_LETTER_EXTENSIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        SystemProperty.DEAD_LETTER_TOPIC: "deadlettertopic",
+        SystemProperty.DEAD_LETTER_QUEUE_OFFSET: "deadletteroffset",
+        SystemProperty.DEAD_LETTER_MESSAGE_ID: "deadlettermessageid",
+        SystemProperty.DEAD_LETTER_REASON: "deadletterreason",
+        SystemProperty.DEAD_LETTER_ATTEMPTS: "deadletterattempts",
+    }
+)
+"""Where a dead letter came from and why; the attempts are an Integer.  The system's word goes over the user's."""
+
+_IMPLIED = "datacontenttype:implied"
+_NOT_FROM_PROPERTIES = CORE_ATTRIBUTES | {PARTITION_KEY, *DEAD_LETTER_EXTENSIONS.values()}
+_NOT_IN_TOPIC_NAMES = str.maketrans({"+": "%2B", "#": "%23", "\0": "%00"})
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXT_CONTROLS = frozenset("\t\n\f\r")
+_SURELY_FITS = MAX_SUB_TOPIC_BYTES // 4
+_CACHED_NAMES = 1024
+
+
+def to_message(event: CloudEvent, topic: str) -> Message:
+    """The message that an event, already checked, is in a topic.  Raises where its subject cannot be a sub-topic.
+
+    Message id, born time and queue are for the caller to fill in.
+    """
+    attributes = event.attributes
+    system: dict[str, PropertyValue] = {SystemProperty.PROTOCOL: PROTOCOL}
+    content_type = attributes.get("datacontenttype")
+    if content_type is not None:
+        system[SystemProperty.CONTENT_TYPE] = content_type
+    elif event.implied_json:
+        system[SystemProperty.CONTENT_TYPE] = media_type.JSON
+    if event.typed_extensions or event.implied_json:
+        marks = [f"{name}:{kind.value}" for name, kind in event.typed_extensions.items()]
+        system[TYPES_PROPERTY] = " ".join([*marks, _IMPLIED] if event.implied_json else marks)
+    subject = attributes.get("subject")
+    return Message(
+        topic=topic,
+        body=event.data or b"",
+        sub_topic=topic if subject is None else sub_topic_of(topic, subject),
+        keys=(attributes["id"],),
+        message_group=attributes.get(PARTITION_KEY, ""),
+        properties=tuple(
+            [(PROPERTY_PREFIX + name, value) for name, value in attributes.items() if name != "datacontenttype"]
+        ),
+        system=system,
+    )
+
+
+def sub_topic_of(topic: str, subject: str) -> str:
+    """`<topic>/<subject>`, as an MQTT topic name (4.7): what such a name cannot have is percent-encoded."""
+    sub_topic = f"{topic}/{subject.translate(_NOT_IN_TOPIC_NAMES)}"
+    if len(sub_topic) > _SURELY_FITS and len(sub_topic.encode()) > MAX_SUB_TOPIC_BYTES:
+        raise CloudEventError(
+            f"attribute 'subject' makes a sub-topic longer than {MAX_SUB_TOPIC_BYTES} bytes", "subject"
+        )
+    if sub_topic.count("/") >= MAX_LEVELS:
+        raise CloudEventError(f"attribute 'subject' makes a sub-topic of more than {MAX_LEVELS} levels", "subject")
+    return sub_topic
+
+
+def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_type: str = DEFAULT_TYPE) -> CloudEvent:
+    """The event that a stored message is.  Every message is a valid one, whatever door it came through."""
+    attributes: dict[str, str] = {}
+    others: list[tuple[str, PropertyValue]] = []
+    for name, value in stored.properties:
+        if name[:3] == PROPERTY_PREFIX and isinstance(value, str):
+            attributes.setdefault(name[3:], value)
+        else:
+            others.append((name, value))
+    synthesised = "id" not in attributes
+    content_type = stored.system_text(SystemProperty.CONTENT_TYPE)
+    marks = stored.system_text(TYPES_PROPERTY)
+    implied_json = marks is not None and marks.endswith(_IMPLIED) and content_type == media_type.JSON
+    if content_type is not None and not implied_json:
+        attributes["datacontenttype"] = content_type
+    if synthesised or not _are_valid(attributes):
+        attributes = _mended(attributes, stored, namespace, default_type, synthesised)
+    typed = _typed_extensions(marks, attributes) if marks else {}
+    if others:
+        _add_properties(attributes, others)
+    if SystemProperty.DEAD_LETTER_TOPIC in stored.system:
+        _add_dead_letter(attributes, typed, stored)
+    return CloudEvent(attributes, stored.body or None, typed or NO_TYPED_EXTENSIONS, implied_json)
+
+
+def _are_valid(attributes: dict[str, str]) -> bool:
+    if not all(map(_is_attribute_name, attributes)):
+        return False
+    try:
+        check_attributes(attributes)
+    except CloudEventError:
+        return False
+    return True
+
+
+_is_attribute_name = lru_cache(_CACHED_NAMES)(is_attribute_name)
+
+
+def _is_valid(name: str, value: str) -> bool:
+    try:
+        check_value(name, value)
+    except CloudEventError:
+        return False
+    return is_attribute_name(name)
+
+
+def _mended(
+    attributes: dict[str, str], stored: StoredMessage, namespace: str, default_type: str, synthesised: bool
+) -> dict[str, str]:
+    """What is valid of the attributes, and what is required; for other doors' messages all that can be told."""
+    kept = {name: value for name, value in attributes.items() if _is_valid(name, value)}
+    made = dict(_required(stored, namespace, default_type))
+    if synthesised:
+        made.update(_optional(stored, kept.get("datacontenttype")))
+    return dict(islice({**made, **kept}.items(), MAX_ATTRIBUTES))
+
+
+def _required(stored: StoredMessage, namespace: str, default_type: str) -> Iterator[tuple[str, str]]:
+    yield "specversion", SPEC_VERSION
+    yield "id", stored.message_id.hex().upper() or f"{stored.queue_id}-{stored.queue_offset}"
+    yield "source", _source(namespace, stored.topic)
+    yield "type", default_type
+
+
+@lru_cache(_CACHED_NAMES)
+def _source(namespace: str, topic: str) -> str:
+    """`/<namespace>/<topic>` as a URI-reference."""
+    return f"/{quote(namespace, safe='')}/{quote(topic, safe='')}"
+
+
+def _optional(stored: StoredMessage, content_type: str | None) -> Iterator[tuple[str, str]]:
+    time = _time(stored.born_time_ms)
+    if time is not None:
+        yield "time", time
+    subject = "" if stored.sub_topic == stored.topic else stored.sub_topic.removeprefix(stored.topic + "/")
+    if subject:
+        subject = escape_disallowed(subject, _percent_encoded)
+        if _is_valid("subject", subject):
+            yield "subject", subject
+    if content_type is None and stored.body:
+        yield "datacontenttype", _guessed_content_type(stored)
+    if stored.message_group and _is_valid(PARTITION_KEY, stored.message_group):
+        yield PARTITION_KEY, stored.message_group
+
+
+def _percent_encoded(character: str) -> str:
+    return quote(character, errors="replace")
+
+
+def _time(epoch_ms: int) -> str | None:
+    """RFC 3339 with milliseconds, or None where there is no time, or one outside the calendar."""
+    if not epoch_ms:
+        return None
+    try:
+        moment = _EPOCH + timedelta(milliseconds=epoch_ms)
+    except OverflowError:
+        return None
+    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
+
+
+def _guessed_content_type(stored: StoredMessage) -> str:
+    """The type of a body that came without one: JSON, text without control characters, or just bytes."""
+    body = stored.body
+    if is_json(body):
+        return media_type.JSON
+    if stored.system_text(SystemProperty.PAYLOAD_IS_TEXT) == "1":
+        return media_type.TEXT
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return media_type.OCTET_STREAM
+    is_text = all(c in _TEXT_CONTROLS for c in text if c < " " or c == "\x7f")
+    return media_type.TEXT if is_text else media_type.OCTET_STREAM
+
+
+def _typed_extensions(marks: str, attributes: Mapping[str, str]) -> dict[str, ExtensionType]:
+    """The types that `to_message` noted, as far as the values still are of them."""
+    typed = {}
+    for mark in marks.split(" "):
+        name, _, kind = mark.partition(":")
+        value = attributes.get(name)
+        if kind == ExtensionType.BOOLEAN and value in ("true", "false"):
+            typed[name] = ExtensionType.BOOLEAN
+        elif kind == ExtensionType.INTEGER and value is not None and _is_integer(value):
+            typed[name] = ExtensionType.INTEGER
+    return typed
+
+
+def _is_integer(value: str) -> bool:
+    digits = value.removeprefix("-")
+    return digits.isascii() and digits.isdigit() and len(digits) < 11 and MIN_INTEGER <= int(value) <= MAX_INTEGER
+
+
+def _add_properties(attributes: dict[str, str], properties: list[tuple[str, PropertyValue]]) -> None:
+    """Other doors' user properties as extensions."""
+    for name, value in properties:
+        name = name.lower()
+        if name in attributes or name in _NOT_FROM_PROPERTIES or len(attributes) >= MAX_ATTRIBUTES:
+            continue
+        text = value if isinstance(value, str) else b64encode(value).decode("ascii")
+        if _is_valid(name, text):
+            attributes[name] = text
+
+
+def _add_dead_letter(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:
+    for name, attribute in DEAD_LETTER_EXTENSIONS.items():
+        value = stored.system.get(name)
+        if value is None:
+            continue
+        text = value if isinstance(value, str) else value.hex().upper()
+        if not _is_valid(attribute, text):
+            continue
+        attributes[attribute] = text
+        typed.pop(attribute, None)
+        if name == SystemProperty.DEAD_LETTER_ATTEMPTS and _is_integer(text):
+            typed[attribute] = ExtensionType.INTEGER

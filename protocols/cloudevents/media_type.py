@@ -1,0 +1,48 @@
+"""What a media type (RFC 2045, RFC 2046) says about the data it labels."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+JSON: Final = "application/json"
+TEXT: Final = "text/plain"
+OCTET_STREAM: Final = "application/octet-stream"
+
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN} *(?:;[\x20-\x7e]*)?")
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([^\s\";]+)", re.IGNORECASE)
+_UTF_8_CHARSETS: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+_TEXT_SUBTYPES: Final = ("/xml", "+xml", "/javascript", "/x-www-form-urlencoded", "/yaml", "+yaml", "/x-ndjson")
+_CACHED_TYPES = 512
+
+
+@lru_cache(_CACHED_TYPES)
+def is_media_type(value: str) -> bool:
+    """Whether the value is `type/subtype`, with or without parameters, in printable ASCII."""
+    return _MEDIA_TYPE.fullmatch(value) is not None
+
+
+def essence(content_type: str) -> str:
+    """The media type alone, lower-cased: types compare without regard to case or parameters (RFC 2045 5.1)."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def is_utf_8(content_type: str) -> bool:
+    """Whether the type's charset is UTF-8 or a part of it; so it is without a word about it."""
+    charset = _CHARSET.search(content_type)
+    return charset is None or charset[1].lower() in _UTF_8_CHARSETS
+
+
+@lru_cache(_CACHED_TYPES)
+def is_json(content_type: str) -> bool:
+    """Whether the type declares JSON: `*/json` or `*/*+json` (JSON format 3.1.1)."""
+    return essence(content_type).endswith(("/json", "+json"))
+
+
+@lru_cache(_CACHED_TYPES)
+def is_text(content_type: str) -> bool:
+    """Whether data of this type is text in UTF-8, to be written as a JSON string rather than in base64."""
+    media_type = essence(content_type)
+    return (media_type.startswith("text/") or media_type.endswith(_TEXT_SUBTYPES)) and is_utf_8(content_type)
