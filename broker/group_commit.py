@@ -142,3 +142,6 @@ class GroupCommit:
         for _, confirmation in waiting:
             confirmation.settle(failure)
         self._on_failure(failure)
+        relieved, self._relieved = self._relieved, []
+        for callback in relieved:  # who waits for room is told by the next append that there will be none
+            callback()
