@@ -151,7 +151,7 @@ class Gateway:
                 is_ready=lambda: self._is_ready,
                 connections={"mqtt": lambda: self.mqtt.connections},
             )
-            self._http_listener = HttpListener(sockets["http"], build_app(context), settings.http)
+            self._http_listener = HttpListener(build_app(context), sockets["http"], settings.http)
 
     async def start(self) -> None:
         """Open the doors; the ready file comes last."""
