@@ -327,6 +327,7 @@ class Broker:
     def _run_background(self) -> None:
         """The one table of background steps."""
         if self.engine.failure is not None:
+            self._on_failure(self.engine.failure)
             return
         try:
             self.consumption.bury_exhausted(self._clock.now_ms())
