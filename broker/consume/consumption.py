@@ -82,16 +82,34 @@ class Consumption:
         deadline_ms: int,
         now_ms: int,
     ) -> list[Delivery]:
-        offsets = window.claim(now_ms, count, queue.visible_offset, self.max_in_flight)
-        if not offsets:
-            return []
+        while offsets := window.claim(now_ms, count, queue.visible_offset, self.max_in_flight):
+            try:
+                deliveries = self._deliver(queue, window, group, context, offsets, deadline_ms, now_ms)
+            except EntrepotError:
+                window.unclaim(offsets)  # no room for the record of it: they are still to be delivered
+                raise
+            if deliveries:
+                return deliveries
+        return []
+
+    def _deliver(
+        self,
+        queue: ConsumeQueue,
+        window: ConsumeWindow,
+        group: ConsumerGroup,
+        context: HandleContext,
+        offsets: list[int],
+        deadline_ms: int,
+        now_ms: int,
+    ) -> list[Delivery]:
+        """Deliver what can be of the claimed offsets: spent ones go to the dead letters, harmed ones are held back."""
         spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
         if spent:
             self._dead_letter(queue, window, group, spent, "max attempts reached", now_ms)
             offsets = [offset for offset in offsets if offset not in set(spent)]
         messages, corrupted = self._read(queue, offsets)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, [m.queue_offset for m in messages], deadline_ms, now_ms)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
+        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, deadline_ms, now_ms)
+        self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
         mint, attempt_of, queue_id = context.mint, window.attempt, queue.queue_id
         deliveries = []
         for message in messages:
