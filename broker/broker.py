@@ -56,6 +56,7 @@ class Broker:
             on_grown=self._on_grown,
             on_failure=self._on_failure,
         )
+        self._is_closed = False
         self._topic_watchers: list[Callable[[str], None]] = []
         self._tails: dict[str, list[QueueTail]] = {}
         opened.on_topic.append(self._on_topic)
@@ -292,6 +293,9 @@ class Broker:
         return self.engine.failure
 
     async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.polling.release()
         self._background.cancel()
         self.commit.close()
@@ -323,6 +327,7 @@ class Broker:
     def _run_background(self) -> None:
         """The one table of background steps."""
         if self.engine.failure is not None:
+            self._on_failure(self.engine.failure)
             return
         try:
             self.consumption.bury_exhausted(self._clock.now_ms())

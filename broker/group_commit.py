@@ -53,7 +53,7 @@ class GroupCommit:
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
     def submit(self, confirmation: Confirmation) -> Confirmation:
-        """Settle the confirmation once everything appended so far is durable."""
+        """Settle the confirmation once everything appended so far is durable, or with the failure of a failed store."""
         if self._engine.failure is not None:
             confirmation.settle(self._engine.failure)
             return confirmation
@@ -91,7 +91,12 @@ class GroupCommit:
         self._relieved.append(callback)
 
     def close(self) -> None:
+        """Make all that was taken durable, waiting for it, and confirm it."""
         self._loop.remove_reader(self._engine.log_channel.fileno())
+        try:
+            self._settle(self._engine.sync_now())
+        except StoreFailedError as failure:
+            self._fail(failure)
 
     def _tick(self) -> None:
         self._is_ticking = False

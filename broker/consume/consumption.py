@@ -87,14 +87,34 @@ class Consumption:
         deadline_ms: int,
         now_ms: int,
     ) -> list[Delivery]:
-        offsets = window.claim(now_ms, count, queue.visible_offset, self.max_in_flight)
-        if not offsets:
-            return []
-        try:
-            messages = self._deliver(queue, window, group, offsets, deadline_ms, now_ms)
-        except EntrepotError:
-            window.unclaim(offsets)
-            raise
+        while offsets := window.claim(now_ms, count, queue.visible_offset, self.max_in_flight):
+            try:
+                deliveries = self._deliver(queue, window, group, context, offsets, deadline_ms, now_ms)
+            except EntrepotError:
+                window.unclaim(offsets)  # no room for the record of it: they are still to be delivered
+                raise
+            if deliveries:
+                return deliveries
+        return []
+
+    def _deliver(
+        self,
+        queue: ConsumeQueue,
+        window: ConsumeWindow,
+        group: ConsumerGroup,
+        context: HandleContext,
+        offsets: list[int],
+        deadline_ms: int,
+        now_ms: int,
+    ) -> list[Delivery]:
+        """Deliver what can be of the claimed offsets: spent ones go to the dead letters, harmed ones are held back."""
+        spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
+        if spent:
+            self._dead_letter(queue, window, group, spent, "max attempts reached", now_ms)
+            offsets = [offset for offset in offsets if offset not in set(spent)]
+        messages, corrupted = self._read(queue, offsets)
+        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, deadline_ms, now_ms)
+        self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
         mint, attempt_of, queue_id = context.mint, window.attempt, queue.queue_id
         deliveries = []
         for message in messages:
@@ -104,25 +124,6 @@ class Consumption:
             deliveries.append(Delivery(message, mint(queue_id, message.queue_offset, attempt), attempt))
         self.counters.delivered += len(deliveries)
         return deliveries
-
-    def _deliver(
-        self,
-        queue: ConsumeQueue,
-        window: ConsumeWindow,
-        group: ConsumerGroup,
-        offsets: list[int],
-        deadline_ms: int,
-        now_ms: int,
-    ) -> list[StoredMessage]:
-        """Log the delivery of claimed offsets, those with no attempt left aside; returns what can be handed out."""
-        spent = {offset for offset in offsets if window.attempt(offset) >= group.max_attempts}
-        if spent:
-            self._dead_letter(queue, window, group, sorted(spent), "max attempts reached", now_ms)
-            offsets = [offset for offset in offsets if offset not in spent]
-        messages, corrupted = self._read(queue, offsets)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, deadline_ms, now_ms)
-        self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
-        return messages
 
     def _read(self, queue: ConsumeQueue, offsets: list[int]) -> tuple[list[StoredMessage], list[int]]:
         """The messages at some offsets, and the offsets whose records are harmed."""

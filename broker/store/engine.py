@@ -128,8 +128,7 @@ class StorageEngine:
 
     def begin_sync(self) -> bool:
         """Write what is pending and ask for it to be made durable, unless that is under way or there is nothing."""
-        if self.failure is not None:
-            return False
+        self._check_alive()
         log = self.commit_log
         try:
             log.write()
@@ -146,7 +145,11 @@ class StorageEngine:
         return self.dispatcher.advance(self.confirmed_offset)
 
     def finish_sync(self) -> list[ConsumeQueue]:
-        """Take the answer and move the watermark; returns the queues that have new visible messages."""
+        """Take the answer and move the watermark; returns the queues that have new visible messages.
+
+        An answer that comes after the store has failed moves nothing.
+        """
+        self._check_alive()
         try:
             self.log_channel.finish()
         except StoreFailedError as error:
