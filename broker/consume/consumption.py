@@ -179,15 +179,15 @@ class Consumption:
     ) -> tuple[dict[ConsumeQueue, list[int]], list[EntrepotError | None]]:
         """Which offsets the handles may settle, by queue; a refusal for each handle that may not."""
         outcomes: list[EntrepotError | None] = []
-        current: dict[ConsumeQueue, list[int]] = {}
-        seen: set[tuple[int, int]] = set()
+        by_queue: dict[int, set[int]] = {}
         windows = self.progress.windows.get((group, topic), {})
-        context = self.context(topic, group)
+        check = self.context(topic, group).check
         for handle in handles:
             try:
-                queue_id, offset, attempt = context.check(handle)
+                queue_id, offset, attempt = check(handle)
                 window = windows.get(queue_id)
-                if window is None or not window.is_current(offset, attempt) or (queue_id, offset) in seen:
+                taken = by_queue.setdefault(queue_id, set())
+                if window is None or offset in taken or not window.is_current(offset, attempt):
                     raise EntrepotError(
                         Code.INVALID_RECEIPT_HANDLE,
                         "the receipt handle is no longer current: the message was settled, released or delivered again",
@@ -195,10 +195,10 @@ class Consumption:
             except EntrepotError as refusal:
                 outcomes.append(refusal)
                 continue
-            seen.add((queue_id, offset))
-            current.setdefault(self.engine.dispatcher.queue(topic, queue_id), []).append(offset)
+            taken.add(offset)
             outcomes.append(None)
-        return current, outcomes
+        queue = self.engine.dispatcher.queue
+        return {queue(topic, i): sorted(offsets) for i, offsets in by_queue.items() if offsets}, outcomes
 
     # -- dead letters --------------------------------------------------------------------------------------------
 

@@ -148,12 +148,12 @@ class CommitLog:
 
         Neighbouring records are read with one call.
         """
+        decode = record.decode_message
         for start, end, run in _runs(entries):
             data = self._read_span(start, end - start)
             for offset, _, _ in run:
                 try:
-                    header = record.decode_header(data, offset - start, offset)
-                    yield record.decode_message(data, offset - start, header)
+                    yield decode(data, offset - start, offset)
                 except (InvalidRecordError, UnicodeDecodeError) as error:
                     yield CorruptedError(f"the record at commit-log offset {offset} is harmed: {error}")
 

@@ -59,12 +59,12 @@ _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
-_MESSAGE_PART = struct.Struct(">IQQQHHHBBHII")
 _ROUTE_PART = struct.Struct(">IQQQH")
 _COUNTS = struct.Struct(">HH")
 _PROPERTY = struct.Struct(">BHI")
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
+_unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
 
 assert _HEADER.size == HEADER_SIZE
 assert _MESSAGE.size + CRC_START == MESSAGE_HEADER_SIZE
@@ -191,9 +191,23 @@ def decode_route(data: bytes, position: int) -> tuple[str, int, int, int]:
     return data[start : start + topic_length].decode(), queue_id, queue_offset, hashed
 
 
-def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMessage:
-    """The message of a checked record."""
+def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:
+    """Check and read the message at `position`, which must be the record of that commit-log offset.
+
+    Raises InvalidRecordError where anything is missing, foreign or harmed.
+    """
+    if position + MESSAGE_HEADER_SIZE > len(data):
+        raise InvalidRecordError("no room for a header")
     (
+        magic,
+        crc,
+        version,
+        kind,
+        flags,
+        length,
+        own_offset,
+        _,
+        store_time,
         queue_id,
         queue_offset,
         born_time,
@@ -206,20 +220,28 @@ def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMe
         keys_length,
         properties_length,
         body_length,
-    ) = _MESSAGE_PART.unpack_from(data, position + HEADER_SIZE)
+    ) = _unpack_message(data, position)
+    end = position + length
+    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind > RecordKind.DEAD_LETTER:
+        raise InvalidRecordError("not the message of this place")
+    if end > len(data) or crc32c(data[position + CRC_START : end]) != crc:
+        raise InvalidRecordError("cut short or checksum")
     a = position + MESSAGE_HEADER_SIZE
     b = a + topic_length
-    topic = data[a:b].decode()
-    a = b + sub_topic_length
-    sub_topic = data[b:a].decode()
-    b = a + group_length
-    group = data[a:b].decode() if group_length else ""
-    a = b + tag_length
-    tag = data[b:a].decode() if tag_length else ""
-    b = a + id_length
-    message_id = data[a:b]
-    a = b + keys_length
-    keys = tuple(data[b:a].decode().split("\0")) if keys_length else ()
+    c = b + sub_topic_length
+    topic, sub_topic = data[a:b].decode(), data[b:c].decode()
+    group = tag = ""
+    keys: tuple[str, ...] = ()
+    if group_length or tag_length:
+        a = c + group_length
+        group = data[c:a].decode()
+        c = a + tag_length
+        tag = data[a:c].decode()
+    a = c + id_length
+    message_id = data[c:a]
+    if keys_length:
+        keys = tuple(data[a : a + keys_length].decode().split("\0"))
+        a += keys_length
     system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
     properties: Properties = ()
     if properties_length:
@@ -230,7 +252,7 @@ def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMe
         data[a : a + body_length],
         sub_topic,
         queue_id,
-        header.flags & 3,
+        flags & 3,
         tag,
         keys,
         group,
@@ -240,8 +262,8 @@ def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMe
         properties,
         system,
         queue_offset,
-        header.commit_log_offset,
-        header.store_time_ms,
+        commit_log_offset,
+        store_time,
     )
 
 
