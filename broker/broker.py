@@ -89,7 +89,7 @@ class Broker:
                 Code.MESSAGE_BODY_TOO_LARGE,
                 f"the body has {len(message.body)} bytes, the limit is {self._settings.max_message_bytes}",
             )
-        if not self.registry.topics[message.topic].permission.writable:
+        if message.topic in self.registry.unwritable:
             return EntrepotError(Code.FORBIDDEN, f"topic {message.topic!r} is not writable")
         return queue
 

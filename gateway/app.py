@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import os
+import resource
 import signal
 import socket
 import sys
@@ -44,11 +45,19 @@ log = structlog.get_logger(__name__)
 def run(loaded: LoadedSettings) -> int:
     """Serve until told to stop; returns the process's exit code."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
+    _raise_file_limit()
     try:
         return uvloop.run(serve(loaded))
     except (EntrepotError, OSError) as error:
         log.critical("cannot serve", error=str(error))
         return 1
+
+
+def _raise_file_limit() -> None:
+    """Every connection is a file: take as many as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def serve(loaded: LoadedSettings) -> int:
@@ -140,13 +149,9 @@ class Gateway:
                 settings=settings,
                 clock=clock,
                 is_ready=lambda: self._is_ready,
-                gauges={
-                    "entrepot_mqtt_connections": lambda: self.mqtt.connections,
-                    "entrepot_mqtt_deliveries": lambda: self.hub.delivered,
-                    "entrepot_mqtt_dropped": lambda: self.mqtt.dropped,
-                },
+                connections={"mqtt": lambda: self.mqtt.connections},
             )
-            self._http_listener = HttpListener(sockets["http"], build_app(context), settings.http)
+            self._http_listener = HttpListener(build_app(context), sockets["http"], settings.http)
 
     async def start(self) -> None:
         """Open the doors; the ready file comes last."""

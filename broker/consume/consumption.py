@@ -67,7 +67,12 @@ class Consumption:
             queue = self.engine.dispatcher.queue(topic.name, queue_id)
             window = windows[queue_id]
             wanted = count - len(deliveries)
-            deliveries += self._pop_queue(queue, window, group, context, wanted, now_ms + invisible_ms, now_ms)
+            try:
+                deliveries += self._pop_queue(queue, window, group, context, wanted, now_ms + invisible_ms, now_ms)
+            except EntrepotError:
+                if not deliveries:
+                    raise
+                break  # what the other queues gave is delivered, and must be handed out
             if len(deliveries) >= count:
                 break
         return deliveries
@@ -85,13 +90,11 @@ class Consumption:
         offsets = window.claim(now_ms, count, queue.visible_offset, self.max_in_flight)
         if not offsets:
             return []
-        spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
-        if spent:
-            self._dead_letter(queue, window, group, spent, "max attempts reached", now_ms)
-            offsets = [offset for offset in offsets if offset not in set(spent)]
-        messages, corrupted = self._read(queue, offsets)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, [m.queue_offset for m in messages], deadline_ms, now_ms)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
+        try:
+            messages = self._deliver(queue, window, group, offsets, deadline_ms, now_ms)
+        except EntrepotError:
+            window.unclaim(offsets)
+            raise
         mint, attempt_of, queue_id = context.mint, window.attempt, queue.queue_id
         deliveries = []
         for message in messages:
@@ -101,6 +104,25 @@ class Consumption:
             deliveries.append(Delivery(message, mint(queue_id, message.queue_offset, attempt), attempt))
         self.counters.delivered += len(deliveries)
         return deliveries
+
+    def _deliver(
+        self,
+        queue: ConsumeQueue,
+        window: ConsumeWindow,
+        group: ConsumerGroup,
+        offsets: list[int],
+        deadline_ms: int,
+        now_ms: int,
+    ) -> list[StoredMessage]:
+        """Log the delivery of claimed offsets, those with no attempt left aside; returns what can be handed out."""
+        spent = {offset for offset in offsets if window.attempt(offset) >= group.max_attempts}
+        if spent:
+            self._dead_letter(queue, window, group, sorted(spent), "max attempts reached", now_ms)
+            offsets = [offset for offset in offsets if offset not in spent]
+        messages, corrupted = self._read(queue, offsets)
+        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, deadline_ms, now_ms)
+        self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
+        return messages
 
     def _read(self, queue: ConsumeQueue, offsets: list[int]) -> tuple[list[StoredMessage], list[int]]:
         """The messages at some offsets, and the offsets whose records are harmed."""

@@ -1,0 +1,61 @@
+"""The door as one ASGI application: the hot publish route first, everything else by FastAPI."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from fastapi import FastAPI
+
+from gateway.http.admin import admin_routes
+from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
+from gateway.http.context import HttpContext
+from gateway.http.health import health_routes
+from gateway.http.openapi import with_publish
+from gateway.http.problems import install
+from gateway.http.publish import PublishRoute, topic_in
+from gateway.http.receive import receive_routes
+
+
+def build_app(context: HttpContext) -> AsgiApp:
+    """The application; call it on the event loop that it will serve on."""
+    rest = build_rest(context)
+    publish = PublishRoute(context)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await rest(scope, receive, send)
+            return
+        raw_topic = topic_in(scope.get("raw_path") or b"")
+        if raw_topic is not None:
+            await publish(scope, receive, send, raw_topic)
+            return
+        try:
+            await rest(routable(scope), receive, send)
+        except Exception:  # noqa: BLE001 - the handler has logged and answered it; the framework raises it once more
+            return
+
+    return app
+
+
+def build_rest(context: HttpContext) -> FastAPI:
+    """All routes that are not hot, and the documentation of all routes."""
+    app = FastAPI(title="Entrepôt", version=_version(), redirect_slashes=False, description=__doc__)
+    app.include_router(receive_routes(context))
+    app.include_router(admin_routes(context))
+    app.include_router(health_routes(context))
+    install(app)
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        return with_publish(generate())
+
+    app.openapi = openapi  # type: ignore[method-assign]
+    return app
+
+
+def _version() -> str:
+    try:
+        return version("entrepot")
+    except PackageNotFoundError:
+        return "0"

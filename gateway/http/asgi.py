@@ -1,0 +1,85 @@
+"""The few things of ASGI that routes share: bodies within a limit, names out of paths, one-piece answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final
+from urllib.parse import unquote, unquote_to_bytes
+
+from domain.errors import Code, EntrepotError
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+_ENCODED_SLASH: Final = "\ue000"
+"""Stands for `%2F` while a path is routed, so that it does not part two segments."""
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection before its request was complete: there is nobody to answer."""
+
+
+def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int | None:
+    """What Content-Length says, if it says something."""
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value) if value.isdigit() else None
+    return None
+
+
+async def read_body(receive: Receive, limit: int, declared: int | None = None) -> bytes:
+    """The request's body.  Raises MESSAGE_BODY_TOO_LARGE as soon as it is known to be over the limit."""
+    if declared is not None and declared > limit:
+        raise _too_large(limit)
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGoneError
+    body: bytes = message.get("body", b"")
+    if len(body) > limit:
+        raise _too_large(limit)
+    if not message.get("more_body", False):
+        return body
+    parts, size = [body], len(body)
+    while message.get("more_body", False):
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        part = message.get("body", b"")
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> EntrepotError:
+    return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"the request body is larger than {limit} bytes")
+
+
+async def answer(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    """Send a whole response."""
+    headers = [*headers, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def decoded_name(raw: bytes) -> str:
+    """One segment of a raw path as the name it stands for.  What is not UTF-8 becomes no name that is allowed."""
+    return (unquote_to_bytes(raw) if b"%" in raw else raw).decode("utf-8", "replace")
+
+
+def routable(scope: Scope) -> Scope:
+    """The scope with a path whose segments are those of the raw path: an encoded slash does not part two."""
+    raw: bytes = scope.get("raw_path") or b""
+    if b"%2f" not in raw.lower():
+        return scope
+    segments = (unquote(segment.decode("ascii", "replace")) for segment in raw.split(b"/"))
+    return {**scope, "path": "/".join(segment.replace("/", _ENCODED_SLASH) for segment in segments)}
+
+
+def name_in_path(parameter: str) -> str:
+    """A path parameter as it was meant, after `routable`."""
+    return parameter.replace(_ENCODED_SLASH, "/")

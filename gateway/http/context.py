@@ -1,0 +1,32 @@
+"""What the HTTP door is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from domain.clock import Clock
+from domain.ports import Store
+from gateway.messaging.send import Sender
+from gateway.messaging.topology import Topology
+from gateway.settings import Settings
+
+
+@dataclass(slots=True)
+class HttpContext:
+    """The parts of the gateway that requests are handed to.
+
+    `is_ready` is false before everything is up and while the process drains.  `registry` is what `/metrics` shows;
+    `connections` counts open connections, by door, when somebody looks.
+    """
+
+    store: Store
+    sender: Sender
+    topology: Topology
+    settings: Settings
+    clock: Clock
+    is_ready: Callable[[], bool]
+    registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    connections: dict[str, Callable[[], int]] = field(default_factory=dict)

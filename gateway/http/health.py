@@ -1,0 +1,41 @@
+"""`/healthz`, `/readyz` and `/metrics`."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from domain.errors import Code, EntrepotError
+from gateway.http.bodies import json_response
+from gateway.http.context import HttpContext
+from gateway.http.metrics import install_collectors
+
+_GOOD = b'{"status":"ok"}'
+
+
+def health_routes(context: HttpContext) -> APIRouter:
+    """What tells how the process is."""
+    router = APIRouter(tags=["health"])
+    store = context.store
+    gateway = install_collectors(context)
+
+    @router.get("/healthz", summary="Whether the process lives and its store works")
+    async def healthz() -> Response:
+        if store.failure is not None:
+            raise store.failure
+        return json_response(_GOOD)
+
+    @router.get("/readyz", summary="Whether requests are taken")
+    async def readyz() -> Response:
+        if store.failure is not None:
+            raise store.failure
+        if not context.is_ready():
+            raise EntrepotError(Code.UNAVAILABLE, "not ready: the server is starting or stopping")
+        return json_response(_GOOD)
+
+    @router.get("/metrics", summary="Metrics in Prometheus' text format")
+    async def metrics() -> Response:
+        await gateway.look()
+        return Response(generate_latest(context.registry), headers={"content-type": CONTENT_TYPE_LATEST})
+
+    return router

@@ -1,0 +1,94 @@
+"""Metrics, read off the parts of the gateway when somebody scrapes: nothing is counted twice, nothing locks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from domain.consumer_group import GroupStatus
+from domain.topic import TopicStatus
+from gateway.http.admin import statuses_of
+from gateway.http.context import HttpContext
+
+
+class GatewayCollector(Collector):
+    """Call `look` before a scrape: the store is asked asynchronously, collectors answer at once."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+        self._topics: list[TopicStatus] = []
+        self._groups: list[GroupStatus] = []
+
+    async def look(self) -> None:
+        """Take a view of topics and groups."""
+        store = self._context.store
+        self._topics = await statuses_of((topic.name for topic in store.topics()), store.topic_status)
+        self._groups = await statuses_of((group.name for group in store.groups()), store.group_status)
+
+    def describe(self) -> list[Metric]:
+        """Nothing: what there is depends on the topics and groups of the moment."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        sender = self._context.sender
+        yield CounterMetricFamily("entrepot_messages_in", "Messages taken from all doors", value=sender.sent)
+        yield CounterMetricFamily("entrepot_messages_refused", "Messages the store refused", value=sender.refused)
+        connections = GaugeMetricFamily("entrepot_connections", "Open connections", labels=["door"])
+        for door, count in self._context.connections.items():
+            connections.add_metric([door], count())
+        yield connections
+        yield GaugeMetricFamily(
+            "entrepot_store_failed",
+            "1 once the store has stopped for good",
+            value=self._context.store.failure is not None,
+        )
+        yield from self._offsets()
+        yield from self._progress()
+
+    def _offsets(self) -> Iterator[Metric]:
+        labels = ["topic", "queue_id"]
+        least = GaugeMetricFamily(
+            "entrepot_topic_min_offset", "First offset of a queue that can be read", labels=labels
+        )
+        end = GaugeMetricFamily("entrepot_topic_max_offset", "Offset after the last message of a queue", labels=labels)
+        for status in self._topics:
+            for queue in status.queues:
+                values = [status.topic.name, str(queue.queue_id)]
+                least.add_metric(values, queue.min_offset)
+                end.add_metric(values, queue.max_offset)
+        yield least
+        yield end
+
+    def _progress(self) -> Iterator[Metric]:
+        labels = ["topic", "consumer_group"]
+        lag = GaugeMetricFamily(
+            "rocketmq_consumer_lag_messages", "Messages not settled yet, in flight ones included", labels=labels
+        )
+        in_flight = GaugeMetricFamily(
+            "rocketmq_consumer_inflight_messages", "Messages delivered and not settled", labels=labels
+        )
+        for status in self._groups:
+            sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+            for queue in status.progress:
+                sums[queue.topic][0] += queue.lag
+                sums[queue.topic][1] += queue.in_flight
+            for topic, (behind, held) in sums.items():
+                lag.add_metric([topic, status.group.name], behind)
+                in_flight.add_metric([topic, status.group.name], held)
+        yield lag
+        yield in_flight
+
+
+def install_collectors(context: HttpContext) -> GatewayCollector:
+    """Put the gateway, its process and its interpreter into the context's registry."""
+    gateway = GatewayCollector(context)
+    context.registry.register(gateway)
+    ProcessCollector(registry=context.registry)
+    PlatformCollector(registry=context.registry)
+    GCCollector(registry=context.registry)
+    return gateway

@@ -1,0 +1,88 @@
+"""The publish operation in the OpenAPI document: its route is plain ASGI, so FastAPI does not know of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gateway.http.problems import PROBLEM_MEDIA_TYPE
+from protocols.cloudevents.http import BATCH_MEDIA_TYPE, STRUCTURED_MEDIA_TYPE
+
+PUBLISH_PATH: Final = "/topics/{topic}:publish"
+
+_TEXT: Final = {"type": "string", "minLength": 1}
+_EVENT: Final = {
+    "type": "object",
+    "required": ["specversion", "id", "source", "type"],
+    "properties": {
+        "specversion": {"type": "string", "const": "1.0"},
+        "id": _TEXT,
+        "source": {**_TEXT, "format": "uri-reference"},
+        "type": _TEXT,
+        "subject": _TEXT,
+        "time": {"type": "string", "format": "date-time"},
+        "datacontenttype": _TEXT,
+        "dataschema": {"type": "string", "format": "uri"},
+        "data": {},
+        "data_base64": {"type": "string", "contentEncoding": "base64"},
+    },
+    "additionalProperties": True,
+}
+_EXAMPLE: Final = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "/line1",
+    "type": "reading",
+    "subject": "line1/temp",
+    "data": {"celsius": 21.5},
+}
+_REFUSED: Final = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"type": "object"}}}}
+_HEADERS: Final = ("specversion", "id", "source", "type", "subject", "time")
+
+
+def _header(name: str) -> dict[str, Any]:
+    return {
+        "name": f"ce-{name}",
+        "in": "header",
+        "required": False,
+        "schema": {"type": "string"},
+        "description": f"`{name}` of an event in binary mode",
+    }
+
+
+_PUBLISH: Final = {
+    "tags": ["publish"],
+    "summary": "Publish CloudEvents: answered when they are durable",
+    "description": "Binary mode has the attributes in `ce-` headers and the data as the body; structured and batched "
+    "mode have whole events in the body.  The Content-Type tells which it is.",
+    "operationId": "publish",
+    "parameters": [
+        {"name": "topic", "in": "path", "required": True, "schema": {"type": "string"}},
+        *map(_header, _HEADERS),
+    ],
+    "requestBody": {
+        "content": {
+            STRUCTURED_MEDIA_TYPE: {"schema": _EVENT, "example": _EXAMPLE},
+            BATCH_MEDIA_TYPE: {"schema": {"type": "array", "items": _EVENT}, "example": [_EXAMPLE]},
+            "*/*": {"schema": {"type": "string", "format": "binary"}},
+        }
+    },
+    "responses": {
+        "200": {
+            "description": "All events are durable",
+            "content": {"application/json": {"schema": {"type": "object"}}},
+        },
+        "400": {"description": "Not a valid event", **_REFUSED},
+        "403": {"description": "The topic takes no events", **_REFUSED},
+        "404": {"description": "There is no such topic, and none is created on use", **_REFUSED},
+        "413": {"description": "Too large", **_REFUSED},
+        "415": {"description": "Not a content type for events", **_REFUSED},
+        "503": {"description": "Not available: try again", **_REFUSED},
+        "507": {"description": "No room for more messages", **_REFUSED},
+    },
+}
+
+
+def with_publish(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with the publish operation in it."""
+    document["paths"] = {PUBLISH_PATH: {"post": _PUBLISH}, **document["paths"]}
+    return document

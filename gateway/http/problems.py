@@ -1,0 +1,160 @@
+"""Problem details (RFC 9457): the one form of every refusal at this door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+import orjson
+import pydantic
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from domain.errors import Code, EntrepotError
+from gateway.http.asgi import ClientGoneError, Headers, Send, answer
+from protocols.cloudevents.errors import PROBLEMS, CloudEventError, Problem, problem_of
+
+PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
+PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
+RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {429: 1, 503: 1, 507: 10}
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemAnswer:
+    """A response that carries a problem."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def raw_headers(self) -> Headers:
+        return [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
+
+
+def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemAnswer:
+    """The response for a problem; `members` are its extension members."""
+    headers = {"content-type": PROBLEM_MEDIA_TYPE}
+    if problem.status in RETRY_AFTER_SECONDS:
+        headers["retry-after"] = str(RETRY_AFTER_SECONDS[problem.status])
+    fields = {
+        "type": PROBLEM_TYPE_PREFIX + problem.slug,
+        "title": problem.title,
+        "status": problem.status,
+        "detail": detail,
+        **members,
+    }
+    return ProblemAnswer(problem.status, headers, orjson.dumps(_encodable(fields)))
+
+
+def answer_of(error: EntrepotError | CloudEventError) -> ProblemAnswer:
+    """The response for a refusal."""
+    problem = problem_of(error)
+    if isinstance(error, EntrepotError):
+        return problem_answer(problem, error.message, code=error.code.name)
+    if error.attribute is not None:
+        return problem_answer(problem, error.message, attribute=error.attribute)
+    return problem_answer(problem, error.message)
+
+
+def answer_of_status(status: int, detail: str) -> ProblemAnswer:
+    """The response for what has no word of its own: a route or a method that is not there."""
+    title = HTTPStatus(status).phrase
+    return problem_answer(Problem(status, title.lower().replace(" ", "-"), title), detail)
+
+
+def log_refusal(method: str, path: str, status: int, detail: str) -> None:
+    """Say once what was refused, here at the boundary."""
+    tell = _log.warning if status >= 500 else _log.info
+    tell("http request refused", method=method, path=path[:200], status=status, detail=detail[:500])
+
+
+def log_fault(method: str, path: str, error: BaseException) -> ProblemAnswer:
+    """A fault of ours: everything to the log, nothing to the client."""
+    _log.error("http request failed", method=method, path=path[:200], exc_info=error)
+    return problem_answer(PROBLEMS[Code.INTERNAL_ERROR], "the server met an error of its own; its log tells more")
+
+
+async def send_problem(send: Send, problem: ProblemAnswer) -> None:
+    """Send it from a plain ASGI route."""
+    await answer(send, problem.status, problem.raw_headers(), problem.body)
+
+
+def bad_request(message: str) -> EntrepotError:
+    """A refusal of what was sent."""
+    return EntrepotError(Code.BAD_REQUEST, message)
+
+
+def bad_json(error: msgspec.MsgspecError | pydantic.ValidationError | UnicodeDecodeError) -> EntrepotError:
+    """A refusal of a JSON body, in the decoder's own words."""
+    if isinstance(error, pydantic.ValidationError):
+        return bad_request("; ".join(_sentence(found) for found in error.errors()))
+    return bad_request(f"the body is not what is expected here: {error}")
+
+
+def install(app: FastAPI) -> None:
+    """Make every refusal of an app's routes a problem."""
+
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, EntrepotError | CloudEventError)
+        return _told(request, answer_of(error), error.message)
+
+    async def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        detail = "; ".join(_sentence(found) for found in error.errors())
+        return _told(request, answer_of(bad_request(detail)), detail)
+
+    async def no_route(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            detail = f"{request.method} is not a method of this path"
+        elif error.status_code == HTTPStatus.NOT_FOUND:
+            detail = "there is nothing at this path"
+        else:
+            detail = str(error.detail)
+        problem = answer_of_status(error.status_code, detail)
+        problem.headers.update(error.headers or {})
+        return _told(request, problem, detail)
+
+    async def gone(request: Request, error: Exception) -> Response:
+        return Response(status_code=499)  # nobody reads it
+
+    async def fault(request: Request, error: Exception) -> Response:
+        return _response(log_fault(request.method, request.url.path, error))
+
+    for kind in (EntrepotError, CloudEventError):
+        app.add_exception_handler(kind, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+    app.add_exception_handler(HTTPException, no_route)
+    app.add_exception_handler(ClientGoneError, gone)
+    app.add_exception_handler(Exception, fault)
+
+
+def _told(request: Request, problem: ProblemAnswer, detail: str) -> Response:
+    log_refusal(request.method, request.url.path, problem.status, detail)
+    return _response(problem)
+
+
+def _response(problem: ProblemAnswer) -> Response:
+    return Response(problem.body, status_code=problem.status, headers=problem.headers)
+
+
+def _sentence(found: Mapping[str, Any]) -> str:
+    """One finding of pydantic's: where, and what."""
+    where = ".".join(str(step) for step in found["loc"] if step not in ("query", "body", "path"))
+    message = found["msg"].removeprefix("Value error, ")
+    return f"{where}: {message}" if where else str(message)
+
+
+def _encodable(fields: dict[str, object]) -> dict[str, object]:
+    """Text that has lone surrogates cannot be written as JSON: they are replaced."""
+    return {
+        name: value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+        for name, value in fields.items()
+    }

@@ -1,0 +1,161 @@
+"""`POST /topics/{topic}:publish`, the hot route: plain ASGI, so that a request costs little more than its event.
+
+Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer comes when every event is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from domain.errors import EntrepotError
+from domain.message import Message
+from domain.names import check_topic_name, is_system_topic
+from gateway.http.asgi import ClientGoneError, Headers, Receive, Scope, Send, decoded_name, read_body
+from gateway.http.context import HttpContext
+from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal, send_problem
+from gateway.messaging.send import Refusals
+from protocols.cloudevents import http as binding
+from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
+from protocols.cloudevents.event import CloudEvent
+from protocols.cloudevents.mapping import to_message
+
+PREFIX: Final = b"/topics/"
+SUFFIX: Final = b":publish"
+_PREFIX_LENGTH: Final = len(PREFIX)
+_SUFFIX_LENGTH: Final = len(SUFFIX)
+
+_START: Final = {
+    "type": "http.response.start",
+    "status": 200,
+    "headers": [(b"content-type", b"application/json"), (b"content-length", b"2")],
+}
+_BODY: Final = {"type": "http.response.body", "body": b"{}"}
+"""Event Grid's PublishResult, which is empty."""
+
+
+def topic_in(raw_path: bytes) -> bytes | None:
+    """The raw topic of a publish path, or None if it is another path."""
+    if not (raw_path.startswith(PREFIX) and raw_path.endswith(SUFFIX)):
+        return None
+    raw_topic = raw_path[_PREFIX_LENGTH:-_SUFFIX_LENGTH]
+    return None if b"/" in raw_topic else raw_topic
+
+
+class PublishRoute:
+    """Takes publish requests, whose path has been recognised already."""
+
+    def __init__(self, context: HttpContext) -> None:
+        self._store = context.store
+        self._sender = context.sender
+        self._topology = context.topology
+        self._max_body_bytes = context.settings.http.max_body_bytes
+        self._max_batch_events = context.settings.http.max_batch_events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send, raw_topic: bytes) -> None:
+        """Answer one request."""
+        try:
+            if scope["method"] != "POST":
+                await send_problem(send, self._wrong_method(scope))
+                return
+            messages = await self._messages(scope["headers"], receive, decoded_name(raw_topic))
+            if messages:
+                refusals = await self._sender.send_and_wait(messages)
+                if refusals is not None:
+                    raise _refusal_of(refusals)
+        except (EntrepotError, CloudEventError) as error:
+            problem = answer_of(error)
+            log_refusal(scope["method"], scope["path"], problem.status, error.message)
+            await send_problem(send, problem)
+        except ClientGoneError:
+            return
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+            await send_problem(send, log_fault(scope["method"], scope["path"], error))
+        else:
+            await send(_START)
+            await send(_BODY)
+
+    async def _messages(self, headers: Headers, receive: Receive, topic: str) -> list[Message]:
+        """The request's events as messages of a topic that is there."""
+        is_known = self._store.topic(topic) is not None
+        if not is_known or is_system_topic(topic):
+            check_topic_name(topic)
+        content_type, declared = _examined(headers)
+        if self._store.backlogged and self._store.failure is None:
+            await self._relief()
+        body = await read_body(receive, self._max_body_bytes, declared)
+        mode = binding.content_mode(content_type)
+        if mode is binding.ContentMode.BINARY:
+            messages = [to_message(_from_binary(headers, content_type, body), topic)]
+        elif mode is binding.ContentMode.STRUCTURED:
+            messages = [to_message(binding.from_structured(body, content_type), topic)]
+        else:
+            messages = _batch(binding.from_batch(body, content_type, self._max_batch_events), topic)
+        if not is_known:
+            await self._topology.ensure(topic)
+        return messages
+
+    async def _relief(self) -> None:
+        """Wait until the store keeps up again, before more is read."""
+        relieved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._store.when_relieved(lambda: None if relieved.done() else relieved.set_result(None))
+        await relieved
+
+    @staticmethod
+    def _wrong_method(scope: Scope) -> ProblemAnswer:
+        detail = f"{scope['method']} is not a method of this path"
+        problem = answer_of_status(405, detail)
+        problem.headers["allow"] = "POST"
+        log_refusal(scope["method"], scope["path"], problem.status, detail)
+        return problem
+
+
+def _examined(headers: Headers) -> tuple[bytes, int | None]:
+    """Content-Type (empty if none) and Content-Length.  Refuses a coded body, which nobody here would decode."""
+    content_type, declared = b"", None
+    for name, value in headers:
+        if name == b"content-type":
+            content_type = value
+        elif name == b"content-length":
+            declared = int(value) if value.isdigit() else None
+        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise UnsupportedFormatError("bodies with a Content-Encoding are not taken: send the body as it is")
+    return content_type, declared
+
+
+def _from_binary(headers: Headers, content_type: bytes, body: bytes) -> CloudEvent:
+    try:
+        return binding.from_binary(headers, body)
+    except CloudEventError:
+        if content_type and not any(name.startswith(binding.HEADER_PREFIX) for name, _ in headers):
+            raise UnsupportedFormatError(
+                f"there are no ce- headers, and the Content-Type is neither {binding.STRUCTURED_MEDIA_TYPE} "
+                f"nor {binding.BATCH_MEDIA_TYPE}"
+            ) from None
+        raise
+
+
+def _batch(events: Iterable[CloudEvent], topic: str) -> list[Message]:
+    messages: list[Message] = []
+    try:
+        for event in events:
+            messages.append(to_message(event, topic))  # noqa: PERF401 - the length tells which one was at fault
+    except CloudEventError as error:
+        raise CloudEventError(
+            f"event {len(messages)} of the batch (counted from 0): {error.message}", error.attribute
+        ) from None
+    return messages
+
+
+def _refusal_of(refusals: Refusals) -> EntrepotError:
+    """What answers for a batch of which some were refused: the first refusal, with its place and how many more."""
+    refused = [(index, refusal) for index, refusal in enumerate(refusals or ()) if refusal is not None]
+    index, first = refused[0]
+    if len(refusals or ()) == 1:
+        return first
+    return EntrepotError(
+        first.code,
+        f"event {index} of the batch (counted from 0) was refused: {first.message}; "
+        f"{len(refused)} of {len(refusals or ())} were refused, the others are stored",
+    )

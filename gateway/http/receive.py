@@ -1,0 +1,178 @@
+"""Pull delivery: receive, acknowledge, release, reject, renewLock, by the paths of Event Grid Namespaces.
+
+A topic is read by its name and a group is its subscription.  Lock tokens are the store's receipt handles.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Final
+
+import msgspec
+import orjson
+from fastapi import APIRouter, Query, Request, Response
+
+from domain.errors import EntrepotError
+from domain.message import Delivery
+from domain.names import check_group_name, check_topic_name
+from domain.ports import MAX_POP_MESSAGES, PopRequest
+from gateway.http.asgi import ClientGoneError, Receive, name_in_path
+from gateway.http.bodies import json_body, json_response, schema_of_body
+from gateway.http.context import HttpContext
+from gateway.http.problems import bad_json
+from protocols.cloudevents.json_format import encode_event
+from protocols.cloudevents.mapping import to_event
+
+MAX_LOCK_TOKENS: Final = 1000
+DEFAULT_WAIT_SECONDS: Final = 60.0
+LONGEST_DELAY_SECONDS: Final = 1_000_000_000
+"""A release with a longer delay is one with this delay, which is over thirty years."""
+
+_PATH: Final = "/topics/{topic}/eventsubscriptions/{group}"
+_TOKENS_SCHEMA: Final = {
+    "type": "object",
+    "required": ["lockTokens"],
+    "properties": {
+        "lockTokens": {"type": "array", "minItems": 1, "maxItems": MAX_LOCK_TOKENS, "items": {"type": "string"}}
+    },
+}
+
+Outcomes = Sequence[EntrepotError | None]
+Settle = Callable[[str, str, list[str]], Awaitable[Outcomes]]
+
+
+class _LockTokens(msgspec.Struct, rename="camel"):
+    lock_tokens: Annotated[list[str], msgspec.Meta(min_length=1, max_length=MAX_LOCK_TOKENS)]
+
+
+_DECODER: Final = msgspec.json.Decoder(_LockTokens)
+
+
+def receive_routes(context: HttpContext) -> APIRouter:
+    """The five operations."""
+    router = APIRouter(tags=["pull delivery"])
+    _add_receive(router, context)
+    _add_settling(router, context)
+    return router
+
+
+def _add_receive(router: APIRouter, context: HttpContext) -> None:
+    store, settings = context.store, context.settings.http
+    longest = settings.max_wait_seconds
+
+    @router.post(f"{_PATH}:receive", summary="Receive events, which stay locked until settled or their time is over")
+    async def receive(
+        request: Request,
+        topic: str,
+        group: str,
+        max_events: int = Query(1, alias="maxEvents", ge=1, le=MAX_POP_MESSAGES),
+        max_wait_time: float = Query(
+            min(DEFAULT_WAIT_SECONDS, longest), alias="maxWaitTime", ge=0, le=longest, allow_inf_nan=False
+        ),
+    ) -> Response:
+        topic, group = name_in_path(topic), name_in_path(group)
+        check_group_name(group)
+        if store.topic(topic) is None:
+            await context.topology.ensure_readable(topic)
+        popped = await _pop_while_connected(
+            context, PopRequest(topic, group, max_events, int(max_wait_time * 1000)), request.receive
+        )
+        return json_response(_received(popped, settings.event_type))
+
+
+async def _pop_while_connected(context: HttpContext, request: PopRequest, receive: Receive) -> list[Delivery]:
+    """Pop, but claim nothing for a client that has gone meanwhile."""
+    pop = asyncio.ensure_future(context.store.pop(request))
+    gone = asyncio.ensure_future(_until_gone(receive))
+    try:
+        await asyncio.wait((pop, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not gone.done():
+            return pop.result()
+        if not pop.done():
+            pop.cancel()
+            await asyncio.wait((pop,))
+        if not pop.cancelled() and pop.exception() is None:
+            await _give_back(context, request, pop.result())
+        raise ClientGoneError
+    finally:
+        pop.cancel()
+        gone.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    """Returns when the client has closed; a body, which means nothing here, is passed over."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _give_back(context: HttpContext, request: PopRequest, deliveries: list[Delivery]) -> None:
+    if deliveries:
+        handles = [delivery.receipt_handle for delivery in deliveries]
+        await context.store.change_invisible_duration(request.topic, request.group, handles, 0, release=True)
+
+
+def _received(deliveries: list[Delivery], default_type: str) -> bytes:
+    """Event Grid's ReceiveResult."""
+    value = [
+        {
+            "brokerProperties": {"lockToken": delivery.receipt_handle, "deliveryCount": delivery.attempt},
+            "event": orjson.Fragment(encode_event(to_event(delivery.message, default_type=default_type))),
+        }
+        for delivery in deliveries
+    ]
+    return orjson.dumps({"value": value})
+
+
+def _add_settling(router: APIRouter, context: HttpContext) -> None:
+    store = context.store
+    body = schema_of_body(_TOKENS_SCHEMA)
+
+    @router.post(f"{_PATH}:acknowledge", summary="Acknowledge: the group is done with these events", openapi_extra=body)
+    async def acknowledge(request: Request, topic: str, group: str) -> Response:
+        return await _settled(context, request, topic, group, store.acknowledge)
+
+    @router.post(f"{_PATH}:release", summary="Give back: others may have them after the delay", openapi_extra=body)
+    async def release(
+        request: Request,
+        topic: str,
+        group: str,
+        delay: float = Query(0, alias="releaseDelayInSeconds", ge=0, allow_inf_nan=False),
+    ) -> Response:
+        delay_ms = int(min(delay, LONGEST_DELAY_SECONDS) * 1000)
+
+        async def give_back(topic: str, group: str, tokens: list[str]) -> Outcomes:
+            return await store.change_invisible_duration(topic, group, tokens, delay_ms, release=True)
+
+        return await _settled(context, request, topic, group, give_back)
+
+    @router.post(f"{_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body)
+    async def reject(request: Request, topic: str, group: str) -> Response:
+        return await _settled(context, request, topic, group, store.reject)
+
+    @router.post(f"{_PATH}:renewLock", summary="Keep the locks for another invisible time", openapi_extra=body)
+    async def renew_lock(request: Request, topic: str, group: str) -> Response:
+        async def renew(topic: str, group: str, tokens: list[str]) -> Outcomes:
+            return await store.change_invisible_duration(topic, group, tokens, None, release=False)
+
+        return await _settled(context, request, topic, group, renew)
+
+
+async def _settled(context: HttpContext, request: Request, topic: str, group: str, settle: Settle) -> Response:
+    """Do it for the tokens of the body; each has its own outcome."""
+    body = await json_body(request, context.settings.http.max_body_bytes)
+    try:
+        tokens = _DECODER.decode(body).lock_tokens
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise bad_json(error) from None
+    topic, group = name_in_path(topic), name_in_path(group)
+    check_topic_name(topic, system_allowed=True)
+    check_group_name(group)
+    outcomes = await settle(topic, group, tokens)
+    succeeded, failed = [], []
+    for token, refusal in zip(tokens, outcomes, strict=True):
+        if refusal is None:
+            succeeded.append(token)
+        else:
+            failed.append({"lockToken": token, "error": {"code": refusal.code.name, "message": refusal.message}})
+    return json_response(orjson.dumps({"succeededLockTokens": succeeded, "failedLockTokens": failed}))

@@ -1,0 +1,80 @@
+"""HttpListener: uvicorn on a socket that is bound already, in the event loop that is running already."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Final
+
+import uvicorn
+
+from gateway.http.asgi import AsgiApp
+from gateway.settings import HttpSettings
+
+BACKLOG: Final = 2048
+_STEP_SECONDS: Final = 0.01
+
+
+class HttpListener:
+    """One listener.  It leaves signals, logging and the event loop to the process."""
+
+    def __init__(self, app: AsgiApp, bound: socket.socket, settings: HttpSettings) -> None:
+        self._socket = bound
+        self._config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            loop="none",
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=max(1, round(settings.keep_alive_seconds)),
+            backlog=BACKLOG,
+        )
+        self._server = uvicorn.Server(self._config)
+        self._ticker: asyncio.Task[None] | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._server.server_state.connections)
+
+    @property
+    def requests(self) -> int:
+        """How many have been answered."""
+        return self._server.server_state.total_requests
+
+    async def start(self) -> None:
+        """Returns when connections are accepted."""
+        self._config.load()
+        self._server.lifespan = self._config.lifespan_class(self._config)
+        await self._server.startup(sockets=[self._socket])
+        self._ticker = asyncio.create_task(self._server.main_loop())  # keeps the Date header
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Accept no more, let requests finish for so long, then end what is left."""
+        if self._ticker is None:
+            return
+        self._ticker.cancel()
+        self._ticker = None
+        for server in self._server.servers:
+            server.close()
+        self._socket.close()
+        state = self._server.server_state
+        for connection in tuple(state.connections):
+            connection.shutdown()
+        loop = asyncio.get_running_loop()
+        end = loop.time() + grace_seconds
+        while state.tasks and (left := end - loop.time()) > 0:
+            await asyncio.wait(tuple(state.tasks), timeout=left)
+        for task in tuple(state.tasks):
+            task.cancel("the server is stopping")
+        while state.connections and loop.time() < end:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(_STEP_SECONDS)  # last answers are on their way out
+        for connection in tuple(state.connections):
+            if connection.transport is not None:
+                connection.transport.abort()
