@@ -149,7 +149,14 @@ class Gateway:
                 settings=settings,
                 clock=clock,
                 is_ready=lambda: self._is_ready,
-                connections={"mqtt": lambda: self.mqtt.connections},
+                counters={
+                    "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
+                    "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
+                },
+                connections={
+                    "mqtt": lambda: self.mqtt.connections,
+                    "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
+                },
             )
             self._http_listener = HttpListener(build_app(context), sockets["http"], settings.http)
 
@@ -179,17 +186,19 @@ class Gateway:
     async def drain(self) -> None:
         """Answer who waits, let what is under way finish, say goodbye; at most `drain_seconds`."""
         self._is_ready = False
-        grace = self.settings.server.drain_seconds
+        end = self._loop.time() + self.settings.server.drain_seconds
+        if self.settings.server.ready_file is not None:
+            self.settings.server.ready_file.unlink(missing_ok=True)
         self.store.release_waiting()
         if self._mqtt_listener is not None:
             self._mqtt_listener.stop_accepting()
         with contextlib.suppress(TimeoutError, EntrepotError):
-            async with asyncio.timeout(grace):
+            async with asyncio.timeout_at(end):
                 if self.store.failure is None:
                     await self.sender.settle()
         self.mqtt.shut_down()
         if self._http_listener is not None:
-            await self._http_listener.stop(grace)
+            await self._http_listener.stop(max(end - self._loop.time(), 0.1))
         self._wheel.close()
 
     def _signalled(self, number: int) -> None:

@@ -107,6 +107,12 @@ class Driver(asyncio.Protocol):
     def is_paused(self) -> bool:
         return self._is_paused
 
+    def reschedule(self) -> None:
+        """The conversation's deadline may have become earlier."""
+        if self._transport is not None:
+            self._wheel.remove(self._conversation)
+            self._wheel.add(self._conversation)
+
     def flush(self) -> None:
         """Write what is due."""
         data = self._conversation.data_to_send()
@@ -124,6 +130,7 @@ class Driver(asyncio.Protocol):
             self._is_paused = False
             self._conversation.resumed(self._loop.time())
             self._transport.resume_reading()
+            self.reschedule()
 
     def close(self) -> None:
         """Write what is due, then close."""

@@ -11,12 +11,11 @@ bytes before `durable_offset` never change.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker.store import record
-from broker.store.disk import Disk
+from broker.store.disk import Disk, is_want_of_space
 from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordHeader, RecordKind
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
@@ -136,7 +135,7 @@ class CommitLog:
                     descriptor = self._segments[start] = self._disk.open(self._path(start))
                 self._disk.allocate(descriptor, within, step)
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                if is_want_of_space(error):
                     raise StorageFullError from error
                 raise
             self._allocated_end += step
@@ -229,22 +228,16 @@ class CommitLog:
                 position += SCAN_CHUNK
         return None
 
-    def recover_end(self, end: int) -> list[str]:
-        """Cut everything behind `end`, so that no stale record can ever be met there.
-
-        Returns the paths that must be synced before anything is confirmed or served.
-        """
+    def recover_end(self, end: int) -> None:
+        """Cut everything behind `end`, so that no stale record can ever be met there."""
         size = self.layout.segment_size_bytes
-        touched = []
         for start in sorted(self._segments):
             if start >= end and start > 0:
                 self._disk.close(self._segments.pop(start))
                 self._disk.remove(self._path(start))
             elif start + size >= end:
                 self._disk.truncate(self._segments[start], end - start)
-                touched.append(self._path(start))
         self.end = self.written_offset = self._allocated_end = self._room_end = self._message_room_end = end
-        return touched
 
     def sizes(self) -> dict[str, int]:
         """Paths of the segments with their lengths on disk."""

@@ -97,7 +97,8 @@ class DeliveryHub:
             self._unfollow_unwanted()
 
     def _is_wanted(self, topic: str) -> bool:
-        if not self._wanted or is_system_topic(topic):
+        found = self._store.topic(topic)
+        if not self._wanted or is_system_topic(topic) or found is None or not found.permission.readable:
             return False
         return ANY in self._wanted or topic in self._wanted or topic in self.any_level_topics
 
@@ -124,6 +125,8 @@ class DeliveryHub:
                 self._tails.pop(key).close()
         elif self._is_wanted(name):
             self._follow(name, topic.queues, 0)
+        else:
+            self._unfollow_unwanted()
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 

@@ -110,7 +110,6 @@ class ServerConnection:
         "_state",
         "_timeout",
         "max_packet_to_client",
-        "subscription_count",
         "unconfirmed",
     )
 
@@ -125,7 +124,6 @@ class ServerConnection:
         self._last_packet = now
         self._timeout = limits.connect_timeout_seconds
         self.max_packet_to_client = UNLIMITED_PACKET
-        self.subscription_count = 0
         self.unconfirmed = 0
 
     @property

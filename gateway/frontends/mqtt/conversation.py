@@ -35,6 +35,9 @@ from protocols.mqtt.reason_codes import ReasonCode
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.frontend import MqttFrontend
 
+GOODBYE_SECONDS = 5.0
+"""How long a peer may take to read what it was told last."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -44,6 +47,7 @@ class MqttConversation:
     __slots__ = (
         "_backlog",
         "_frontend",
+        "_goodbye_until",
         "_is_relief_asked",
         "_machine",
         "_will",
@@ -59,6 +63,7 @@ class MqttConversation:
         self._backlog: deque[PublishTemplate] | None = None
         self._will: Will | None = None
         self._is_relief_asked = False
+        self._goodbye_until = float("inf")
         self.driver: Driver | None = None
         self.client_id = ""
         self.filters: dict[str, int] | None = None
@@ -78,9 +83,14 @@ class MqttConversation:
         return self._machine.data_to_send()
 
     def deadline(self) -> float:
+        if self._machine.is_closed:
+            return self._goodbye_until
         return float("inf") if self.driver is not None and self.driver.is_paused else self._machine.deadline()
 
     def timed_out(self, now: float) -> None:
+        if self._machine.is_closed and self.driver is not None:
+            self.driver.abort()  # the peer does not take the goodbye
+            return
         for event in self._machine.handle_timeout(now):
             self._handle(event)
 
@@ -128,6 +138,8 @@ class MqttConversation:
         self.client_id = connect.client_id or self._frontend.new_client_id()
         self._will = connect.will
         self._machine.accept(connect, None if connect.client_id else self.client_id)
+        if self.driver is not None:
+            self.driver.reschedule()
         self._frontend.register(self)
 
     def _publish(self, packets: list[Publish]) -> None:
@@ -138,7 +150,10 @@ class MqttConversation:
         for packet in packets:
             name = packet.topic
             if name[0] == "$" and not frontend.may_publish(name):
-                self._refuse(packet)
+                if messages:  # the refusal has its place in the order of PUBACKs (4.6.0-2)
+                    frontend.sender.send(messages, _Sent(self, packet_ids))
+                    messages, packet_ids = [], []
+                frontend.sender.send((), _Refused(self, packet))
                 continue
             topic, queue_id, filter_hash = route_of(name)
             messages.append(to_message(packet, topic, queue_id, filter_hash, now_ms))
@@ -156,11 +171,14 @@ class MqttConversation:
         if self.driver is not None:
             self.driver.resume_reading()
 
-    def _refuse(self, packet: Publish) -> None:
+    def refuse(self, packet: Publish) -> None:
         """A name that clients may not publish to: PUBACK with the reason, or the end where there is no such word."""
+        if self.driver is None:
+            return
         if packet.qos and self._machine.version == 5:
             self._machine.confirm([], [(packet.packet_id, ReasonCode.NOT_AUTHORIZED)])
-        elif packet.qos or self._machine.version != 5:
+            self.driver.flush()
+        else:
             self._close(ReasonCode.NOT_AUTHORIZED, f"{packet.topic[:80]!r} cannot be published to")
 
     def confirmed(self, packet_ids: list[int], failure: EntrepotError | None, refusals: Refusals) -> None:
@@ -294,7 +312,9 @@ class MqttConversation:
                 text=closing.text,
             )
         if self.driver is not None:
+            self._goodbye_until = self._frontend.now() + GOODBYE_SECONDS
             self.driver.close()
+            self.driver.reschedule()
 
 
 class _Sent:
@@ -308,6 +328,19 @@ class _Sent:
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         self._conversation.confirmed(self._packet_ids, failure, refusals)
+
+
+class _Refused:
+    """The answer to a publish that nobody may make, in its turn."""
+
+    __slots__ = ("_conversation", "_packet")
+
+    def __init__(self, conversation: MqttConversation, packet: Publish) -> None:
+        self._conversation = conversation
+        self._packet = packet
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        self._conversation.refuse(self._packet)
 
 
 def will_refusal(connect: Connect) -> tuple[ReasonCode, str] | None:
