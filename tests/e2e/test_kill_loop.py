@@ -97,9 +97,10 @@ class Load:
                     name = item["event"]["data"]["id"]
                     with self._lock:
                         self.received[name] = self.received.get(name, 0) + 1
-                        if name in self.acknowledged:
-                            self.returned_after_acknowledgement.add(name)
-                    tokens[item["brokerProperties"]["lockToken"]] = name
+                        stored = item["event"]["id"]  # a producer that sent again made another message of one name
+                        if stored in self.acknowledged:
+                            self.returned_after_acknowledgement.add(stored)
+                    tokens[item["brokerProperties"]["lockToken"]] = stored
                 if tokens:
                     body = json.dumps({"lockTokens": list(tokens)}).encode()
                     outcome = self.post(f"{path}:acknowledge", body, {"content-type": "application/json"})
