@@ -78,8 +78,8 @@ def test_a_crash_in_the_first_start(seed: int):
         life.check_drained()
 
 
-WORDS = ["begin", "finish", "answer", "answer", "checkpoint", "begin checkpoint", "finish checkpoint", "reopen"]
 SYNC_WORDS = ["begin", "finish", "answer", "answer", "checkpoint", "begin checkpoint", "finish checkpoint", "reopen"]
+WORDS = st.sampled_from(
     ["topic", "append", "append", "append", "pop", "pop", "acknowledge", "release", "renew", "reject", "expire", "drop"]
 ).flatmap(lambda word: st.sampled_from([word, word, *SYNC_WORDS]))
 HISTORY = st.lists(st.tuples(WORDS, st.integers(0, 5), st.integers(0, 9)), max_size=30)
