@@ -9,6 +9,7 @@ durable of them moves to the file in batches.  A lost or harmed file is rebuilt 
 
 from __future__ import annotations
 
+import errno
 import struct
 from collections.abc import Callable
 from typing import Final
@@ -78,7 +79,12 @@ class ConsumeQueue:
                 high = middle
         self.visible_offset = base + low
         if low * ENTRY_SIZE >= FLUSH_BYTES:
-            self.flush()
+            try:
+                self.flush()
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                # derived, and readable from memory: it is written when there is room again
         return low > first
 
     def flush(self) -> None:
