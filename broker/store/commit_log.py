@@ -148,7 +148,7 @@ class CommitLog:
         Neighbouring records are read with one call.
         """
         decode = record.decode_message
-        for start, end, run in _runs(entries):
+        for start, end, run in _runs(entries, self.layout.segment_size_bytes):
             data = self._read_span(start, end - start)
             for offset, _, _ in run:
                 try:
@@ -252,13 +252,20 @@ class CommitLog:
         return f"{self.directory}/{start:020d}"
 
 
-def _runs(entries: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
-    """Group entries whose records lie close together: (start, end, entries)."""
+def _runs(
+    entries: list[tuple[int, int, int]], segment_size: int
+) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
+    """Group entries whose records lie close together in one segment: (start, end, entries)."""
     run: list[tuple[int, int, int]] = []
     start = end = 0
     for entry in entries:
         offset, size, _ = entry
-        if run and (offset < end or offset - end > 16_384 or offset + size - start > 1 << 20):
+        if run and (
+            offset < end
+            or offset - end > 16_384
+            or offset + size - start > 1 << 20
+            or offset // segment_size != start // segment_size
+        ):
             yield start, end, run
             run = []
         if not run:

@@ -142,7 +142,10 @@ class StorageEngine:
 
     def advance(self) -> list[ConsumeQueue]:
         """Make visible what may be served; returns the queues that have new messages."""
-        return self.dispatcher.advance(self.confirmed_offset)
+        try:
+            return self.dispatcher.advance(self.confirmed_offset)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def finish_sync(self) -> list[ConsumeQueue]:
         """Take the answer and move the watermark; returns the queues that have new visible messages.

@@ -10,7 +10,8 @@ Reply = i32: 0, or the errno.  Requests of one socket are answered in order.  Th
 threads: group commits must not wait for a checkpoint.
 
     sync     fdatasync every path (a directory: fsync)
-    publish  fdatasync every path but the last two; then move the first of these over the second, both made durable
+    publish  fdatasync every path but the last two; then move the first of these over the second, both made durable.
+             A path that is gone is passed over: a checkpoint's queue file, of a topic deleted meanwhile
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Files:
 
 
 def sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path or ".", os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -63,8 +64,12 @@ def carry_out(files: Files, verb: str, paths: list[str]) -> int:
         if verb == "publish":
             *others, draft, final = paths
             for path in others:
-                files.sync(path)
-                files.forget(path)
+                try:
+                    files.sync(path)
+                except FileNotFoundError:
+                    pass
+                finally:
+                    files.forget(path)
             files.forget(draft)
             files.sync(draft)
             files.forget(draft)
