@@ -49,8 +49,6 @@ def tokens(received: list[dict]) -> list[str]:
 def settle(
     client: httpx2.Client, verb: str, topic: str, group: str, lock_tokens: list[str], **query: str | float
 ) -> dict:
-    client: httpx2.Client, verb: str, topic: str, group: str, lock_tokens: list[str], **query: str | float
-) -> dict:
     answer = client.post(
         f"/topics/{topic}/eventsubscriptions/{group}:{verb}", json={"lockTokens": lock_tokens}, params=query
     )
