@@ -56,8 +56,9 @@ class Broker:
             on_grown=self._on_grown,
             on_failure=self._on_failure,
         )
+        self._is_closed = False
         self._topic_watchers: list[Callable[[str], None]] = []
-        self._tails: dict[str, list[QueueTail]] = {}
+        self._background_problem = ""
         opened.on_topic.append(self._on_topic)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.engine.checkpoint_channel.fileno(), self._on_checkpointed)
@@ -89,7 +90,7 @@ class Broker:
                 Code.MESSAGE_BODY_TOO_LARGE,
                 f"the body has {len(message.body)} bytes, the limit is {self._settings.max_message_bytes}",
             )
-        if not self.registry.topics[message.topic].permission.writable:
+        if message.topic in self.registry.unwritable:
             return EntrepotError(Code.FORBIDDEN, f"topic {message.topic!r} is not writable")
         return queue
 
@@ -292,6 +293,9 @@ class Broker:
         return self.engine.failure
 
     async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         self.polling.release()
         self._background.cancel()
         self.commit.close()
@@ -323,14 +327,18 @@ class Broker:
     def _run_background(self) -> None:
         """The one table of background steps."""
         if self.engine.failure is not None:
+            self._on_failure(self.engine.failure)
             return
         try:
             self.consumption.bury_exhausted(self._clock.now_ms())
             if self.engine.end > self.engine.commit_log.durable_offset:
                 self.commit.submit(Confirmation())
             self._checkpoint_if_due()
-        except EntrepotError as error:
-            log.error("a background step failed", error=error.message)
+            self._background_problem = ""
+        except Exception as error:  # whatever it was, the other steps go on; said once, not at every step
+            if str(error) != self._background_problem:
+                self._background_problem = str(error)
+                log.exception("a background step failed")
         self._background = self._loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
 
     def _checkpoint_if_due(self) -> None:
@@ -344,4 +352,5 @@ class Broker:
             )
         ):
             self._last_checkpoint = self._loop.time()
+            self.commit.sync_now()  # one sync that the loop waits for: a checkpoint needs a moment of rest
             self.engine.begin_checkpoint()

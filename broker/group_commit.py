@@ -23,8 +23,9 @@ log = structlog.get_logger(__name__)
 class GroupCommit:
     """Drives the engine's syncs on the running event loop.
 
-    `linger_ms`: the shortest time between the starts of two syncs while producers keep coming; it trades a little
-    latency under load for fewer syncs, and costs a lone producer nothing, because it counts from the previous start.
+    `linger_ms`: the shortest time between the starts of two syncs while the last one confirmed more than one append:
+    it trades a little latency under load for fewer syncs, and a lone producer, who waits for each answer, never waits
+    for it.
     """
 
     def __init__(
@@ -46,12 +47,16 @@ class GroupCommit:
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
         self._last_start = 0.0
+        self._last_confirmed = 0
         self.sync_count = 0
         self.sync_seconds = 0.0
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
     def submit(self, confirmation: Confirmation) -> Confirmation:
-        """Settle the confirmation once everything appended so far is durable."""
+        """Settle the confirmation once everything appended so far is durable, or with the failure of a failed store."""
+        if self._engine.failure is not None:
+            confirmation.settle(self._engine.failure)
+            return confirmation
         if self._engine.end <= self._engine.confirmed_offset:  # nothing new: all of it is durable, earlier ones too
             confirmation.settle()
             return confirmation
@@ -85,15 +90,24 @@ class GroupCommit:
     def when_relieved(self, callback: Callable[[], None]) -> None:
         self._relieved.append(callback)
 
+    def sync_now(self) -> None:
+        """Make all that was taken durable, waiting for it, and confirm it: then nothing is under way."""
+        try:
+            self._settle(self._engine.sync_now())
+        except StoreFailedError as failure:
+            self._fail(failure)
+
     def close(self) -> None:
+        """Make all that was taken durable, waiting for it, and confirm it."""
         self._loop.remove_reader(self._engine.log_channel.fileno())
+        self.sync_now()
 
     def _tick(self) -> None:
         self._is_ticking = False
-        if self._engine.syncing_to is not None:
+        if self._engine.syncing_to is not None and not self._engine.flush_async:
             return  # the answer to the running sync begins the next one
         wait = self._last_start + self._linger - self._loop.time()
-        if wait > 0:
+        if wait > 0 and self._last_confirmed > 1:
             self._is_ticking = True
             self._loop.call_later(wait, self._begin)
         else:
@@ -123,8 +137,10 @@ class GroupCommit:
 
     def _settle(self, grown: list[ConsumeQueue]) -> None:
         waiting, confirmed = self._waiting, self._engine.confirmed_offset
+        before = len(waiting)
         while waiting and waiting[0][0] <= confirmed:
             waiting.popleft()[1].settle()
+        self._last_confirmed = before - len(waiting)
         if grown:
             self._on_grown(grown)
         if self._relieved and self._engine.end - confirmed <= self._max_unconfirmed // 2:

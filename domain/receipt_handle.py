@@ -14,9 +14,9 @@ decided by the store's window, not by the handle.
 
 from __future__ import annotations
 
-import binascii
 import struct
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
+from binascii import a2b_base64, b2a_base64
 from dataclasses import dataclass
 from typing import Final
 
@@ -55,17 +55,18 @@ class HandleRoute:
         return _HEAD.pack(VERSION, len(route)) + route
 
 
+_TO_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
+_FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
+
+
 def encode_text(data: bytes) -> str:
     """base64url of a multiple of 3 bytes."""
-    return urlsafe_b64encode(data).decode("ascii")
+    return b2a_base64(data, newline=False).translate(_TO_URLSAFE).decode("ascii")
 
 
 def decode_tail(text: str) -> bytes:
     """The tail's bytes.  Raises ValueError."""
-    return binascii.a2b_base64(text[-TAIL_TEXT_LENGTH:].translate(_FROM_URLSAFE), strict_mode=True)
-
-
-_FROM_URLSAFE = str.maketrans("-_", "+/")
+    return a2b_base64(text[-TAIL_TEXT_LENGTH:].encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
 
 
 def read_route(handle: str) -> HandleRoute:

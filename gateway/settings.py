@@ -161,14 +161,16 @@ class StoreSettings(_Table):
     kind: Literal["embedded", "memory"] = Field("embedded", description="embedded is durable, memory keeps nothing")
     data_dir: Path = Field(Path("data"), description="Directory of everything that is kept")
     segment_size_bytes: int = Field(1 * GIB, ge=1 * MIB, description="Size at which a commit-log file is full")
-    preallocate_bytes: int = Field(64 * MIB, ge=0, description="Disk space taken ahead of the log's end")
+    preallocate_bytes: int = Field(64 * MIB, ge=1 * MIB, description="Disk space taken ahead of the log's end")
     reserve_bytes: int = Field(
         16 * MIB, ge=0, description="Space that publishing leaves for acknowledgements when the disk is full"
     )
     flush: Literal["sync", "async"] = Field(
         "sync", description="sync confirms what is on disk, async what the operating system has"
     )
-    flush_linger_us_max: int = Field(1000, ge=0, description="Longest a commit waits for more to join it")
+    flush_linger_us_max: int = Field(
+        1000, ge=0, description="Shortest time between commits while several producers wait"
+    )
     max_unconfirmed_bytes: Bytes = Field(64 * MIB, description="Appended and not yet durable; beyond, publishers wait")
     checkpoint_interval_bytes: Bytes = Field(64 * MIB, description="Log growth after which a checkpoint is written")
     checkpoint_interval_seconds: Seconds = Field(30, description="Time after which a checkpoint is written")

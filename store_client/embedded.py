@@ -1,8 +1,12 @@
-"""The store in this process: `broker.Broker` is the ports itself, so nothing stands between."""
+"""The store in this process: `broker.Broker` is the ports itself, so nothing stands between.
+
+The engine is loaded when a function here is called, so that who imports this for its name alone never loads it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from domain.clock import Clock
 from domain.ports import Store
@@ -11,8 +15,20 @@ if TYPE_CHECKING:
     from broker.settings import BrokerSettings
 
 
+def embedded_settings(
+    data_dir: Path, *, segment_size_bytes: int, preallocate_bytes: int, reserve_bytes: int, **others: Any
+) -> BrokerSettings:
+    """The broker's settings out of plain values; `others` are fields of `BrokerSettings` by name."""
+    from broker.settings import BrokerSettings
+    from broker.store.commit_log import CommitLogLayout
+
+    return BrokerSettings(
+        data_dir, layout=CommitLogLayout(segment_size_bytes, preallocate_bytes, reserve_bytes), **others
+    )
+
+
 async def open_embedded(settings: BrokerSettings, clock: Clock) -> Store:
-    """Open the data directory.  The engine is loaded here, so that others never load it."""
+    """Open the data directory; raises StoreFailedError or CorruptedError with the reason."""
     from broker.broker import Broker
 
     return await Broker.open(settings, clock)

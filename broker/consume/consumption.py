@@ -67,7 +67,12 @@ class Consumption:
             queue = self.engine.dispatcher.queue(topic.name, queue_id)
             window = windows[queue_id]
             wanted = count - len(deliveries)
-            deliveries += self._pop_queue(queue, window, group, context, wanted, now_ms + invisible_ms, now_ms)
+            try:
+                deliveries += self._pop_queue(queue, window, group, context, wanted, now_ms + invisible_ms, now_ms)
+            except EntrepotError:
+                if not deliveries:
+                    raise
+                break  # what the other queues gave is delivered, and must be handed out
             if len(deliveries) >= count:
                 break
         return deliveries
@@ -82,16 +87,34 @@ class Consumption:
         deadline_ms: int,
         now_ms: int,
     ) -> list[Delivery]:
-        offsets = window.claim(now_ms, count, queue.visible_offset, self.max_in_flight)
-        if not offsets:
-            return []
+        while offsets := window.claim(now_ms, count, queue.visible_offset, self.max_in_flight):
+            try:
+                deliveries = self._deliver(queue, window, group, context, offsets, deadline_ms, now_ms)
+            except EntrepotError:
+                window.unclaim(offsets)  # no room for the record of it: they are still to be delivered
+                raise
+            if deliveries:
+                return deliveries
+        return []
+
+    def _deliver(
+        self,
+        queue: ConsumeQueue,
+        window: ConsumeWindow,
+        group: ConsumerGroup,
+        context: HandleContext,
+        offsets: list[int],
+        deadline_ms: int,
+        now_ms: int,
+    ) -> list[Delivery]:
+        """Deliver what can be of the claimed offsets: spent ones go to the dead letters, harmed ones are held back."""
         spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
         if spent:
             self._dead_letter(queue, window, group, spent, "max attempts reached", now_ms)
             offsets = [offset for offset in offsets if offset not in set(spent)]
         messages, corrupted = self._read(queue, offsets)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, [m.queue_offset for m in messages], deadline_ms, now_ms)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
+        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, deadline_ms, now_ms)
+        self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
         mint, attempt_of, queue_id = context.mint, window.attempt, queue.queue_id
         deliveries = []
         for message in messages:
@@ -156,15 +179,15 @@ class Consumption:
     ) -> tuple[dict[ConsumeQueue, list[int]], list[EntrepotError | None]]:
         """Which offsets the handles may settle, by queue; a refusal for each handle that may not."""
         outcomes: list[EntrepotError | None] = []
-        current: dict[ConsumeQueue, list[int]] = {}
-        seen: set[tuple[int, int]] = set()
+        by_queue: dict[int, set[int]] = {}
         windows = self.progress.windows.get((group, topic), {})
-        context = self.context(topic, group)
+        check = self.context(topic, group).check
         for handle in handles:
             try:
-                queue_id, offset, attempt = context.check(handle)
+                queue_id, offset, attempt = check(handle)
                 window = windows.get(queue_id)
-                if window is None or not window.is_current(offset, attempt) or (queue_id, offset) in seen:
+                taken = by_queue.setdefault(queue_id, set())
+                if window is None or offset in taken or not window.is_current(offset, attempt):
                     raise EntrepotError(
                         Code.INVALID_RECEIPT_HANDLE,
                         "the receipt handle is no longer current: the message was settled, released or delivered again",
@@ -172,10 +195,10 @@ class Consumption:
             except EntrepotError as refusal:
                 outcomes.append(refusal)
                 continue
-            seen.add((queue_id, offset))
-            current.setdefault(self.engine.dispatcher.queue(topic, queue_id), []).append(offset)
+            taken.add(offset)
             outcomes.append(None)
-        return current, outcomes
+        queue = self.engine.dispatcher.queue
+        return {queue(topic, i): sorted(offsets) for i, offsets in by_queue.items() if offsets}, outcomes
 
     # -- dead letters --------------------------------------------------------------------------------------------
 

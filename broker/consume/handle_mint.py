@@ -5,7 +5,6 @@ Whether a genuine handle is still current is not its business: that is the windo
 
 from __future__ import annotations
 
-from base64 import urlsafe_b64encode
 from collections import OrderedDict
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -32,7 +31,7 @@ class HandleContext:
         tail = _pack_tail(queue_id, queue_offset, attempt)
         mac = self.mac.copy()
         mac.update(tail)
-        return self.prefix + urlsafe_b64encode(tail + mac.digest()).decode("ascii")
+        return self.prefix + encode_text(tail + mac.digest())
 
     def check(self, handle: str) -> tuple[int, int, int]:
         """(queue id, queue offset, attempt) of a genuine handle.  Raises INVALID_RECEIPT_HANDLE."""

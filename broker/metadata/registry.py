@@ -21,6 +21,7 @@ class Registry:
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
+        self.unwritable: set[str] = set()
         self.groups: dict[str, ConsumerGroup] = {}
         self.topic_since: dict[str, int] = {}
         self.group_since: dict[str, int] = {}
@@ -33,9 +34,10 @@ class Registry:
         name = change["name"]
         if op == "put_topic":
             self.topic_since.setdefault(name, commit_log_offset)
-            self.topics[name] = _topic(change)
+            self._put_topic(_topic(change))
         elif op == "drop_topic":
             self.topics.pop(name, None)
+            self.unwritable.discard(name)
             self.topic_since.pop(name, None)
         elif op == "put_group":
             group = ConsumerGroup(**change)
@@ -50,6 +52,13 @@ class Registry:
         if op.endswith("_topic"):
             self.on_topic(name)
 
+    def _put_topic(self, topic: Topic) -> None:
+        self.topics[topic.name] = topic
+        if topic.permission.writable:
+            self.unwritable.discard(topic.name)
+        else:
+            self.unwritable.add(topic.name)
+
     def snapshot(self) -> Any:
         return {
             "topics": [(_topic_fields(t), self.topic_since[t.name]) for t in self.topics.values()],
@@ -58,7 +67,7 @@ class Registry:
 
     def restore(self, state: Any) -> None:
         for fields, since in state["topics"]:
-            self.topics[fields["name"]] = _topic(fields)
+            self._put_topic(_topic(fields))
             self.topic_since[fields["name"]] = since
         for fields, since in state["groups"]:
             self.groups[fields["name"]] = ConsumerGroup(**fields)

@@ -11,12 +11,11 @@ bytes before `durable_offset` never change.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker.store import record
-from broker.store.disk import Disk
+from broker.store.disk import Disk, is_want_of_space
 from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordHeader, RecordKind
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
@@ -51,6 +50,8 @@ class CommitLog:
         self._pending: list[bytes] = []
         self._segments: dict[int, int] = {}
         self._allocated_end = 0
+        self._room_end = 0  # records fit up to here without asking for space or beginning a segment
+        self._message_room_end = 0  # new messages: up to here, so that the reserve stays
         disk.make_directory(self.directory)
         for name in disk.names(self.directory):
             start = int(name)
@@ -66,9 +67,9 @@ class CommitLog:
         offset = self.end
         prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)
         size = len(covered) + record.CRC_START
-        reserve = self.layout.reserve_bytes if kind == RecordKind.MESSAGE else 0
-        if not self._fits(size, reserve):
-            offset = self._make_room(size, reserve, now_ms)
+        is_new = kind == RecordKind.MESSAGE
+        if offset + size > (self._message_room_end if is_new else self._room_end):
+            offset = self._make_room(size, self.layout.reserve_bytes if is_new else 0, now_ms)
             prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)
         self._pending += (prefix, covered)
         self.end = offset + size
@@ -78,7 +79,7 @@ class CommitLog:
         """Take a record that is not a message; returns its commit-log offset.  It may use the reserve."""
         offset = self.end
         size = HEADER_SIZE + len(payload)
-        if not self._fits(size, 0):
+        if offset + size > self._room_end:
             offset = self._make_room(size, 0, now_ms)
         self._pending.append(record.encode_record(kind, payload, offset, self.durable_offset, now_ms))
         self.end = offset + size
@@ -98,10 +99,6 @@ class CommitLog:
         size = self.layout.segment_size_bytes
         return [self._path(offset) for offset in range(start // size * size, max(end, start + 1), size)]
 
-    def _fits(self, size: int, reserve: int) -> bool:
-        segment_end = (self.end // self.layout.segment_size_bytes + 1) * self.layout.segment_size_bytes
-        return self.end + size <= min(segment_end, self._allocated_end - reserve)
-
     def _make_room(self, size: int, reserve: int, now_ms: int) -> int:
         """Reserve space, and begin the next segment if this one is too full; returns where the record goes."""
         segment_size = self.layout.segment_size_bytes
@@ -113,6 +110,9 @@ class CommitLog:
         self._allocate_until(start + size + reserve)
         if rolls:
             self._pad(left, now_ms)
+        segment_end = start - start % segment_size + segment_size
+        self._room_end = min(segment_end, self._allocated_end)
+        self._message_room_end = min(segment_end, self._allocated_end - self.layout.reserve_bytes)
         return start
 
     def _pad(self, left: int, now_ms: int) -> None:
@@ -135,7 +135,7 @@ class CommitLog:
                     descriptor = self._segments[start] = self._disk.open(self._path(start))
                 self._disk.allocate(descriptor, within, step)
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                if is_want_of_space(error):
                     raise StorageFullError from error
                 raise
             self._allocated_end += step
@@ -147,12 +147,12 @@ class CommitLog:
 
         Neighbouring records are read with one call.
         """
+        decode = record.decode_message
         for start, end, run in _runs(entries):
             data = self._read_span(start, end - start)
             for offset, _, _ in run:
                 try:
-                    header = record.decode_header(data, offset - start, offset)
-                    yield record.decode_message(data, offset - start, header)
+                    yield decode(data, offset - start, offset)
                 except (InvalidRecordError, UnicodeDecodeError) as error:
                     yield CorruptedError(f"the record at commit-log offset {offset} is harmed: {error}")
 
@@ -228,22 +228,16 @@ class CommitLog:
                 position += SCAN_CHUNK
         return None
 
-    def recover_end(self, end: int) -> list[str]:
-        """Cut everything behind `end`, so that no stale record can ever be met there.
-
-        Returns the paths that must be synced before anything is confirmed or served.
-        """
+    def recover_end(self, end: int) -> None:
+        """Cut everything behind `end`, so that no stale record can ever be met there."""
         size = self.layout.segment_size_bytes
-        touched = []
         for start in sorted(self._segments):
             if start >= end and start > 0:
                 self._disk.close(self._segments.pop(start))
                 self._disk.remove(self._path(start))
             elif start + size >= end:
                 self._disk.truncate(self._segments[start], end - start)
-                touched.append(self._path(start))
-        self.end = self.written_offset = self._allocated_end = end
-        return touched
+        self.end = self.written_offset = self._allocated_end = self._room_end = self._message_room_end = end
 
     def sizes(self) -> dict[str, int]:
         """Paths of the segments with their lengths on disk."""

@@ -80,7 +80,7 @@ class Dispatcher:
             topic, queue_id, queue_offset, hashed = record.decode_route(data, position)
             self.put(self.queue(topic, queue_id), queue_offset, header.commit_log_offset, header.length, hashed)
             if kind == RecordKind.DEAD_LETTER and self.dead_letters is not None:
-                self.dead_letters.apply_dead_letter(record.decode_message(data, position, header))
+                self.dead_letters.apply_dead_letter(record.decode_message(data, position, header.commit_log_offset))
         elif kind in self.appliers:
             payload = data[position + record.HEADER_SIZE : position + header.length]
             self.appliers[kind][1].apply(payload, header.commit_log_offset, header.store_time_ms)

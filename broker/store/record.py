@@ -47,6 +47,7 @@ from typing import Final
 
 from google_crc32c import value as crc32c
 
+from domain.errors import Code, EntrepotError
 from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, PropertyValue, StoredMessage
 
 MAGIC: Final = b"ENTR"
@@ -54,17 +55,21 @@ VERSION: Final = 1
 HEADER_SIZE: Final = 40
 MESSAGE_HEADER_SIZE: Final = 86
 CRC_START: Final = 8
+MAX_PROPERTIES: Final = 4096
+MAX_PROPERTY_NAME_BYTES: Final = 32_767
+MAX_PROPERTIES_BYTES: Final = 1 << 20
+"""Named limits of a message's properties, system and user ones together."""
 
 _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
-_MESSAGE_PART = struct.Struct(">IQQQHHHBBHII")
 _ROUTE_PART = struct.Struct(">IQQQH")
 _COUNTS = struct.Struct(">HH")
 _PROPERTY = struct.Struct(">BHI")
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
+_unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
 
 assert _HEADER.size == HEADER_SIZE
 assert _MESSAGE.size + CRC_START == MESSAGE_HEADER_SIZE
@@ -191,9 +196,23 @@ def decode_route(data: bytes, position: int) -> tuple[str, int, int, int]:
     return data[start : start + topic_length].decode(), queue_id, queue_offset, hashed
 
 
-def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMessage:
-    """The message of a checked record."""
+def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:
+    """Check and read the message at `position`, which must be the record of that commit-log offset.
+
+    Raises InvalidRecordError where anything is missing, foreign or harmed.
+    """
+    if position + MESSAGE_HEADER_SIZE > len(data):
+        raise InvalidRecordError("no room for a header")
     (
+        magic,
+        crc,
+        version,
+        kind,
+        flags,
+        length,
+        own_offset,
+        _,
+        store_time,
         queue_id,
         queue_offset,
         born_time,
@@ -206,20 +225,28 @@ def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMe
         keys_length,
         properties_length,
         body_length,
-    ) = _MESSAGE_PART.unpack_from(data, position + HEADER_SIZE)
+    ) = _unpack_message(data, position)
+    end = position + length
+    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind > RecordKind.DEAD_LETTER:
+        raise InvalidRecordError("not the message of this place")
+    if end > len(data) or crc32c(data[position + CRC_START : end]) != crc:
+        raise InvalidRecordError("cut short or checksum")
     a = position + MESSAGE_HEADER_SIZE
     b = a + topic_length
-    topic = data[a:b].decode()
-    a = b + sub_topic_length
-    sub_topic = data[b:a].decode()
-    b = a + group_length
-    group = data[a:b].decode() if group_length else ""
-    a = b + tag_length
-    tag = data[b:a].decode() if tag_length else ""
-    b = a + id_length
-    message_id = data[a:b]
-    a = b + keys_length
-    keys = tuple(data[b:a].decode().split("\0")) if keys_length else ()
+    c = b + sub_topic_length
+    topic, sub_topic = data[a:b].decode(), data[b:c].decode()
+    group = tag = ""
+    keys: tuple[str, ...] = ()
+    if group_length or tag_length:
+        a = c + group_length
+        group = data[c:a].decode()
+        c = a + tag_length
+        tag = data[a:c].decode()
+    a = c + id_length
+    message_id = data[c:a]
+    if keys_length:
+        keys = tuple(data[a : a + keys_length].decode().split("\0"))
+        a += keys_length
     system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
     properties: Properties = ()
     if properties_length:
@@ -230,7 +257,7 @@ def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMe
         data[a : a + body_length],
         sub_topic,
         queue_id,
-        header.flags & 3,
+        flags & 3,
         tag,
         keys,
         group,
@@ -240,19 +267,32 @@ def decode_message(data: bytes, position: int, header: RecordHeader) -> StoredMe
         properties,
         system,
         queue_offset,
-        header.commit_log_offset,
-        header.store_time_ms,
+        commit_log_offset,
+        store_time,
     )
 
 
 def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> bytes:
-    """System properties, then the user's, in order."""
+    """System properties, then the user's, in order.  Raises MESSAGE_PROPERTIES_TOO_LARGE beyond the limits."""
+    if len(system) + len(user) > MAX_PROPERTIES:
+        raise EntrepotError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the message has {len(user)} properties, the limit is {MAX_PROPERTIES}",
+        )
     parts = [_COUNTS.pack(len(system), len(user))]
     for name, value in (*system.items(), *user):
         raw_name = name.encode()
         raw_value = value.encode() if isinstance(value, str) else value
+        if len(raw_name) > MAX_PROPERTY_NAME_BYTES:
+            raise EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"the property name {name[:40]!r}... is too long")
         parts += (_PROPERTY.pack(not isinstance(value, str), len(raw_name), len(raw_value)), raw_name, raw_value)
-    return b"".join(parts)
+    encoded = b"".join(parts)
+    if len(encoded) > MAX_PROPERTIES_BYTES:
+        raise EntrepotError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the message's properties have {len(encoded)} bytes, the limit is {MAX_PROPERTIES_BYTES}",
+        )
+    return encoded
 
 
 def decode_properties(data: bytes, position: int) -> tuple[Mapping[str, PropertyValue], Properties]:

@@ -1,9 +1,9 @@
 """The flusher: a small process that has the store's files open too and calls fdatasync when asked.
 
 A thread in the store's own process would have to win the GIL back after each sync, and starves.  fdatasync covers a
-file whoever wrote it; the files are opened here before they are written to, so that a write-back error is reported
-here.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python and nothing but the standard library
-imported.  It ends when its parent does (end of file on the socket).
+file whoever wrote it; each file stays open here from its first sync on, and the kernel reports a write-back error that
+nobody has seen yet to whoever syncs next.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python
+and nothing but the standard library imported.  It ends when its parent does (end of file on the socket).
 
 Wire: request = u32 length, then lines: `sync` or `publish`, then paths.
 Reply = i32: 0, or the errno.  Requests of one socket are answered in order.  There are two sockets, served by two

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from domain.errors import Code
 from protocols.mqtt.reason_codes import ReasonCode
 
 
@@ -25,3 +28,28 @@ def malformed(text: str) -> MqttError:
 def protocol_error(text: str) -> MqttError:
     """Bytes that parse but say what the protocol does not allow (1.2, Protocol Error)."""
     return MqttError(ReasonCode.PROTOCOL_ERROR, text)
+
+
+REASON_OF_CODE: Final[dict[Code, ReasonCode]] = {
+    Code.BAD_REQUEST: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.ILLEGAL_TOPIC: ReasonCode.TOPIC_NAME_INVALID,
+    Code.ILLEGAL_CONSUMER_GROUP: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.ILLEGAL_INVISIBLE_TIME: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.INVALID_RECEIPT_HANDLE: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.ILLEGAL_OFFSET: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.UNAUTHORIZED: ReasonCode.NOT_AUTHORIZED,
+    Code.FORBIDDEN: ReasonCode.NOT_AUTHORIZED,
+    Code.TOPIC_NOT_FOUND: ReasonCode.TOPIC_NAME_INVALID,
+    Code.CONSUMER_GROUP_NOT_FOUND: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.OFFSET_NOT_FOUND: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.REQUEST_TIMEOUT: ReasonCode.UNSPECIFIED_ERROR,
+    Code.MESSAGE_BODY_TOO_LARGE: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.PRECONDITION_FAILED: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.TOO_MANY_REQUESTS: ReasonCode.QUOTA_EXCEEDED,
+    Code.MESSAGE_PROPERTIES_TOO_LARGE: ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,
+    Code.INTERNAL_ERROR: ReasonCode.UNSPECIFIED_ERROR,
+    Code.UNAVAILABLE: ReasonCode.UNSPECIFIED_ERROR,
+    Code.STORAGE_FULL: ReasonCode.QUOTA_EXCEEDED,
+    Code.MESSAGE_CORRUPTED: ReasonCode.UNSPECIFIED_ERROR,
+}
+"""The reason a PUBACK gives for each refusal: the whole table, out of the codes that a PUBACK may carry (3.4.2.1)."""

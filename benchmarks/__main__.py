@@ -1,0 +1,49 @@
+"""`python -m benchmarks [--quick] [mqtt] [store] [http]`: run, print tables, keep the results."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Final
+
+from rich.console import Console
+
+from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
+from benchmarks.report import machine_facts
+
+NAMES: Final = ("store", "mqtt", "http")
+
+
+def main() -> int:
+    """Returns the exit code: 0 when everything asked for ran, whatever it found."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="name", help=f"which: {', '.join(NAMES)}")
+    parser.add_argument("--quick", action="store_true", help="one short round of each; nothing is kept")
+    chosen = parser.parse_args()
+    console, errors = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
+    raise_file_limit()
+    machine = machine_facts()
+    console.print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    failed = 0
+    try:
+        build_gwload()
+        for name in chosen.names or NAMES:
+            console.rule(name)
+            try:
+                report = importlib.import_module(f"benchmarks.{name}").run(console, quick=chosen.quick)
+            except BenchmarkError as error:
+                errors.print(f"{name}: {error}", style="red")
+                failed += 1
+                continue
+            report.show(console)
+            if not chosen.quick:
+                report.write(machine)
+    except BenchmarkError as error:
+        errors.print(str(error), style="red")
+        failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Starting, measuring and stopping what the benchmarks compare: servers as child processes, and gwload."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+GWLOAD_SOURCE: Final = ROOT / "benchmarks" / "gwload"
+ENTREPOT: Final = (sys.executable, "-c", "from gateway.cli.app import main; main()")
+START_SECONDS: Final = 20
+FILES_WANTED: Final = 25_000
+"""Descriptors for 10,000 connections of a client and of a server that is its child."""
+
+
+class BenchmarkError(Exception):
+    """A benchmark cannot go on; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server: its process, and the port of each door."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    ports: dict[str, int]
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+
+def raise_file_limit() -> int:
+    """Allow as many descriptors as wanted here and in children; returns how many there are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return max(soft, wanted)
+
+
+def build_gwload() -> Path:
+    """Compile the load generator where it is missing or older than its source."""
+    target = GWLOAD_SOURCE / "gwload"
+    sources = [*GWLOAD_SOURCE.glob("*.c"), *GWLOAD_SOURCE.glob("*.h")]
+    if target.exists() and target.stat().st_mtime >= max(source.stat().st_mtime for source in sources):
+        return target
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or shutil.which("make") is None:
+        raise BenchmarkError("gwload is built with make and a C compiler, and they are not both here")
+    built = subprocess.run(["make", "-s", f"CC={compiler}"], cwd=GWLOAD_SOURCE, capture_output=True, text=True)
+    if built.returncode:
+        raise BenchmarkError(f"gwload was not built: {built.stderr.strip()}")
+    return target
+
+
+def gwload(server: Server, door: str, *arguments: str, seconds: float = 120) -> dict[str, Any]:
+    """Run the load generator against a server; returns its figures.  Raises where anything was lost or failed."""
+    port = str(server.ports[door])
+    command = [str(build_gwload()), "--pub-port", port, "--sub-port", port, "--pid", str(server.pid), "--json"]
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=seconds, check=False)
+    if done.returncode:
+        raise BenchmarkError(f"{server.name}: gwload {' '.join(arguments)}: {done.stderr.strip() or done.stdout}")
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
+
+
+@contextmanager
+def entrepot(*flags: str) -> Iterator[Server]:
+    """Our server on free ports, with an empty store that is removed at the end."""
+    with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
+        ready = Path(directory) / "ready.json"
+        command = [*ENTREPOT, "serve", "--free-ports", "--data-dir", f"{directory}/data", "--ready-file", str(ready)]
+        command += ["--set", "log.level=warning", *flags]
+        process = start(command)
+        try:
+            wait_until(ready.exists, process, "entrepot")
+            ports = {door: int(where.rpartition(":")[2]) for door, where in json.loads(ready.read_bytes()).items()}
+            yield Server("entrepot", process, ports)
+        finally:
+            stop(process)
+
+
+MOSQUITTO_CONFIGURATION: Final = """\
+listener {port} 127.0.0.1
+allow_anonymous true
+max_queued_messages 0
+max_inflight_messages 0
+persistence false
+"""
+
+
+def mosquitto_path() -> str | None:
+    """Where Debian's mosquitto is, or None."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def mosquitto() -> Iterator[Server]:
+    """Mosquitto with no limit on what it keeps, in memory alone."""
+    program = mosquitto_path()
+    if program is None:
+        raise BenchmarkError("mosquitto is not installed (make peers)")
+    port = free_port()
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as configuration:
+        configuration.write(MOSQUITTO_CONFIGURATION.format(port=port))
+        configuration.flush()
+        os.chmod(configuration.name, 0o644)  # mosquitto drops root's rights
+        process = start([program, "-c", configuration.name])
+        try:
+            wait_until(lambda: accepts(port), process, "mosquitto")
+            yield Server("mosquitto", process, {"mqtt": port})
+        finally:
+            stop(process)
+
+
+@contextmanager
+def bare_asgi() -> Iterator[Server]:
+    """The least that uvicorn can serve, on the same event loop and parser as ours."""
+    port = free_port()
+    command = [sys.executable, "-m", "uvicorn", "benchmarks.bare_asgi:app", "--port", str(port)]
+    process = start([*command, "--loop", "uvloop", "--http", "httptools", "--log-level", "warning", "--no-access-log"])
+    try:
+        wait_until(lambda: accepts(port), process, "uvicorn")
+        yield Server("empty ASGI app", process, {"http": port})
+    finally:
+        stop(process)
+
+
+def start(command: Sequence[str]) -> subprocess.Popen[bytes]:
+    """A child with the project's root as its directory; only what it says on standard error is kept, for us."""
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL if Path(command[0]).name == "mosquitto" else None,
+    )
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Ask it to end, then insist."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def wait_until(is_there: Any, process: subprocess.Popen[bytes], name: str) -> None:
+    """Wait for a server to be up.  Raises BenchmarkError when it ends instead or takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while not is_there():
+        if process.poll() is not None:
+            raise BenchmarkError(f"{name} ended with code {process.returncode} instead of starting")
+        if time.monotonic() > deadline:
+            raise BenchmarkError(f"{name} was not up after {START_SECONDS} s")
+        time.sleep(0.02)
+
+
+def accepts(port: int) -> bool:
+    """Whether somebody listens there."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_port() -> int:
+    """A port that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def cpu_seconds(pid: int) -> float:
+    """CPU time of a process and all its children, as the kernel counted it so far."""
+    ticks = 0
+    pending = [pid]
+    while pending:
+        current = pending.pop()
+        try:
+            fields = Path(f"/proc/{current}/stat").read_text().rpartition(")")[2].split()
+            children = Path(f"/proc/{current}/task/{current}/children").read_text().split()
+        except OSError:
+            continue
+        ticks += int(fields[11]) + int(fields[12])
+        pending += [int(child) for child in children]
+    return ticks / os.sysconf("SC_CLK_TCK")

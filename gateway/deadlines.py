@@ -1,0 +1,61 @@
+"""DeadlineWheel: one timer for the deadlines of all connections, to the second.
+
+A conversation says its deadline when asked; hearing from the peer moves it without touching the wheel, which looks
+again when the old time has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gateway.driver import Conversation
+
+TICK_SECONDS = 1.0
+FARTHEST_TICKS = 300
+"""A deadline beyond this is looked at again then."""
+
+
+class DeadlineWheel:
+    """Conversations by the tick at which to look at them."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._slots: dict[int, set[Conversation]] = {}
+        self._places: dict[Conversation, int] = {}
+        self._now_tick = int(loop.time() / TICK_SECONDS)
+        self._timer = loop.call_later(TICK_SECONDS, self._turn)
+
+    def add(self, conversation: Conversation) -> None:
+        self._place(conversation, conversation.deadline())
+
+    def remove(self, conversation: Conversation) -> None:
+        tick = self._places.pop(conversation, None)
+        if tick is not None and (slot := self._slots.get(tick)) is not None:
+            slot.discard(conversation)
+
+    def close(self) -> None:
+        self._timer.cancel()
+
+    def _place(self, conversation: Conversation, deadline: float) -> None:
+        far = self._now_tick + FARTHEST_TICKS
+        tick = far if math.isinf(deadline) else min(max(int(deadline / TICK_SECONDS) + 1, self._now_tick + 1), far)
+        self._slots.setdefault(tick, set()).add(conversation)
+        self._places[conversation] = tick
+
+    def _turn(self) -> None:
+        self._timer = self._loop.call_later(TICK_SECONDS, self._turn)
+        now = self._loop.time()
+        tick = int(now / TICK_SECONDS)
+        for passed in range(self._now_tick + 1, tick + 1):
+            self._now_tick = passed
+            for conversation in self._slots.pop(passed, ()):
+                if self._places.get(conversation) != passed:
+                    continue  # it went, or moved, while the others of this tick were told
+                del self._places[conversation]
+                deadline = conversation.deadline()
+                self._place(conversation, deadline)
+                if deadline <= now:
+                    conversation.timed_out(now)

@@ -1,0 +1,1 @@
+"""From the store's live tail to online subscribers."""

@@ -1,0 +1,1 @@
+"""Protocol events to verbs to replies, a package per byte-stream protocol."""

@@ -1,0 +1,60 @@
+"""TcpListener: accepts connections of one door and owns them."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+from gateway.deadlines import DeadlineWheel
+from gateway.driver import Conversation, Driver
+
+LISTEN_BACKLOG = 4096
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening TCP socket; port 0 takes a free one.  Raises OSError naming the address."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """`host:port` as really bound."""
+    host, port = listener.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class TcpListener:
+    """One listening socket, a conversation per connection."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        converse: Callable[[], Conversation],
+        wheel: DeadlineWheel,
+        write_buffer_bytes: int,
+    ) -> None:
+        self._socket = listener
+        self._converse = converse
+        self._wheel = wheel
+        self._write_buffer_bytes = write_buffer_bytes
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Driver(self._converse(), loop, self._wheel, self._write_buffer_bytes), sock=self._socket
+        )
+
+    def stop_accepting(self) -> None:
+        if self._server is not None:
+            self._server.close()

@@ -1,0 +1,112 @@
+"""MQTT publishes and the domain's messages, both ways.
+
+| MQTT 5                      | message                                                              |
+|-----------------------------|----------------------------------------------------------------------|
+| topic name                  | sub-topic (whole), topic (its first level, or by rule, or catch-all) |
+| QoS                         | qos                                                                  |
+| user properties             | properties, in order, repeated names kept                            |
+| user properties of an event | `ce_` properties, where specversion, id, source and type are there   |
+| content type                | system content_type                                                  |
+| response topic              | system reply_to                                                      |
+| correlation data            | system correlation_id (bytes)                                        |
+| message expiry interval     | system expires_at_ms; the rest of it is sent on (3.3.2-6)            |
+| payload format indicator    | system payload_is_text                                               |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, PropertyValue, StoredMessage, SystemProperty
+from protocols.mqtt import properties as mqtt
+from protocols.mqtt.packets import Publish, Will
+from protocols.mqtt.properties import PropertyId
+
+_EVENT_ATTRIBUTES: Final = frozenset(("specversion", "id", "source", "type"))
+CE_PREFIX: Final = "ce_"
+
+
+def to_message(publish: Publish, topic: str, queue_id: int, filter_hash: int, now_ms: int) -> Message:
+    """The message of a publish whose place is known."""
+    system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+    user: Properties = ()
+    if publish.properties:
+        system, user = _from_properties(publish.properties, now_ms)
+    return Message(
+        topic,
+        publish.payload,
+        publish.topic,
+        queue_id,
+        publish.qos,
+        "",
+        (),
+        "",
+        b"",
+        now_ms,
+        filter_hash,
+        user,
+        system,
+    )
+
+
+def will_publish(will: Will) -> Publish:
+    """The will as the publish it becomes (3.1.2.5)."""
+    kept: dict[PropertyId, Any] = {
+        key: value for key, value in will.properties.items() if key != PropertyId.WILL_DELAY_INTERVAL
+    }
+    return Publish(will.topic, will.payload, will.qos, 0, will.retain, False, kept)
+
+
+def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, PropertyValue], Properties]:
+    system: dict[str, PropertyValue] = {}
+    if (content_type := given.get(PropertyId.CONTENT_TYPE)) is not None:
+        system[SystemProperty.CONTENT_TYPE] = content_type
+    if (reply_to := given.get(PropertyId.RESPONSE_TOPIC)) is not None:
+        system[SystemProperty.REPLY_TO] = reply_to
+    if (correlation := given.get(PropertyId.CORRELATION_DATA)) is not None:
+        system[SystemProperty.CORRELATION_ID] = correlation
+    if (expiry := given.get(PropertyId.MESSAGE_EXPIRY_INTERVAL)) is not None:
+        system[SystemProperty.EXPIRES_AT_MS] = str(now_ms + expiry * 1000)
+    if given.get(PropertyId.PAYLOAD_FORMAT_INDICATOR):
+        system[SystemProperty.PAYLOAD_IS_TEXT] = "1"
+    user = tuple(given.get(PropertyId.USER_PROPERTY, ()))
+    names = [name for name, _ in user]
+    if _EVENT_ATTRIBUTES.issubset(names) and len(set(names)) == len(names) and ("specversion", "1.0") in user:
+        user = tuple((CE_PREFIX + name, value) for name, value in user)
+    return system, user
+
+
+def is_expired(message: StoredMessage, now_ms: int) -> bool:
+    """Whether the message's expiry has passed: it is not sent any more (3.3.2-5)."""
+    expires = message.system.get(SystemProperty.EXPIRES_AT_MS) if message.system else None
+    return expires is not None and int(expires) <= now_ms
+
+
+def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:
+    """The properties of the PUBLISH that carries a message to a version 5 client."""
+    system = message.system
+    if not system and not message.properties:
+        return mqtt.EMPTY
+    found: dict[PropertyId, Any] = {}
+    if SystemProperty.PAYLOAD_IS_TEXT in system:
+        found[PropertyId.PAYLOAD_FORMAT_INDICATOR] = 1
+    if (expires := system.get(SystemProperty.EXPIRES_AT_MS)) is not None:
+        found[PropertyId.MESSAGE_EXPIRY_INTERVAL] = max(-(-(int(expires) - now_ms) // 1000), 1)
+    if content_type := message.system_text(SystemProperty.CONTENT_TYPE):
+        found[PropertyId.CONTENT_TYPE] = content_type
+    if reply_to := message.system_text(SystemProperty.REPLY_TO):
+        found[PropertyId.RESPONSE_TOPIC] = reply_to
+    if (correlation := system.get(SystemProperty.CORRELATION_ID)) is not None:
+        found[PropertyId.CORRELATION_DATA] = correlation if isinstance(correlation, bytes) else correlation.encode()
+    is_event = any(name == "ce_specversion" for name, _ in message.properties)
+    user = [
+        (
+            name.removeprefix(CE_PREFIX) if is_event else name,
+            value.decode("utf-8", "replace") if isinstance(value, bytes) else value,
+        )
+        for name, value in message.properties
+    ]
+    if user:
+        found[PropertyId.USER_PROPERTY] = user
+    return found

@@ -1,0 +1,38 @@
+"""Every store that implements `domain.ports.Store`, under the same tests."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.settings import BrokerSettings
+from broker.store.commit_log import CommitLogLayout
+from domain.ports import Store
+from store_client.embedded import open_embedded
+from store_client.memory import MemoryStore
+from tests.support.clock import ManualClock
+
+MAX_MESSAGE_BYTES = 4096
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=["memory", "embedded"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
+    opened: Store
+    if request.param == "memory":
+        opened = MemoryStore(clock, max_message_bytes=MAX_MESSAGE_BYTES)
+    else:
+        settings = BrokerSettings(
+            tmp_path / "data",
+            max_message_bytes=MAX_MESSAGE_BYTES,
+            layout=CommitLogLayout(segment_size_bytes=256 << 10, preallocate_bytes=64 << 10, reserve_bytes=16 << 10),
+        )
+        opened = await open_embedded(settings, clock)
+    yield opened
+    await opened.close()

@@ -1,0 +1,210 @@
+"""Appending, confirming, reading and tailing."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import fields, replace
+
+import pytest
+
+from domain.errors import Code, EntrepotError
+from domain.message import Message, StoredMessage
+from domain.ports import Store
+from domain.topic import Permission, QueueBounds, Topic
+from tests.contract.conftest import MAX_MESSAGE_BYTES
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append, bodies, codes, message, settled
+
+
+class Collector:
+    """What a tail handed over, and a way to wait for more of it."""
+
+    def __init__(self) -> None:
+        self.messages: list[StoredMessage] = []
+        self._changed = asyncio.Event()
+
+    def __call__(self, messages: list[StoredMessage]) -> None:
+        self.messages += messages
+        self._changed.set()
+
+    async def until(self, count: int) -> list[str]:
+        async with asyncio.timeout(10):
+            while len(self.messages) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return bodies(self.messages)
+
+
+async def test_confirmations_come_in_the_order_of_their_appends(store: Store):
+    await store.put_topic(Topic("t", queues=2))
+    order: list[int] = []
+    confirmations = [store.append([message("t", f"{i}", i % 2)]) for i in range(20)]
+    for index, confirmation in enumerate(confirmations):
+        confirmation.when_settled(lambda failure, index=index: order.append(index))
+    assert order == [], "nothing is confirmed inside append"
+    await settled(confirmations[-1])
+    assert order == list(range(20))
+    late: list[EntrepotError | None] = []
+    confirmations[0].when_settled(late.append)
+    assert late == [None]
+
+
+async def test_an_empty_batch_is_confirmed(store: Store):
+    assert await settled(store.append([])) is None
+
+
+async def test_a_batch_is_refused_message_by_message(store: Store):
+    await store.put_topic(Topic("t", queues=1))
+    await store.put_topic(Topic("closed", queues=1, permission=Permission.READ))
+    confirmation = store.append(
+        [
+            message("t", "first"),
+            message("missing", "x"),
+            message("t", "x", queue_id=1),
+            message("t", b"x" * (MAX_MESSAGE_BYTES + 1)),
+            message("closed", "x"),
+            message("t", b"y" * MAX_MESSAGE_BYTES),
+        ]
+    )
+    assert confirmation.refusals is not None
+    assert codes(confirmation.refusals) == [
+        None,
+        Code.TOPIC_NOT_FOUND,
+        Code.TOPIC_NOT_FOUND,
+        Code.MESSAGE_BODY_TOO_LARGE,
+        Code.FORBIDDEN,
+        None,
+    ]
+    assert await settled(confirmation) is None
+    assert bodies(await store.read("t", 0, 0, 10)) == ["first", "y" * MAX_MESSAGE_BYTES]
+    assert await store.read("closed", 0, 0, 10) == []
+
+
+async def test_a_message_keeps_all_it_was_sent_with(store: Store, clock: ManualClock):
+    await store.put_topic(Topic("t", queues=3))
+    sent = Message(
+        topic="t",
+        body=b"\x00body\xff",
+        sub_topic="t/a/\u00e9",
+        queue_id=2,
+        qos=1,
+        tag="tag",
+        keys=("k1", "k2"),
+        message_group="fifo",
+        message_id=bytes(range(16)),
+        born_time_ms=123_456,
+        filter_hash=2**64 - 1,
+        properties=(("a", "1"), ("a", b"\x002"), ("\u00fc", "")),
+        system={"content_type": "text/plain", "correlation_id": b"\x01\x02"},
+    )
+    assert await settled(store.append([sent])) is None
+    [found] = await store.read("t", 2, 0, 10)
+    assert {f.name: getattr(found, f.name) for f in fields(Message)} == {
+        f.name: getattr(sent, f.name) for f in fields(Message)
+    }
+    assert (found.queue_offset, found.store_time_ms) == (0, clock.now_ms())
+
+
+async def test_reading_is_bounded(store: Store):
+    await store.put_topic(Topic("t", queues=2))
+    await append(store, "t", *map(str, range(10)), queue_id=1)
+    assert await store.bounds("t") == [QueueBounds(0, 0, 0), QueueBounds(1, 0, 10)]
+    found = await store.read("t", 1, 3, 4)
+    assert bodies(found) == ["3", "4", "5", "6"]
+    assert [m.queue_offset for m in found] == [3, 4, 5, 6]
+    places = [m.commit_log_offset for m in found]
+    assert places == sorted(set(places))
+    assert bodies(await store.read("t", 1, 8, 100)) == ["8", "9"]
+    assert await store.read("t", 1, 10, 5) == []
+    for offset in (-1, 11, 1 << 40):
+        with pytest.raises(EntrepotError) as refused:
+            await store.read("t", 1, offset, 5)
+        assert refused.value.code == Code.ILLEGAL_OFFSET
+
+
+async def test_what_is_not_there_cannot_be_read(store: Store):
+    await store.put_topic(Topic("t", queues=1))
+    for call in (store.read("no", 0, 0, 1), store.read("t", 1, 0, 1), store.bounds("no"), store.topic_status("no")):
+        with pytest.raises(EntrepotError) as refused:
+            await call
+        assert refused.value.code == Code.TOPIC_NOT_FOUND
+    for place in (("no", 0), ("t", 1)):
+        with pytest.raises(EntrepotError) as refused:
+            store.tail(*place, None, lambda messages: None)
+        assert refused.value.code == Code.TOPIC_NOT_FOUND
+
+
+async def test_a_tail_from_an_offset_has_the_old_and_the_new_in_order(store: Store):
+    await store.put_topic(Topic("t", queues=1))
+    await append(store, "t", *map(str, range(5)))
+    collector = Collector()
+    tail = store.tail("t", 0, 2, collector)
+    assert collector.messages == [], "nothing is handed over inside the call"
+    await append(store, "t", *map(str, range(5, 1500)))
+    await append(store, "t", "last")
+    assert await collector.until(1499) == [*map(str, range(2, 1500)), "last"]
+    assert tail.next_offset == 1501
+    tail.close()
+
+
+async def test_a_tail_from_the_end_has_only_what_is_new(store: Store):
+    await store.put_topic(Topic("t", queues=2))
+    await append(store, "t", "old")
+    collector = Collector()
+    tail = store.tail("t", 0, None, collector)
+    assert tail.next_offset == 1
+    await append(store, "t", "other queue", queue_id=1)
+    await append(store, "t", "new")
+    assert await collector.until(1) == ["new"]
+    tail.close()
+
+
+async def test_a_closed_tail_is_silent(store: Store):
+    await store.put_topic(Topic("t", queues=1))
+    await append(store, "t", "a")
+    closed, other = Collector(), Collector()
+    tail = store.tail("t", 0, 0, closed)
+    tail.close()
+    tail.close()
+    watching = store.tail("t", 0, 0, other)
+    await append(store, "t", "b")
+    assert await other.until(2) == ["a", "b"]
+    assert closed.messages == []
+    watching.close()
+
+
+async def test_a_tail_may_close_itself_from_its_callback(store: Store):
+    await store.put_topic(Topic("t", queues=1))
+    got: list[str] = []
+
+    def take(messages: list[StoredMessage]) -> None:
+        got.extend(bodies(messages))
+        tail.close()
+
+    tail = store.tail("t", 0, None, take)
+    await append(store, "t", "a")
+    await append(store, "t", "b")
+    other = Collector()
+    watching = store.tail("t", 0, 0, other)
+    await other.until(2)
+    assert got == ["a"]
+    watching.close()
+
+
+async def test_queues_of_a_topic_grow_and_never_shrink(store: Store):
+    topic = await store.put_topic(Topic("t", queues=1))
+    await append(store, "t", "a")
+    await store.put_topic(replace(topic, queues=3))
+    await append(store, "t", "b", queue_id=2)
+    assert [b.max_offset for b in await store.bounds("t")] == [1, 0, 1]
+    with pytest.raises(EntrepotError) as refused:
+        await store.put_topic(topic)
+    assert refused.value.code == Code.PRECONDITION_FAILED
+    assert (await store.topic_status("t")).queues == await store.bounds("t")
+
+
+async def test_closing_confirms_what_was_taken(store: Store):
+    await store.put_topic(Topic("t", queues=1))
+    confirmation = store.append([message("t", "a")])
+    await store.close()
+    assert await settled(confirmation) is None

@@ -1,0 +1,156 @@
+"""Contract row 3: a real server killed again and again under load of every door; nothing confirmed is lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import paho.mqtt.client as paho
+import pytest
+
+from tests.support.server import ServerProcess
+
+ROUNDS = 6
+SEED = random.SystemRandom().randrange(1 << 32)
+
+
+class Load:
+    """Producers and consumers that note what was sent, confirmed, received and acknowledged."""
+
+    def __init__(self, http: str, mqtt: str) -> None:
+        self.http = f"http://{http}"
+        self.mqtt_host, self.mqtt_port = mqtt.split(":")
+        self.sent: set[str] = set()
+        self.confirmed: set[str] = set()
+        self.received: dict[str, int] = {}
+        self.acknowledged: set[str] = set()
+        self.returned_after_acknowledgement: set[str] = set()
+        self.stop_producing = threading.Event()
+        self.stop_consuming = threading.Event()
+        self._lock = threading.Lock()
+        self._ids: dict[int, str] = {}
+
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> dict[str, object]:
+        request = urllib.request.Request(self.http + path, body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or b"{}")
+
+    def publish_http(self) -> None:
+        number = 0
+        while not self.stop_producing.is_set():
+            name = f"http-{number}"
+            number += 1
+            self.sent.add(name)
+            headers = {
+                "ce-specversion": "1.0",
+                "ce-id": name,
+                "ce-source": "/test",
+                "ce-type": "t",
+                "content-type": "application/json",
+            }
+            try:
+                self.post("/topics/load:publish", json.dumps({"id": name}).encode(), headers)
+            except (OSError, ValueError):
+                time.sleep(0.02)  # the server is away: not a synchronisation, a pause between tries
+                continue
+            self.confirmed.add(name)
+
+    def publish_mqtt(self) -> None:
+        client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="loader")
+        client.reconnect_delay_set(1, 1)
+        client.max_queued_messages_set(200)
+        client.on_publish = lambda c, u, mid, reason, properties: self._confirm_mqtt(mid)
+        client.connect_async(self.mqtt_host, int(self.mqtt_port))
+        client.loop_start()
+        number = 0
+        while not self.stop_producing.is_set():
+            name = f"mqtt-{number}"
+            self.sent.add(name)
+            with self._lock:
+                info = client.publish(f"load/device{number % 5}", json.dumps({"id": name}), qos=1)
+                if info.rc in (paho.MQTT_ERR_SUCCESS, paho.MQTT_ERR_NO_CONN):
+                    self._ids[info.mid] = name
+                    number += 1
+            time.sleep(0.002 if info.rc == paho.MQTT_ERR_SUCCESS else 0.02)
+        client.loop_stop()
+        client.disconnect()
+
+    def _confirm_mqtt(self, mid: int) -> None:
+        with self._lock:
+            name = self._ids.pop(mid, None)
+        if name is not None:
+            self.confirmed.add(name)
+
+    def consume(self) -> None:
+        path = "/topics/load/eventsubscriptions/workers"
+        while not self.stop_consuming.is_set():
+            try:
+                answer = self.post(f"{path}:receive?maxEvents=50&maxWaitTime=1", b"", {})
+                tokens = {}
+                for item in answer["value"]:
+                    name = item["event"]["data"]["id"]
+                    with self._lock:
+                        self.received[name] = self.received.get(name, 0) + 1
+                        if name in self.acknowledged:
+                            self.returned_after_acknowledgement.add(name)
+                    tokens[item["brokerProperties"]["lockToken"]] = name
+                if tokens:
+                    body = json.dumps({"lockTokens": list(tokens)}).encode()
+                    outcome = self.post(f"{path}:acknowledge", body, {"content-type": "application/json"})
+                    with self._lock:
+                        self.acknowledged.update(tokens[token] for token in outcome["succeededLockTokens"])
+            except (OSError, ValueError):
+                time.sleep(0.02)  # the server is away
+
+
+@pytest.mark.timeout(180)
+def test_nothing_confirmed_is_lost_when_the_server_is_killed_again_and_again(tmp_path: Path) -> None:
+    print(f"SEED={SEED}")
+    rng = random.Random(SEED)
+    settings = {"groups.invisible_seconds": "2", "store.checkpoint_interval_seconds": "1"}
+    with ServerProcess(tmp_path, settings=settings) as server:
+        load = Load(server.ports["http"], server.ports["mqtt"])
+        load.post("/topics/load:publish", b'{"id": "first"}', {**_EVENT, "content-type": "application/json"})
+        threads = [threading.Thread(target=load.publish_http) for _ in range(1)]
+        threads += [threading.Thread(target=load.publish_mqtt)]
+        threads += [threading.Thread(target=load.consume) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(ROUNDS):
+                time.sleep(rng.uniform(0.3, 1.5))  # the moment of the crash is what is random here
+                server.kill()
+                server.restart()
+            load.stop_producing.set()
+            _until(lambda: set(load.confirmed) <= set(load.received), 30, lambda: _report(load))
+        finally:
+            load.stop_producing.set()
+            load.stop_consuming.set()
+            for thread in threads:
+                thread.join(30)
+    print(f"sent {len(load.sent)} confirmed {len(load.confirmed)} received {len(load.received)}")
+    assert len(load.confirmed) > 100
+    assert load.confirmed - load.received.keys() == set(), "lost"
+    assert load.received.keys() - load.sent - {"first"} == set(), "phantom"
+    assert load.returned_after_acknowledgement == set(), "came back after it was acknowledged"
+
+
+_EVENT = {"ce-specversion": "1.0", "ce-id": "first", "ce-source": "/test", "ce-type": "t"}
+
+
+def _report(load: Load) -> str:
+    missing = sorted(load.confirmed - load.received.keys())
+    return f"confirmed {len(load.confirmed)}, received {len(load.received)}, missing {len(missing)}: {missing[:5]}"
+
+
+def _until(condition: Callable[[], bool], seconds: float, report: Callable[[], str]) -> None:
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    assert condition(), report()

@@ -1,0 +1,96 @@
+"""A real server process on free ports with its real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+
+START_SECONDS = 30.0
+STOP_SECONDS = 20.0
+
+
+class ServerProcess:
+    """`entrepot serve` in a process of its own.  After the first start it keeps its ports through restarts."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.data_dir = directory / "data"
+        self.settings = dict(settings or {})
+        self.ports: dict[str, str] = {}
+        self.ready_seconds = 0.0
+        self._log = directory / "server.log"
+        self._ready_file = directory / "ready.json"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> ServerProcess:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        if kind is not None:
+            print(self.log_text())
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until it is ready."""
+        self._ready_file.unlink(missing_ok=True)
+        settings = dict(self.settings)
+        for door, address in self.ports.items():
+            settings[f"{door}.port"] = address.rpartition(":")[2]
+        flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+        command = [sys.executable, "-m", "gateway.cli", "serve", "--free-ports"]
+        command += ["--data-dir", str(self.data_dir), "--ready-file", str(self._ready_file), *flags]
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ENTREPOT__")}
+        started = time.monotonic()
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        while not self._ready_file.exists():
+            if self._process.poll() is not None:
+                raise AssertionError(f"the server ended with {self._process.returncode}:\n{self.log_text()}")
+            if time.monotonic() - started > START_SECONDS:
+                raise AssertionError(f"the server is not ready:\n{self.log_text()}")
+            time.sleep(0.01)
+        self.ready_seconds = time.monotonic() - started
+        self.ports = json.loads(self._ready_file.read_bytes())
+
+    def restart(self) -> None:
+        """Start again on the same ports and data."""
+        self.start()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait(STOP_SECONDS)
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+
+    def wait(self) -> int:
+        """Wait for the end; the exit code."""
+        assert self._process is not None
+        return self._process.wait(STOP_SECONDS)
+
+    def stop(self) -> int:
+        """SIGTERM and wait; the exit code."""
+        self.terminate()
+        return self.wait()
+
+    def log_text(self) -> str:
+        return self._log.read_text(errors="replace") if self._log.exists() else ""

@@ -1,0 +1,48 @@
+"""Short words for what tests ask of a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from domain.confirmation import Confirmation
+from domain.errors import Code, EntrepotError
+from domain.message import Delivery, Message, StoredMessage
+from domain.ports import PopRequest, Store
+
+
+def message(topic: str, body: bytes | str, queue_id: int = 0, **fields: object) -> Message:
+    raw = body.encode() if isinstance(body, str) else body
+    return Message(topic, raw, sub_topic=topic, queue_id=queue_id, message_id=raw[:16], **fields)  # type: ignore[arg-type]
+
+
+async def settled(confirmation: Confirmation) -> EntrepotError | None:
+    """Wait for a confirmation; the failure, or None."""
+    future: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
+    confirmation.when_settled(future.set_result)
+    return await asyncio.wait_for(future, 10)
+
+
+async def append(store: Store, topic: str, *bodies: bytes | str, queue_id: int = 0) -> None:
+    """Append and wait for the confirm; nothing may be refused."""
+    confirmation = store.append([message(topic, body, queue_id) for body in bodies])
+    assert confirmation.refusals is None
+    assert await settled(confirmation) is None
+
+
+async def pop(
+    store: Store, topic: str, group: str = "g", count: int = 32, wait_ms: int = 0, invisible_ms: int | None = None
+) -> list[Delivery]:
+    return await asyncio.wait_for(store.pop(PopRequest(topic, group, count, wait_ms, invisible_ms)), 20)
+
+
+def bodies(found: Sequence[Delivery] | Sequence[StoredMessage]) -> list[str]:
+    return [(item.message if isinstance(item, Delivery) else item).body.decode() for item in found]
+
+
+def handles(deliveries: Sequence[Delivery]) -> list[str]:
+    return [delivery.receipt_handle for delivery in deliveries]
+
+
+def codes(outcomes: Sequence[EntrepotError | None]) -> list[Code | None]:
+    return [None if outcome is None else outcome.code for outcome in outcomes]
