@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import structlog
@@ -26,14 +27,14 @@ from gateway.clock import SystemClock
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.http.app import build_app
-from gateway.http.context import HttpContext
-from gateway.http.server import HttpListener
 from gateway.listener import TcpListener, address_of, bind
 from gateway.log import configure_logging
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import LoadedSettings, Settings
+
+if TYPE_CHECKING:
+    from gateway.http.server import HttpListener
 
 GC_THRESHOLD = 50_000
 """Allocations before the collector looks: messages die by reference count, the rest lives long."""
@@ -133,20 +134,28 @@ class Gateway:
                 sockets["mqtt"], self.mqtt.converse, self._wheel, settings.mqtt.write_buffer_bytes
             )
         if "http" in sockets:
-            context = HttpContext(
-                store=store,
-                sender=self.sender,
-                topology=topology,
-                settings=settings,
-                clock=clock,
-                is_ready=lambda: self._is_ready,
-                gauges={
-                    "entrepot_mqtt_connections": lambda: self.mqtt.connections,
-                    "entrepot_mqtt_deliveries": lambda: self.hub.delivered,
-                    "entrepot_mqtt_dropped": lambda: self.mqtt.dropped,
-                },
-            )
-            self._http_listener = HttpListener(sockets["http"], build_app(context), settings.http)
+            self._http_listener = self._build_http(sockets["http"], topology, clock)
+
+    def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
+        """The HTTP door; its libraries are loaded only where it is open."""
+        from gateway.http.app import build_app
+        from gateway.http.context import HttpContext
+        from gateway.http.server import HttpListener
+
+        context = HttpContext(
+            store=self.store,
+            sender=self.sender,
+            topology=topology,
+            settings=self.settings,
+            clock=clock,
+            is_ready=lambda: self._is_ready,
+            gauges={
+                "entrepot_mqtt_connections": lambda: self.mqtt.connections,
+                "entrepot_mqtt_deliveries": lambda: self.hub.delivered,
+                "entrepot_mqtt_dropped": lambda: self.mqtt.dropped,
+            },
+        )
+        return HttpListener(listener, build_app(context), self.settings.http)
 
     async def start(self) -> None:
         """Open the doors; the ready file comes last."""
