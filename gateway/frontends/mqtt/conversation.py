@@ -129,6 +129,8 @@ class MqttConversation:
         self._will = connect.will
         self._machine.accept(connect, None if connect.client_id else self.client_id)
         self._frontend.register(self)
+        if self.driver is not None:
+            self.driver.deadline_moved()
 
     def _publish(self, packets: list[Publish]) -> None:
         frontend = self._frontend
@@ -139,6 +141,8 @@ class MqttConversation:
             name = packet.topic
             if name[0] == "$" and not frontend.may_publish(name):
                 self._refuse(packet)
+                if self._machine.is_closed:
+                    break
                 continue
             topic, queue_id, filter_hash = route_of(name)
             messages.append(to_message(packet, topic, queue_id, filter_hash, now_ms))
