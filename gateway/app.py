@@ -187,14 +187,18 @@ class Gateway:
         self.store.release_waiting()
         if self._mqtt_listener is not None:
             self._mqtt_listener.stop_accepting()
+        await self._settle(grace)
+        self.mqtt.shut_down()
+        await self._settle(grace)  # the wills
+        if self._http_listener is not None:
+            await self._http_listener.stop(grace)
+        self._wheel.close()
+
+    async def _settle(self, grace: float) -> None:
         with contextlib.suppress(TimeoutError, EntrepotError):
             async with asyncio.timeout(grace):
                 if self.store.failure is None:
                     await self.sender.settle()
-        self.mqtt.shut_down()
-        if self._http_listener is not None:
-            await self._http_listener.stop(grace)
-        self._wheel.close()
 
     def _signalled(self, number: int) -> None:
         if self._stop.done():
