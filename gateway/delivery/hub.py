@@ -194,8 +194,13 @@ class DeliveryHub:
                 lagging = subscriber.lagging
                 if not lagging or key not in lagging:
                     continue  # it went away meanwhile
-                offset = self._hand_over(subscriber, messages, offset) if messages is not None else offset + 1
                 tail = self._tails.get(key)
+                if messages is None:
+                    offset += 1
+                else:
+                    if tail is not None:  # what the tail has not reached, it will bring
+                        messages = [message for message in messages if message.queue_offset < tail.next_offset]
+                    offset = self._hand_over(subscriber, messages, offset)
                 if tail is None or offset >= tail.next_offset:
                     del lagging[key]
                 else:

@@ -35,9 +35,6 @@ from protocols.mqtt.reason_codes import ReasonCode
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.frontend import MqttFrontend
 
-GOODBYE_SECONDS = 5.0
-"""How long a peer may take to read what it was told last."""
-
 log = structlog.get_logger(__name__)
 
 
@@ -47,7 +44,6 @@ class MqttConversation:
     __slots__ = (
         "_backlog",
         "_frontend",
-        "_goodbye_until",
         "_is_relief_asked",
         "_machine",
         "_will",
@@ -63,7 +59,6 @@ class MqttConversation:
         self._backlog: deque[PublishTemplate] | None = None
         self._will: Will | None = None
         self._is_relief_asked = False
-        self._goodbye_until = float("inf")
         self.driver: Driver | None = None
         self.client_id = ""
         self.filters: dict[str, int] | None = None
@@ -83,14 +78,9 @@ class MqttConversation:
         return self._machine.data_to_send()
 
     def deadline(self) -> float:
-        if self._machine.is_closed:
-            return self._goodbye_until
         return float("inf") if self.driver is not None and self.driver.is_paused else self._machine.deadline()
 
     def timed_out(self, now: float) -> None:
-        if self._machine.is_closed and self.driver is not None:
-            self.driver.abort()  # the peer does not take the goodbye
-            return
         for event in self._machine.handle_timeout(now):
             self._handle(event)
 
@@ -138,9 +128,9 @@ class MqttConversation:
         self.client_id = connect.client_id or self._frontend.new_client_id()
         self._will = connect.will
         self._machine.accept(connect, None if connect.client_id else self.client_id)
-        if self.driver is not None:
-            self.driver.reschedule()
         self._frontend.register(self)
+        if self.driver is not None:
+            self.driver.deadline_moved()
 
     def _publish(self, packets: list[Publish]) -> None:
         frontend = self._frontend
@@ -312,9 +302,7 @@ class MqttConversation:
                 text=closing.text,
             )
         if self.driver is not None:
-            self._goodbye_until = self._frontend.now() + GOODBYE_SECONDS
             self.driver.close()
-            self.driver.reschedule()
 
 
 class _Sent:

@@ -60,10 +60,6 @@ class MqttFrontend:
         """A conversation for a new connection."""
         return MqttConversation(self, self._loop.time())
 
-    def now(self) -> float:
-        """The event loop's time, in seconds."""
-        return self._loop.time()
-
     @property
     def connections(self) -> int:
         return len(self._conversations)
