@@ -9,6 +9,7 @@ from typing import Final
 import uvicorn
 
 from gateway.http.asgi import AsgiApp
+from gateway.http.tick_transport import TickHttpProtocol
 from gateway.settings import HttpSettings
 
 BACKLOG: Final = 2048
@@ -22,7 +23,7 @@ class HttpListener:
         self._socket = bound
         self._config = uvicorn.Config(
             app,
-            http="httptools",
+            http=TickHttpProtocol,
             ws="none",
             loop="none",
             interface="asgi3",
