@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
 import threading
@@ -23,8 +24,8 @@ SEED = random.SystemRandom().randrange(1 << 32)
 class Load:
     """Producers and consumers that note what was sent, confirmed, received and acknowledged."""
 
-    def __init__(self, http: str, mqtt: str) -> None:
-        self.http = f"http://{http}"
+    def __init__(self, http_address: str, mqtt: str) -> None:
+        self.http = f"http://{http_address}"
         self.mqtt_host, self.mqtt_port = mqtt.split(":")
         self.sent: set[str] = set()
         self.confirmed: set[str] = set()
@@ -56,7 +57,7 @@ class Load:
             }
             try:
                 self.post("/topics/load:publish", json.dumps({"id": name}).encode(), headers)
-            except (OSError, ValueError):
+            except (OSError, ValueError, http.client.HTTPException):
                 time.sleep(0.02)  # the server is away: not a synchronisation, a pause between tries
                 continue
             self.confirmed.add(name)
@@ -106,7 +107,7 @@ class Load:
                     outcome = self.post(f"{path}:acknowledge", body, {"content-type": "application/json"})
                     with self._lock:
                         self.acknowledged.update(tokens[token] for token in outcome["succeededLockTokens"])
-            except (OSError, ValueError):
+            except (OSError, ValueError, http.client.HTTPException):
                 time.sleep(0.02)  # the server is away
 
 
