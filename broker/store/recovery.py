@@ -38,13 +38,13 @@ def recover(engine: StorageEngine, topic_since: dict[str, int]) -> None:
     if rebuild:
         _rebuild(engine, rebuild, topic_since)
     engine.dispatcher.advance(end)
-    if mark == "async":
-        engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
-        engine.commit_log.durable_offset = end
-        if engine.begin_checkpoint():  # the epoch is nowhere else
-            engine.finish_checkpoint()
-    engine.files.write_abort_mark("async" if engine.flush_async else "sync")
-    engine.log_channel.sync([engine.files.abort_path])
+    if mark is not None:
+        flush, epoch = mark
+        engine.recovery_epoch = max(engine.recovery_epoch, epoch)
+        if flush == "async":
+            engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
+    engine.files.write_abort_draft("async" if engine.flush_async else "sync", engine.recovery_epoch)
+    engine.log_channel.publish([], engine.files.abort_draft, engine.files.abort_path)
     engine.log_channel.finish()
 
 

@@ -2,7 +2,8 @@
 
 store.json   {"format": 1, "store_id": ..., "handle_key": ...}, written once
 lock         held with flock while a process has the store open; holds its process id
-abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode
+abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode and the
+             recovery epoch, durable before anything is served
 checkpoint   magic "ENCP", u32 crc32c, then the state as msgpack (see `Checkpoint`)
 """
 
@@ -60,6 +61,7 @@ class StoreFiles:
         self.checkpoint_path = f"{root}/checkpoint"
         self.checkpoint_draft = f"{root}/checkpoint.draft"
         self.abort_path = f"{root}/abort"
+        self.abort_draft = f"{root}/abort.draft"
         self.identity_path = f"{root}/store.json"
         self.identity_draft = f"{root}/store.json.draft"
 
@@ -97,12 +99,13 @@ class StoreFiles:
         body = msgspec.msgpack.encode(checkpoint)
         self._write(self.checkpoint_draft, _CHECKPOINT_HEAD.pack(_CHECKPOINT_MAGIC, crc32c(body)) + body)
 
-    def abort_mark(self) -> str | None:
-        """The flush mode of a store that did not end cleanly, else None."""
-        return self._read(self.abort_path).decode("utf-8", "replace") or None
+    def abort_mark(self) -> tuple[str, int] | None:
+        """Flush mode and recovery epoch of a store that did not end cleanly, else None."""
+        flush, _, epoch = self._read(self.abort_path).decode("utf-8", "replace").partition(" ")
+        return (flush, int(epoch) if epoch.isdecimal() else 0) if flush else None
 
-    def write_abort_mark(self, flush: str) -> None:
-        self._write(self.abort_path, flush.encode())
+    def write_abort_draft(self, flush: str, recovery_epoch: int) -> None:
+        self._write(self.abort_draft, f"{flush} {recovery_epoch}".encode())
 
     def remove_abort_mark(self) -> None:
         self._disk.remove(self.abort_path)

@@ -67,8 +67,11 @@ class History:
         claim = (group, message_id)
         self._invisible_until[claim] = min(until_ms, self._invisible_until.get(claim, until_ms))
 
-    def ask_to_settle(self, group: str, message_id: bytes) -> None:
+    def ask_to_settle(self, group: str, message_id: bytes) -> bool:
+        """The outcome is open until it is refused; says whether it was open before."""
+        was_open = (group, message_id) in self.open_settling
         self.open_settling.add((group, message_id))
+        return was_open
 
     def acknowledge(self, group: str, message_id: bytes) -> None:
         self.acknowledged.add((group, message_id))

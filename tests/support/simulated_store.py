@@ -131,10 +131,12 @@ class SimulatedStore:
         call: Callable[[str, str, list[str], int], list[EntrepotError | None]],
         answered: Callable[[str, bytes], None],
     ) -> EntrepotError | None:
-        self.world.history.ask_to_settle(held.group, held.message_id)
+        was_open = self.world.history.ask_to_settle(held.group, held.message_id)
         [outcome] = call(held.topic, held.group, [held.delivery.receipt_handle], self.now_ms)
         if outcome is None:
             self._when_durable(lambda: answered(held.group, held.message_id))
+        elif not was_open:
+            self.world.history.open_settling.discard((held.group, held.message_id))
         return outcome
 
     def change(self, held: Sequence[Held], invisible_ms: int, *, release: bool) -> list[EntrepotError | None]:

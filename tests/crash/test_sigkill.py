@@ -1,0 +1,68 @@
+"""The real disk and sync process: a store that is killed keeps everything it has confirmed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+
+from broker.broker import Broker
+from domain.ports import PopRequest
+from domain.topic import Topic
+from tests.crash.sigkill_child import settings_of
+from tests.support.clock import ManualClock
+
+ROOT = Path(__file__).resolve().parents[2]
+ROUNDS = 8
+
+
+def one_life(directory: Path, round_number: int, lines: int) -> list[list[str]]:
+    """Let it run until it has said so many lines, kill it, and return all that it had said."""
+    command = [sys.executable, "-m", "tests.crash.sigkill_child", str(directory), str(round_number)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        said = []
+        for line in child.stdout:
+            said.append(line)
+            if sum(not one.startswith("20") for one in said) >= lines:
+                break
+        assert child.poll() is None, "it was alive until then"
+        child.kill()
+        said += child.stdout.readlines()  # what it had confirmed and we had not read yet
+    return [line.split() for line in said if line.endswith("\n")]
+
+
+async def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns(tmp_path: Path):
+    rng = Random(20)
+    confirmed: set[str] = set()
+    acknowledged: set[str] = set()
+    directory = tmp_path / "data"
+    for round_number in range(ROUNDS):
+        for word, *ids in one_life(directory, round_number, rng.randint(2, 400)):
+            if word == "confirmed":
+                confirmed.update(ids)
+            elif word == "acknowledged":
+                acknowledged.update(ids)
+    clock = ManualClock(1 << 42)
+    store = await Broker.open(settings_of(directory), clock)
+    await store.put_topic(Topic("t", queues=2))
+    found: dict[str, bytes] = {}
+    for bounds in await store.bounds("t"):
+        messages = await store.read("t", bounds.queue_id, 0, 1_000_000)
+        assert len(messages) == bounds.max_offset
+        order = [m.message_id for m in messages]
+        assert order == sorted(order)
+        assert not found.keys() & {m.message_id.decode() for m in messages}
+        found |= {m.message_id.decode(): m.body for m in messages}
+    assert len(confirmed) > 100, "it had time to do something"
+    assert confirmed <= found.keys(), "lost"
+    for name, body in found.items():
+        number = int(name[4:])
+        assert body == name.encode() * (1 + number % 40), "phantom"
+    left: set[str] = set()
+    while deliveries := await store.pop(PopRequest("t", "g", 1000)):
+        left |= {d.message.message_id.decode() for d in deliveries}
+    assert not left & acknowledged, "returned"
+    assert left | acknowledged <= found.keys()
+    await store.close()
