@@ -131,7 +131,9 @@ def _connections(report: Report, has_peer: bool) -> None:
             peer_storm = measured(server, STORM)
         with mosquitto() as server:
             peer_idle = measured(server, IDLE)
-    report.add("5,000 connects, 64 at a time", "connects/s", storm.get("connects_rate"), peer_storm.get("connects_rate"))
+    report.add(
+        "5,000 connects, 64 at a time", "connects/s", storm.get("connects_rate"), peer_storm.get("connects_rate")
+    )
     report.add(
         "10,000 idle connections",
         "KB each",

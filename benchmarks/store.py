@@ -178,7 +178,9 @@ def _recovery(report: Report, log_bytes: int) -> None:
         seconds, end, scanned = uvloop.run(_open_again(Path(directory)))
     what = f"ready after SIGKILL at a log of {end / 1e9:.2f} GB"
     report.add(what, "s", seconds, goal=Goal(3, at_most=True))
-    report.notes.append(f"the recovery scanned {scanned / 1e6:.0f} MB behind the last checkpoint ({size / 1e9:.2f} GB of files)")
+    report.notes.append(
+        f"the recovery scanned {scanned / 1e6:.0f} MB behind the last checkpoint ({size / 1e9:.2f} GB of files)"
+    )
 
 
 async def _open_again(directory: Path) -> tuple[float, int, int]:
