@@ -58,7 +58,7 @@ class Broker:
         )
         self._is_closed = False
         self._topic_watchers: list[Callable[[str], None]] = []
-        self._tails: dict[str, list[QueueTail]] = {}
+        self._background_problem = ""
         opened.on_topic.append(self._on_topic)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self.engine.checkpoint_channel.fileno(), self._on_checkpointed)
@@ -334,8 +334,11 @@ class Broker:
             if self.engine.end > self.engine.commit_log.durable_offset:
                 self.commit.submit(Confirmation())
             self._checkpoint_if_due()
-        except EntrepotError as error:
-            log.error("a background step failed", error=error.message)
+            self._background_problem = ""
+        except Exception as error:  # whatever it was, the other steps go on; said once, not at every step
+            if str(error) != self._background_problem:
+                self._background_problem = str(error)
+                log.exception("a background step failed")
         self._background = self._loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
 
     def _checkpoint_if_due(self) -> None:
@@ -349,4 +352,5 @@ class Broker:
             )
         ):
             self._last_checkpoint = self._loop.time()
+            self.commit.sync_now()  # one sync that the loop waits for: a checkpoint needs a moment of rest
             self.engine.begin_checkpoint()

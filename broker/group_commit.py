@@ -90,17 +90,21 @@ class GroupCommit:
     def when_relieved(self, callback: Callable[[], None]) -> None:
         self._relieved.append(callback)
 
-    def close(self) -> None:
-        """Make all that was taken durable, waiting for it, and confirm it."""
-        self._loop.remove_reader(self._engine.log_channel.fileno())
+    def sync_now(self) -> None:
+        """Make all that was taken durable, waiting for it, and confirm it: then nothing is under way."""
         try:
             self._settle(self._engine.sync_now())
         except StoreFailedError as failure:
             self._fail(failure)
 
+    def close(self) -> None:
+        """Make all that was taken durable, waiting for it, and confirm it."""
+        self._loop.remove_reader(self._engine.log_channel.fileno())
+        self.sync_now()
+
     def _tick(self) -> None:
         self._is_ticking = False
-        if self._engine.syncing_to is not None:
+        if self._engine.syncing_to is not None and not self._engine.flush_async:
             return  # the answer to the running sync begins the next one
         wait = self._last_start + self._linger - self._loop.time()
         if wait > 0 and self._last_confirmed > 1:

@@ -69,8 +69,8 @@ def assemble(
     identity = files.identity()
     if identity is None:
         identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32))
-        files.write_identity(identity)
-        log_channel.sync([files.identity_path])
+        files.write_identity_draft(identity)
+        log_channel.publish([root], files.identity_draft, files.identity_path)
         log_channel.finish()
     engine = StorageEngine(
         disk, root, settings.layout, log_channel, checkpoint_channel, identity, flush_async=settings.flush_async

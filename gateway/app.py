@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import orjson
 import structlog
@@ -27,14 +28,14 @@ from gateway.clock import SystemClock
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.http.app import build_app
-from gateway.http.context import HttpContext
-from gateway.http.server import HttpListener
 from gateway.listener import TcpListener, address_of, bind
 from gateway.log import configure_logging
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import LoadedSettings, Settings
+
+if TYPE_CHECKING:
+    from gateway.http.server import HttpListener
 
 GC_THRESHOLD = 50_000
 """Allocations before the collector looks: messages die by reference count, the rest lives long."""
@@ -142,16 +143,31 @@ class Gateway:
                 sockets["mqtt"], self.mqtt.converse, self._wheel, settings.mqtt.write_buffer_bytes
             )
         if "http" in sockets:
-            context = HttpContext(
-                store=store,
-                sender=self.sender,
-                topology=topology,
-                settings=settings,
-                clock=clock,
-                is_ready=lambda: self._is_ready,
-                connections={"mqtt": lambda: self.mqtt.connections},
-            )
-            self._http_listener = HttpListener(build_app(context), sockets["http"], settings.http)
+            self._http_listener = self._build_http(sockets["http"], topology, clock)
+
+    def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
+        """The HTTP door; its libraries are loaded only where it is open."""
+        from gateway.http.app import build_app
+        from gateway.http.context import HttpContext
+        from gateway.http.server import HttpListener
+
+        context = HttpContext(
+            store=self.store,
+            sender=self.sender,
+            topology=topology,
+            settings=self.settings,
+            clock=clock,
+            is_ready=lambda: self._is_ready,
+            counters={
+                "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
+                "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
+            },
+            connections={
+                "mqtt": lambda: self.mqtt.connections,
+                "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
+            },
+        )
+        return HttpListener(build_app(context), listener, self.settings.http)
 
     async def start(self) -> None:
         """Open the doors; the ready file comes last."""
@@ -179,18 +195,24 @@ class Gateway:
     async def drain(self) -> None:
         """Answer who waits, let what is under way finish, say goodbye; at most `drain_seconds`."""
         self._is_ready = False
-        grace = self.settings.server.drain_seconds
+        end = self._loop.time() + self.settings.server.drain_seconds
+        if self.settings.server.ready_file is not None:
+            self.settings.server.ready_file.unlink(missing_ok=True)
         self.store.release_waiting()
         if self._mqtt_listener is not None:
             self._mqtt_listener.stop_accepting()
+        await self._settle(end)
+        self.mqtt.shut_down()
+        await self._settle(end)  # the wills
+        if self._http_listener is not None:
+            await self._http_listener.stop(max(end - self._loop.time(), 0.1))
+        self._wheel.close()
+
+    async def _settle(self, end: float) -> None:
         with contextlib.suppress(TimeoutError, EntrepotError):
-            async with asyncio.timeout(grace):
+            async with asyncio.timeout_at(end):
                 if self.store.failure is None:
                     await self.sender.settle()
-        self.mqtt.shut_down()
-        if self._http_listener is not None:
-            await self._http_listener.stop(grace)
-        self._wheel.close()
 
     def _signalled(self, number: int) -> None:
         if self._stop.done():

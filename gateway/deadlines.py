@@ -33,8 +33,8 @@ class DeadlineWheel:
 
     def remove(self, conversation: Conversation) -> None:
         tick = self._places.pop(conversation, None)
-        if tick is not None:
-            self._slots[tick].discard(conversation)
+        if tick is not None and (slot := self._slots.get(tick)) is not None:
+            slot.discard(conversation)
 
     def close(self) -> None:
         self._timer.cancel()
@@ -52,6 +52,8 @@ class DeadlineWheel:
         for passed in range(self._now_tick + 1, tick + 1):
             self._now_tick = passed
             for conversation in self._slots.pop(passed, ()):
+                if self._places.get(conversation) != passed:
+                    continue  # it went, or moved, while the others of this tick were told
                 del self._places[conversation]
                 deadline = conversation.deadline()
                 self._place(conversation, deadline)

@@ -13,6 +13,9 @@ import structlog
 
 from gateway.deadlines import DeadlineWheel
 
+GOODBYE_SECONDS = 5.0
+"""How long a peer may take to read what was written before its connection was closed."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -124,11 +127,20 @@ class Driver(asyncio.Protocol):
             self._is_paused = False
             self._conversation.resumed(self._loop.time())
             self._transport.resume_reading()
+            self.deadline_moved()
+
+    def deadline_moved(self) -> None:
+        """The conversation's deadline may be sooner than it said before."""
+        if self._transport is not None:
+            self._wheel.remove(self._conversation)
+            self._wheel.add(self._conversation)
 
     def close(self) -> None:
-        """Write what is due, then close."""
+        """Write what is due, then close; a peer that takes too long to read it loses it."""
         self.flush()
         if self._transport is not None:
+            if self._transport.get_write_buffer_size():
+                self._loop.call_later(GOODBYE_SECONDS, self.abort)
             self._transport.close()
 
     def abort(self) -> None:

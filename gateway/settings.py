@@ -168,7 +168,9 @@ class StoreSettings(_Table):
     flush: Literal["sync", "async"] = Field(
         "sync", description="sync confirms what is on disk, async what the operating system has"
     )
-    flush_linger_us_max: int = Field(1000, ge=0, description="Longest a commit waits for more to join it")
+    flush_linger_us_max: int = Field(
+        1000, ge=0, description="Shortest time between commits while several producers wait"
+    )
     max_unconfirmed_bytes: Bytes = Field(64 * MIB, description="Appended and not yet durable; beyond, publishers wait")
     checkpoint_interval_bytes: Bytes = Field(64 * MIB, description="Log growth after which a checkpoint is written")
     checkpoint_interval_seconds: Seconds = Field(30, description="Time after which a checkpoint is written")

@@ -11,12 +11,11 @@ bytes before `durable_offset` never change.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from broker.store import record
-from broker.store.disk import Disk
+from broker.store.disk import Disk, is_want_of_space
 from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordHeader, RecordKind
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
@@ -136,7 +135,7 @@ class CommitLog:
                     descriptor = self._segments[start] = self._disk.open(self._path(start))
                 self._disk.allocate(descriptor, within, step)
             except OSError as error:
-                if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                if is_want_of_space(error):
                     raise StorageFullError from error
                 raise
             self._allocated_end += step
@@ -149,7 +148,7 @@ class CommitLog:
         Neighbouring records are read with one call.
         """
         decode = record.decode_message
-        for start, end, run in _runs(entries):
+        for start, end, run in _runs(entries, self.layout.segment_size_bytes):
             data = self._read_span(start, end - start)
             for offset, _, _ in run:
                 try:
@@ -229,22 +228,16 @@ class CommitLog:
                 position += SCAN_CHUNK
         return None
 
-    def recover_end(self, end: int) -> list[str]:
-        """Cut everything behind `end`, so that no stale record can ever be met there.
-
-        Returns the paths that must be synced before anything is confirmed or served.
-        """
+    def recover_end(self, end: int) -> None:
+        """Cut everything behind `end`, so that no stale record can ever be met there."""
         size = self.layout.segment_size_bytes
-        touched = []
         for start in sorted(self._segments):
             if start >= end and start > 0:
                 self._disk.close(self._segments.pop(start))
                 self._disk.remove(self._path(start))
             elif start + size >= end:
                 self._disk.truncate(self._segments[start], end - start)
-                touched.append(self._path(start))
         self.end = self.written_offset = self._allocated_end = self._room_end = self._message_room_end = end
-        return touched
 
     def sizes(self) -> dict[str, int]:
         """Paths of the segments with their lengths on disk."""
@@ -259,13 +252,20 @@ class CommitLog:
         return f"{self.directory}/{start:020d}"
 
 
-def _runs(entries: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
-    """Group entries whose records lie close together: (start, end, entries)."""
+def _runs(
+    entries: list[tuple[int, int, int]], segment_size: int
+) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
+    """Group entries whose records lie close together in one segment: (start, end, entries)."""
     run: list[tuple[int, int, int]] = []
     start = end = 0
     for entry in entries:
         offset, size, _ = entry
-        if run and (offset < end or offset - end > 16_384 or offset + size - start > 1 << 20):
+        if run and (
+            offset < end
+            or offset - end > 16_384
+            or offset + size - start > 1 << 20
+            or offset // segment_size != start // segment_size
+        ):
             yield start, end, run
             run = []
         if not run:

@@ -15,6 +15,7 @@ from typing import Final
 
 from google_crc32c import extend as crc32c_extend
 
+from broker.store.disk import is_want_of_space
 from broker.store.open_files import OpenFiles
 from domain.errors import CorruptedError
 
@@ -78,7 +79,12 @@ class ConsumeQueue:
                 high = middle
         self.visible_offset = base + low
         if low * ENTRY_SIZE >= FLUSH_BYTES:
-            self.flush()
+            try:
+                self.flush()
+            except OSError as error:
+                if not is_want_of_space(error):
+                    raise
+                # the log has it all: the entries stay in memory until there is room
         return low > first
 
     def flush(self) -> None:

@@ -6,8 +6,14 @@ Only the calls that the engine makes are here.  Making data durable is not among
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Protocol
+
+
+def is_want_of_space(error: OSError) -> bool:
+    """Whether the disk is full, as opposed to broken."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Disk(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.disk import Disk
+from broker.store.disk import Disk, is_want_of_space
 from broker.store.dispatcher import Dispatcher
 from broker.store.open_files import OpenFiles
 from broker.store.record import RecordKind
@@ -35,7 +35,7 @@ class RecoveryReport:
 
 
 class StorageEngine:
-    """One store's data.  Open it with `recovery.open_engine`."""
+    """One store's data.  `opening.assemble` puts one together and recovers it."""
 
     def __init__(
         self,
@@ -142,7 +142,10 @@ class StorageEngine:
 
     def advance(self) -> list[ConsumeQueue]:
         """Make visible what may be served; returns the queues that have new messages."""
-        return self.dispatcher.advance(self.confirmed_offset)
+        try:
+            return self.dispatcher.advance(self.confirmed_offset)
+        except OSError as error:
+            raise self.fail(error) from error
 
     def finish_sync(self) -> list[ConsumeQueue]:
         """Take the answer and move the watermark; returns the queues that have new visible messages.
@@ -157,7 +160,10 @@ class StorageEngine:
         reached, self.syncing_to = self.syncing_to, None
         assert reached is not None, "an answer without a question"
         self.commit_log.durable_offset = reached
-        return self.advance()
+        try:
+            return self.advance()
+        except OSError as error:
+            raise self.fail(error) from error
 
     def sync_now(self) -> list[ConsumeQueue]:
         """Make everything durable, waiting for it (opening, closing, tests)."""
@@ -230,7 +236,9 @@ class StorageEngine:
             ]
             sections = {name: applier.snapshot() for name, applier in self.dispatcher.appliers.values()}
             self.files.write_checkpoint_draft(Checkpoint(log.end, self.recovery_epoch, states, sections))
-        except OSError:
+        except OSError as error:
+            if not is_want_of_space(error):
+                raise self.fail(error) from error
             return False  # no room for it now: the log has everything, the next try may fare better
         self._checkpointing_to = log.end
         self._checkpointed_files = []

@@ -47,6 +47,7 @@ from typing import Final
 
 from google_crc32c import value as crc32c
 
+from domain.errors import Code, EntrepotError
 from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, PropertyValue, StoredMessage
 
 MAGIC: Final = b"ENTR"
@@ -54,6 +55,10 @@ VERSION: Final = 1
 HEADER_SIZE: Final = 40
 MESSAGE_HEADER_SIZE: Final = 86
 CRC_START: Final = 8
+MAX_PROPERTIES: Final = 4096
+MAX_PROPERTY_NAME_BYTES: Final = 32_767
+MAX_PROPERTIES_BYTES: Final = 1 << 20
+"""Named limits of a message's properties, system and user ones together."""
 
 _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
@@ -268,13 +273,26 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
 
 
 def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> bytes:
-    """System properties, then the user's, in order."""
+    """System properties, then the user's, in order.  Raises MESSAGE_PROPERTIES_TOO_LARGE beyond the limits."""
+    if len(system) + len(user) > MAX_PROPERTIES:
+        raise EntrepotError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the message has {len(user)} properties, the limit is {MAX_PROPERTIES}",
+        )
     parts = [_COUNTS.pack(len(system), len(user))]
     for name, value in (*system.items(), *user):
         raw_name = name.encode()
         raw_value = value.encode() if isinstance(value, str) else value
+        if len(raw_name) > MAX_PROPERTY_NAME_BYTES:
+            raise EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"the property name {name[:40]!r}... is too long")
         parts += (_PROPERTY.pack(not isinstance(value, str), len(raw_name), len(raw_value)), raw_name, raw_value)
-    return b"".join(parts)
+    encoded = b"".join(parts)
+    if len(encoded) > MAX_PROPERTIES_BYTES:
+        raise EntrepotError(
+            Code.MESSAGE_PROPERTIES_TOO_LARGE,
+            f"the message's properties have {len(encoded)} bytes, the limit is {MAX_PROPERTIES_BYTES}",
+        )
+    return encoded
 
 
 def decode_properties(data: bytes, position: int) -> tuple[Mapping[str, PropertyValue], Properties]:

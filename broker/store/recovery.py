@@ -34,13 +34,18 @@ def recover(engine: StorageEngine, topic_since: dict[str, int]) -> None:
             "Restore the data directory from a copy"
         )
     rebuild = _harmed_queues(engine)
-    _cut(engine, end)
+    _cut(engine, position, end)
     if rebuild:
         _rebuild(engine, rebuild, topic_since)
     engine.dispatcher.advance(end)
     if mark == "async":
         engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
+        engine.commit_log.durable_offset = end
+        if engine.begin_checkpoint():  # the epoch is nowhere else
+            engine.finish_checkpoint()
     engine.files.write_abort_mark("async" if engine.flush_async else "sync")
+    engine.log_channel.sync([engine.files.abort_path])
+    engine.log_channel.finish()
 
 
 def _restore_checkpoint(engine: StorageEngine) -> int:
@@ -69,13 +74,14 @@ def _harmed_queues(engine: StorageEngine) -> set[QueueKey]:
     return {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
 
 
-def _cut(engine: StorageEngine, end: int) -> None:
-    """Remove what follows the last whole record, and make the rest durable."""
+def _cut(engine: StorageEngine, position: int, end: int) -> None:
+    """Remove what follows the last whole record, and make all that was scanned durable."""
     log = engine.commit_log
     before = max((int(path.rpartition("/")[2]) + size for path, size in log.sizes().items()), default=0)
-    touched = log.recover_end(end)
+    log.recover_end(end)
     engine.report.cut_bytes = max(before - end, 0)
-    engine.log_channel.sync([*touched, log.directory])
+    scanned = [path for path in log.files_between(position, end) if engine.disk.exists(path)]
+    engine.log_channel.sync([*scanned, log.directory])
     engine.log_channel.finish()
     log.durable_offset = end
 

@@ -61,6 +61,7 @@ class StoreFiles:
         self.checkpoint_draft = f"{root}/checkpoint.draft"
         self.abort_path = f"{root}/abort"
         self.identity_path = f"{root}/store.json"
+        self.identity_draft = f"{root}/store.json.draft"
 
     def identity(self) -> StoreIdentity | None:
         """The identity, or None for a new store.  Raises StoreFailedError for a format this version does not know."""
@@ -75,8 +76,8 @@ class StoreFiles:
             raise StoreFailedError(f"{self.root} has store format {found.format}; this version reads {FORMAT}")
         return found
 
-    def write_identity(self, identity: StoreIdentity) -> None:
-        self._write(self.identity_path, orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
+    def write_identity_draft(self, identity: StoreIdentity) -> None:
+        self._write(self.identity_draft, orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
 
     def read_checkpoint(self) -> Checkpoint | None:
         """The checkpoint, or None where there is none or it fails its checksum (then all is derived anew)."""

@@ -1,16 +1,17 @@
 """The flusher: a small process that has the store's files open too and calls fdatasync when asked.
 
 A thread in the store's own process would have to win the GIL back after each sync, and starves.  fdatasync covers a
-file whoever wrote it; the files are opened here before they are written to, so that a write-back error is reported
-here.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python and nothing but the standard library
-imported.  It ends when its parent does (end of file on the socket).
+file whoever wrote it; each file stays open here from its first sync on, and the kernel reports a write-back error that
+nobody has seen yet to whoever syncs next.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python
+and nothing but the standard library imported.  It ends when its parent does (end of file on the socket).
 
 Wire: request = u32 length, then lines: `sync` or `publish`, then paths.
 Reply = i32: 0, or the errno.  Requests of one socket are answered in order.  There are two sockets, served by two
 threads: group commits must not wait for a checkpoint.
 
     sync     fdatasync every path (a directory: fsync)
-    publish  fdatasync every path but the last two; then move the first of these over the second, both made durable
+    publish  fdatasync every path but the last two; then move the first of these over the second, both made durable.
+             A path that is gone is passed over: a checkpoint's queue file, of a topic deleted meanwhile
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Files:
 
 
 def sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path or ".", os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -63,8 +64,12 @@ def carry_out(files: Files, verb: str, paths: list[str]) -> int:
         if verb == "publish":
             *others, draft, final = paths
             for path in others:
-                files.sync(path)
-                files.forget(path)
+                try:
+                    files.sync(path)
+                except FileNotFoundError:
+                    pass
+                finally:
+                    files.forget(path)
             files.forget(draft)
             files.sync(draft)
             files.forget(draft)

@@ -97,7 +97,8 @@ class DeliveryHub:
             self._unfollow_unwanted()
 
     def _is_wanted(self, topic: str) -> bool:
-        if not self._wanted or is_system_topic(topic):
+        found = self._store.topic(topic)
+        if not self._wanted or is_system_topic(topic) or found is None or not found.permission.readable:
             return False
         return ANY in self._wanted or topic in self._wanted or topic in self.any_level_topics
 
@@ -124,6 +125,8 @@ class DeliveryHub:
                 self._tails.pop(key).close()
         elif self._is_wanted(name):
             self._follow(name, topic.queues, 0)
+        else:
+            self._unfollow_unwanted()
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
@@ -191,8 +194,13 @@ class DeliveryHub:
                 lagging = subscriber.lagging
                 if not lagging or key not in lagging:
                     continue  # it went away meanwhile
-                offset = self._hand_over(subscriber, messages, offset) if messages is not None else offset + 1
                 tail = self._tails.get(key)
+                if messages is None:
+                    offset += 1
+                else:
+                    if tail is not None:  # what the tail has not reached, it will bring
+                        messages = [message for message in messages if message.queue_offset < tail.next_offset]
+                    offset = self._hand_over(subscriber, messages, offset)
                 if tail is None or offset >= tail.next_offset:
                     del lagging[key]
                 else:

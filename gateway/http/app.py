@@ -11,7 +11,7 @@ from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from gateway.http.context import HttpContext
 from gateway.http.health import health_routes
-from gateway.http.openapi import with_publish
+from gateway.http.openapi import completed
 from gateway.http.problems import install
 from gateway.http.publish import PublishRoute, topic_in
 from gateway.http.receive import receive_routes
@@ -46,9 +46,12 @@ def build_rest(context: HttpContext) -> FastAPI:
     app.include_router(health_routes(context))
     install(app)
     generate = app.openapi
+    document: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
-        return with_publish(generate())
+        if not document:
+            document.update(completed(generate()))
+        return document
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app

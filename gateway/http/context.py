@@ -19,7 +19,8 @@ class HttpContext:
     """The parts of the gateway that requests are handed to.
 
     `is_ready` is false before everything is up and while the process drains.  `registry` is what `/metrics` shows;
-    `connections` counts open connections, by door, when somebody looks.
+    `counters` are totals by name with their description; `connections` counts open connections, by door, when
+    somebody looks.
     """
 
     store: Store
@@ -29,4 +30,5 @@ class HttpContext:
     clock: Clock
     is_ready: Callable[[], bool]
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
+    counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)

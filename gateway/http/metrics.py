@@ -38,6 +38,8 @@ class GatewayCollector(Collector):
         sender = self._context.sender
         yield CounterMetricFamily("entrepot_messages_in", "Messages taken from all doors", value=sender.sent)
         yield CounterMetricFamily("entrepot_messages_refused", "Messages the store refused", value=sender.refused)
+        for name, (description, total) in self._context.counters.items():
+            yield CounterMetricFamily(name, description, value=total())
         connections = GaugeMetricFamily("entrepot_connections", "Open connections", labels=["door"])
         for door, count in self._context.connections.items():
             connections.add_metric([door], count())

@@ -1,4 +1,4 @@
-"""The publish operation in the OpenAPI document: its route is plain ASGI, so FastAPI does not know of it."""
+"""What the OpenAPI document needs besides what FastAPI knows: the publish route, which is plain ASGI, and problems."""
 
 from __future__ import annotations
 
@@ -82,7 +82,13 @@ _PUBLISH: Final = {
 }
 
 
-def with_publish(document: dict[str, Any]) -> dict[str, Any]:
-    """The document with the publish operation in it."""
+def completed(document: dict[str, Any]) -> dict[str, Any]:
+    """FastAPI's document with the publish operation in it, and with the refusals as they are here."""
+    for path in document["paths"].values():
+        for operation in path.values():
+            operation["responses"].pop("422", None)  # what is not valid is a 400
+            operation["responses"]["default"] = {"description": "Refused: a problem detail (RFC 9457)", **_REFUSED}
     document["paths"] = {PUBLISH_PATH: {"post": _PUBLISH}, **document["paths"]}
+    for name in ("HTTPValidationError", "ValidationError"):
+        document.get("components", {}).get("schemas", {}).pop(name, None)
     return document

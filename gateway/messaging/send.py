@@ -12,13 +12,17 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Final
 
+import structlog
+
 from domain.clock import Clock
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.filter_hash import filter_hash
 from domain.message import ROUND_ROBIN, Message
 from domain.ports import Store
 from domain.routing.queue_selector import RoundRobin, queue_for_key
 from gateway.messaging.topology import Topology
+
+log = structlog.get_logger(__name__)
 
 Refusals = Sequence[EntrepotError | None] | None
 OnSent = Callable[[EntrepotError | None, Refusals], None]
@@ -106,6 +110,15 @@ class Sender:
         self._flush()
 
     def _append(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
+        try:
+            self._append_now(messages, calls)
+        except Exception:  # a fault of ours: nobody may be left waiting for an answer
+            log.exception("an append failed")
+            failure = EntrepotError(Code.INTERNAL_ERROR, "the messages could not be stored")
+            for _, on_sent in calls:
+                on_sent(failure, None)
+
+    def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
         now_ms, origin, number, topic_of = self._clock.now_ms(), self._origin, self._count, self._store.topic
         stamp = now_ms.to_bytes(6, "big") + origin
         for message in messages:

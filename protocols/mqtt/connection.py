@@ -1,6 +1,6 @@
 """ServerConnection: the server's side of one MQTT connection, without the socket.
 
-Bytes go in by `receive_data`, which returns what happened; answers are called for by methods; `data_to_send` gives the
+Bytes go in by `receive_data`, which yields what happened; answers are called for by methods; `data_to_send` gives the
 bytes that are due.  Bad input queues the right goodbye (a DISCONNECT or CONNACK with its reason for version 5, nothing
 for 3 and 4, as their specifications want) and ends in a `Closing` event, after which no more is read.
 
@@ -11,7 +11,7 @@ authentication, no-local subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -110,7 +110,6 @@ class ServerConnection:
         "_state",
         "_timeout",
         "max_packet_to_client",
-        "subscription_count",
         "unconfirmed",
     )
 
@@ -125,7 +124,6 @@ class ServerConnection:
         self._last_packet = now
         self._timeout = limits.connect_timeout_seconds
         self.max_packet_to_client = UNLIMITED_PACKET
-        self.subscription_count = 0
         self.unconfirmed = 0
 
     @property
@@ -144,89 +142,95 @@ class ServerConnection:
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
-    def receive_data(self, data: bytes, now: float) -> list[Event]:
-        """What the client's bytes mean, in order."""
+    def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
+        """What the client's bytes mean, in order.  Each event must be dealt with before the next is asked for: a
+        client need not wait for CONNACK (3.1.4), and nothing is read behind what ends the connection."""
         if self._state == CLOSED:
-            return []
+            return
         packets = self._decoder.feed(data)
-        events: list[Event] = []
         if packets:
             self._last_packet = now
-            try:
-                self._take(packets, events)
-            except MqttError as error:
-                events.append(self._violation(error))
-                return events
-        if self._decoder.error is not None and self._state != CLOSED:
-            events.append(self._violation(self._decoder.error))
-        return events
-
-    def _take(self, packets: list[Packet], events: list[Event]) -> None:
-        run: list[Publish] | None = None
+        run: list[Publish] = []
+        acknowledged = 0
+        error = self._decoder.error
         for packet in packets:
-            if type(packet) is Publish:
-                if self._state != OPEN:
-                    raise protocol_error("PUBLISH before the connection was accepted")
-                if packet.qos:
-                    self._count(packet)
-                if packet.retain or packet.properties:
-                    self._check_publish(packet)
-                if run is None:
+            try:
+                if type(packet) is Publish and self._state == OPEN:
+                    if packet.qos or packet.retain or packet.properties:
+                        self._check_publish(packet)
+                    run.append(packet)
+                    continue
+                if type(packet) is Puback and self._state == OPEN:
+                    acknowledged += self._take_puback(packet)
+                    continue
+                if run:
+                    yield Publishes(run)
                     run = []
-                    events.append(Publishes(run))
-                run.append(packet)
-                continue
-            run = None
-            self._take_other(packet, events)
-            if self._state == CLOSED:
+                    if self.is_closed:
+                        return
+                event = self._take_other(packet)
+            except MqttError as violation:
+                error = violation
+                break
+            if event is not None:
+                yield event
+            if self.is_closed:
                 return
+        if run:
+            yield Publishes(run)
+        if acknowledged and not self.is_closed:
+            yield Acknowledged(acknowledged)
+        if error is not None and not self.is_closed:
+            yield self._violation(error)
 
-    def _take_other(self, packet: Packet, events: list[Event]) -> None:
+    def _take_other(self, packet: Packet) -> Event | None:
         if self._state == WAITING:
             if not isinstance(packet, Connect):
                 raise protocol_error("the first packet must be CONNECT")  # 3.1.0-1
             self._state = DECIDING
             self._note_connect(packet)
-            events.append(packet)
-        elif isinstance(packet, Connect):
+            return packet
+        if isinstance(packet, Connect):
             raise protocol_error("a second CONNECT")  # 3.1.0-2
-        elif isinstance(packet, Disconnect):
-            self._take_disconnect(packet, events)
-        elif self._state != OPEN:
+        if isinstance(packet, Disconnect):
+            return self._take_disconnect(packet)
+        if self._state != OPEN:
             raise protocol_error(f"{type(packet).__name__.upper()} before the connection was accepted")
-        elif isinstance(packet, Puback):
-            inflight = self._inflight
-            if inflight is not None and packet.packet_id in inflight:
-                inflight.discard(packet.packet_id)
-                _count_acknowledged(events)
-        elif isinstance(packet, Pingreq):
+        if isinstance(packet, Pingreq):
             self._out.append(PINGRESP)
-        elif isinstance(packet, Subscribe):
+            return None
+        if isinstance(packet, Subscribe):
             self._check_subscribe(packet)
-            events.append(packet)
-        elif isinstance(packet, Unsubscribe):
-            events.append(packet)
-        elif isinstance(packet, Pubrec | Pubrel | Pubcomp):
+            return packet
+        if isinstance(packet, Unsubscribe):
+            return packet
+        if isinstance(packet, Pubrec | Pubrel | Pubcomp):
             raise protocol_error("packets of QoS 2, which is not available")
-        elif isinstance(packet, Auth):
+        if isinstance(packet, Auth):
             raise protocol_error("AUTH without an authentication method")  # 4.12.0-1
-        else:
-            raise protocol_error(f"{type(packet).__name__.upper()} is sent by servers only")
+        raise protocol_error(f"{type(packet).__name__.upper()} is sent by servers only")
 
-    def _count(self, packet: Publish) -> None:
-        if packet.qos == 2:
-            raise MqttError(ReasonCode.QOS_NOT_SUPPORTED, "QoS 2 is not available")
-        self.unconfirmed += 1
-        if self.unconfirmed > self._limits.receive_maximum and self.version == 5:
-            raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more unacknowledged publishes than allowed")
+    def _take_puback(self, packet: Puback) -> bool:
+        inflight = self._inflight
+        if inflight is None or packet.packet_id not in inflight:
+            return False
+        inflight.discard(packet.packet_id)
+        return True
 
     def _check_publish(self, packet: Publish) -> None:
+        if packet.qos:
+            if packet.qos == 2:
+                raise MqttError(ReasonCode.QOS_NOT_SUPPORTED, "QoS 2 is not available")
+            self.unconfirmed += 1
+            if self.unconfirmed > self._limits.receive_maximum and self.version == 5:
+                raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more unacknowledged publishes than allowed")
         if packet.retain:
             raise MqttError(ReasonCode.RETAIN_NOT_SUPPORTED, "retained messages are not available")
-        if PropertyId.TOPIC_ALIAS in packet.properties:
-            raise MqttError(ReasonCode.TOPIC_ALIAS_INVALID, "topic aliases are not available")
-        if PropertyId.SUBSCRIPTION_IDENTIFIER in packet.properties:
-            raise protocol_error("a client's PUBLISH with a subscription identifier")  # 3.3.4-6
+        if packet.properties:
+            if PropertyId.TOPIC_ALIAS in packet.properties:
+                raise MqttError(ReasonCode.TOPIC_ALIAS_INVALID, "topic aliases are not available")
+            if PropertyId.SUBSCRIPTION_IDENTIFIER in packet.properties:
+                raise protocol_error("a client's PUBLISH with a subscription identifier")  # 3.3.4-6
 
     def _check_subscribe(self, packet: Subscribe) -> None:
         if PropertyId.SUBSCRIPTION_IDENTIFIER in packet.properties:
@@ -248,12 +252,12 @@ class ServerConnection:
             packet.properties.get(PropertyId.RECEIVE_MAXIMUM, 65_535), self._limits.max_inflight_messages
         )
 
-    def _take_disconnect(self, packet: Disconnect, events: list[Event]) -> None:
+    def _take_disconnect(self, packet: Disconnect) -> Closing:
         if packet.properties.get(PropertyId.SESSION_EXPIRY_INTERVAL):
             raise protocol_error("a session expiry where CONNECT had none")  # 3.14.2.2.2
         self._state = CLOSED
         keeps_will = packet.reason != ReasonCode.NORMAL_DISCONNECTION
-        events.append(Closing(packet.reason, "the client disconnected", publishes_will=keeps_will, is_clients=True))
+        return Closing(packet.reason, "the client disconnected", publishes_will=keeps_will, is_clients=True)
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
@@ -397,10 +401,3 @@ def check_subscription(subscription: Subscription) -> ReasonCode | None:
     if subscription.no_local or topic_filter.startswith(("$replay/", "$delayed/", "$SYS/")):
         return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
     return None
-
-
-def _count_acknowledged(events: list[Event]) -> None:
-    if events and isinstance(events[-1], Acknowledged):
-        events[-1].count += 1
-    else:
-        events.append(Acknowledged(1))

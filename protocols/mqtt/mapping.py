@@ -99,8 +99,12 @@ def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:
         found[PropertyId.RESPONSE_TOPIC] = reply_to
     if (correlation := system.get(SystemProperty.CORRELATION_ID)) is not None:
         found[PropertyId.CORRELATION_DATA] = correlation if isinstance(correlation, bytes) else correlation.encode()
+    is_event = any(name == "ce_specversion" for name, _ in message.properties)
     user = [
-        (name.removeprefix(CE_PREFIX), value.decode("utf-8", "replace") if isinstance(value, bytes) else value)
+        (
+            name.removeprefix(CE_PREFIX) if is_event else name,
+            value.decode("utf-8", "replace") if isinstance(value, bytes) else value,
+        )
         for name, value in message.properties
     ]
     if user:

@@ -129,6 +129,8 @@ class MqttConversation:
         self._will = connect.will
         self._machine.accept(connect, None if connect.client_id else self.client_id)
         self._frontend.register(self)
+        if self.driver is not None:
+            self.driver.deadline_moved()
 
     def _publish(self, packets: list[Publish]) -> None:
         frontend = self._frontend
@@ -138,7 +140,10 @@ class MqttConversation:
         for packet in packets:
             name = packet.topic
             if name[0] == "$" and not frontend.may_publish(name):
-                self._refuse(packet)
+                if messages:  # the refusal has its place in the order of PUBACKs (4.6.0-2)
+                    frontend.sender.send(messages, _Sent(self, packet_ids))
+                    messages, packet_ids = [], []
+                frontend.sender.send((), _Refused(self, packet))
                 continue
             topic, queue_id, filter_hash = route_of(name)
             messages.append(to_message(packet, topic, queue_id, filter_hash, now_ms))
@@ -156,11 +161,14 @@ class MqttConversation:
         if self.driver is not None:
             self.driver.resume_reading()
 
-    def _refuse(self, packet: Publish) -> None:
+    def refuse(self, packet: Publish) -> None:
         """A name that clients may not publish to: PUBACK with the reason, or the end where there is no such word."""
+        if self.driver is None:
+            return
         if packet.qos and self._machine.version == 5:
             self._machine.confirm([], [(packet.packet_id, ReasonCode.NOT_AUTHORIZED)])
-        elif packet.qos or self._machine.version != 5:
+            self.driver.flush()
+        else:
             self._close(ReasonCode.NOT_AUTHORIZED, f"{packet.topic[:80]!r} cannot be published to")
 
     def confirmed(self, packet_ids: list[int], failure: EntrepotError | None, refusals: Refusals) -> None:
@@ -308,6 +316,19 @@ class _Sent:
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         self._conversation.confirmed(self._packet_ids, failure, refusals)
+
+
+class _Refused:
+    """The answer to a publish that nobody may make, in its turn."""
+
+    __slots__ = ("_conversation", "_packet")
+
+    def __init__(self, conversation: MqttConversation, packet: Publish) -> None:
+        self._conversation = conversation
+        self._packet = packet
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        self._conversation.refuse(self._packet)
 
 
 def will_refusal(connect: Connect) -> tuple[ReasonCode, str] | None:

@@ -1,0 +1,314 @@
+"""After an error of write or sync nothing is confirmed any more; a full disk refuses messages and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import broker.broker
+from broker.broker import Broker
+from broker.opening import OpenedStore, assemble
+from broker.settings import BrokerSettings
+from broker.store import consume_queue
+from broker.store.disk import OsDisk
+from broker.store.sync_channel import start_sync_process
+from domain.errors import EntrepotError, StorageFullError, StoreFailedError
+from domain.topic import Topic
+from tests.crash.history_steps import Life
+from tests.support.clock import ManualClock
+from tests.support.simulated_disk import Fault, SimulatedDisk
+from tests.support.simulated_store import SMALL, SimulatedStore, World
+from tests.support.store_steps import append, codes, handles, message, pop, settled
+
+
+def fault(operation: str, code: int, part: str = "") -> Fault:
+    return lambda op, path: OSError(code, "injected") if op == operation and part in path else None
+
+
+def no_fault(operation: str, path: str) -> OSError | None:
+    return None
+
+
+def assert_dead(store: SimulatedStore) -> None:
+    """Whatever is asked, nothing is confirmed; not even when the disk is well again."""
+    store.disk.fault = no_fault
+    confirmed = set(store.world.history.confirmed)
+    durable = store.engine.confirmed_offset
+    calls: list[Callable[[], object]] = [
+        lambda: store.append("t"),
+        lambda: store.pop("t"),
+        lambda: store.put_topic("new"),
+        store.engine.begin_sync,
+        store.engine.finish_sync,
+        store.engine.sync_now,
+    ]
+    for call in calls * 2:
+        with pytest.raises(StoreFailedError):
+            call()
+    assert not store.engine.begin_checkpoint()
+    store._answer()
+    assert store.world.history.confirmed == confirmed
+    assert store.engine.confirmed_offset == durable
+    store.close()
+    assert store.world.history.confirmed == confirmed
+
+
+@pytest.mark.parametrize("deferred", [False, True])
+@pytest.mark.parametrize(
+    ("operation", "code"),
+    [
+        ("sync", errno.EIO),
+        ("sync", errno.ENOSPC),
+        ("write", errno.EIO),
+        ("write", errno.ENOSPC),
+        ("allocate", errno.EIO),
+    ],
+)
+def test_an_error_is_final(operation: str, code: int, deferred: bool):
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world, deferred=deferred)
+    store.put_topic("t", 1)
+    store.append("t", count=3)
+    store.answer()
+    promised = len(world.history.confirmed)
+    disk.fault = fault(operation, code, "/commitlog/")
+    with pytest.raises(StoreFailedError):  # noqa: PT012
+        for _ in range(8):
+            store.append("t", count=3, size=3000)
+            store.answer()
+    assert operation == "allocate" or len(world.history.confirmed) == promised
+    assert_dead(store)
+    for seed in range(10):
+        again = SimulatedStore(disk.crash(Random(seed)), deepcopy(world))
+        assert again.check().is_clean
+        again.append("t")
+        again.answer()
+        assert again.check().is_clean
+
+
+def test_an_error_while_a_sync_is_under_way_voids_its_answer():
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world)
+    store.put_topic("t", 1)
+    store.answer()
+    store.append("t")
+    store.begin_sync()
+    disk.fault = fault("allocate", errno.EIO)
+    with pytest.raises(StoreFailedError):
+        store.append("t", count=20, size=3000)
+    assert_dead(store)
+
+
+def test_an_error_of_a_checkpoint_is_final():
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world)
+    store.put_topic("t", 1)
+    store.append("t")
+    store.answer()
+    disk.fault = fault("sync", errno.EIO, "checkpoint")
+    store.begin_checkpoint()
+    with pytest.raises(StoreFailedError):
+        store.finish_checkpoint()
+    assert_dead(store)
+
+
+def full_disk(limit: int, disk: SimulatedDisk) -> Fault:
+    """ENOSPC for what would reserve more than `limit` bytes of log."""
+
+    def check(operation: str, path: str) -> OSError | None:
+        used = sum(map(len, disk.files("/data/commitlog/").values()))
+        return OSError(errno.ENOSPC, "full") if operation == "allocate" and used >= limit else None
+
+    return check
+
+
+def test_a_full_disk_refuses_messages_and_lets_consumers_go_on():
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world)
+    store.put_topic("t", 1)
+    disk.fault = full_disk(48 * 1024, disk)
+    while not store.refused:
+        store.append("t", count=3, size=1000)
+        store.answer()
+    assert len(world.history.confirmed) > 30
+    refused = store.refused
+    store.append("t", count=2, size=1000)
+    assert store.refused == refused + 2, "each message by itself"
+    store.answer()
+    found = store.pop("t", count=1000)
+    assert len(found) == len(world.history.confirmed)
+    store.answer()
+    for _ in range(len(found) // 2):
+        assert store.acknowledge(store.take_held(1)) == [None]
+    store.answer()
+    assert store.engine.failure is None
+    disk.fault = no_fault
+    before = len(world.history.confirmed)
+    store.append("t", count=2, size=1000)
+    store.answer()
+    assert len(world.history.confirmed) == before + 2, "it recovers without a restart"
+    again = SimulatedStore(disk.crash(Random(1)), world)
+    assert again.check().is_clean
+    again.drain()
+    assert again.check(drained_by=["g"]).is_clean
+
+
+def test_when_the_reserve_is_used_up_as_well_nothing_is_lost():
+    """Pops that cannot be recorded are refused, and what they claimed is delivered when there is room again."""
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world, max_attempts=10_000)
+    store.put_topic("t", 1)
+    store.append("t", count=10, size=1000)
+    store.answer()
+    store.pop("t", count=10, invisible_ms=1000)
+    store.answer()
+    disk.fault = full_disk(1, disk)
+    with pytest.raises(StorageFullError):  # noqa: PT012
+        for _ in range(1000):
+            world.clock.advance(1000)
+            store.pop("t", count=10, invisible_ms=1000)
+            store.answer()
+    with pytest.raises(StorageFullError):
+        store.acknowledge(store.world.held[-1:])
+    disk.fault = no_fault
+    world.clock.advance(1000)
+    assert len(store.pop("t", count=10)) == 10
+    store.answer()
+    store.world.held.clear()
+    store.drain()
+    assert store.check(drained_by=["g"]).is_clean
+
+
+def test_no_room_for_queue_files_does_not_stop_the_log(monkeypatch: pytest.MonkeyPatch):
+    """They are derived: they stay in memory until there is room."""
+    monkeypatch.setattr(consume_queue, "FLUSH_BYTES", 100)
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world)
+    store.put_topic("t", 1)
+    disk.fault = fault("write", errno.ENOSPC, "/consumequeue/")
+    for _ in range(5):
+        store.append("t", count=10)
+        store.answer()
+    assert len(world.history.confirmed) == 50
+    assert not store.engine.begin_checkpoint()
+    assert len(store.pop("t", count=100)) == 50
+    store.answer()
+    disk.fault = no_fault
+    store.append("t")
+    store.checkpoint()
+    assert store.queue("t").flushed_entries == 51
+    assert store.check().is_clean
+    store.close()
+    again = SimulatedStore(disk.restart(), world)
+    assert again.engine.report.rebuilt_queues == 0
+    assert again.check().is_clean
+
+
+@pytest.mark.parametrize("harm", ["queue", "draft"])
+def test_a_checkpoint_without_room_is_tried_again(harm: str):
+    life = Life()
+    life.play([("topic", 0, 0), ("append", 0, 6), ("answer", 0, 0)])
+    store = life.store
+    assert store is not None
+    life.disk.fault = fault("write", errno.ENOSPC, "/consumequeue/" if harm == "queue" else "checkpoint.draft")
+    store.checkpoint()
+    assert store.engine.checkpoint_position == 0
+    life.disk.fault = no_fault
+    store.checkpoint()
+    assert store.engine.checkpoint_position == store.engine.end
+    life.crash(Random(3))
+    life.check_recovered()
+
+
+# -- the broker on a failing disk ----------------------------------------------------------------------------------
+
+
+class FailingDisk(OsDisk):
+    """The real one, until it is told to fail."""
+
+    error: OSError | None = None
+    operation = "write"
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        if self.error is not None and self.operation == "write":
+            raise self.error
+        super().write(descriptor, data, offset)
+
+    def allocate(self, descriptor: int, offset: int, length: int) -> None:
+        if self.error is not None and self.operation == "allocate":
+            raise self.error
+        super().allocate(descriptor, offset, length)
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
+    disk = FailingDisk()
+
+    def open_store(settings: BrokerSettings) -> OpenedStore:
+        log_channel, checkpoint_channel, _ = start_sync_process()
+        return assemble(settings, disk, log_channel, checkpoint_channel)
+
+    monkeypatch.setattr(broker.broker, "open_store", open_store)
+    return disk
+
+
+@pytest.mark.parametrize("operation", ["write", "allocate"])
+async def test_a_failed_broker_answers_everybody(tmp_path: Path, failing: FailingDisk, operation: str):
+    store = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
+    await store.put_topic(Topic("t", queues=1))
+    await append(store, "t", "kept")
+    found = await pop(store, "t")
+    polling = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    await asyncio.sleep(0)
+    under_way = store.append([message("t", "a")])
+    failing.operation, failing.error = operation, OSError(errno.EIO, "injected")
+    with pytest.raises(EntrepotError):  # noqa: PT012 - one of the two meets the error
+        for index in range(30):
+            later = store.append([message("t", f"{index}".ljust(3000))])
+            await asyncio.sleep(0)
+        raise await settled(later) or AssertionError("confirmed")
+    failure = store.failure
+    assert isinstance(failure, StoreFailedError)
+    assert await settled(under_way) in (None, failure), "confirmed before the failure, or not at all"
+    failing.error = None
+    calls: list[Callable[[], object]] = [
+        lambda: pop(store, "t"),
+        lambda: store.acknowledge("t", "g", handles(found)),
+        lambda: store.acknowledge("t", "g", ["nonsense"]),
+        lambda: store.put_topic(Topic("u")),
+    ]
+    for call in calls:
+        with pytest.raises(StoreFailedError):
+            await asyncio.wait_for(call(), 5)  # type: ignore[arg-type]
+    with pytest.raises(StoreFailedError):
+        store.append([message("t", "b")])
+    with pytest.raises(StoreFailedError):
+        await asyncio.wait_for(polling, 5)
+    await store.close()
+    again = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
+    assert (await again.read("t", 0, 0, 1))[0].body == b"kept"
+    assert codes(await again.acknowledge("t", "g", handles(found))) == [None]
+    await again.close()
+
+
+async def test_the_end_of_the_sync_process_stops_the_broker(tmp_path: Path):
+    store = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
+    await store.put_topic(Topic("t", queues=1))
+    await append(store, "t", "kept")
+    channel = store.engine.log_channel
+    channel._process.kill()  # type: ignore[attr-defined]
+    channel._process.wait()  # type: ignore[attr-defined]
+    try:
+        assert isinstance(await settled(store.append([message("t", "a")])), StoreFailedError)
+    except StoreFailedError:
+        pass  # the store had already seen it
+    assert isinstance(store.failure, StoreFailedError)
+    with pytest.raises(StoreFailedError):
+        await pop(store, "t")
+    await store.close()

@@ -1,0 +1,181 @@
+"""Administration, health, metrics, documentation, and stopping."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import httpx2
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
+from gateway.http.server import HttpListener
+from gateway.messaging.send import Sender
+from tests.support.http_server import STORES, HttpServer, serving, wait_for
+
+CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
+
+
+def test_a_topic_from_put_to_delete(client, topic):
+    path = f"/api/v1/topics/{topic}"
+    answer = client.put(path, json={})
+    shape = {
+        "name": topic,
+        "queues": 4,
+        "type": "NORMAL",
+        "permission": "READ_WRITE",
+        "retentionSeconds": None,
+        "retentionBytes": None,
+        "offsets": [{"queueId": n, "minOffset": 0, "maxOffset": 0} for n in range(4)],
+    }
+    assert (answer.status_code, answer.json()) == (201, shape)
+    assert client.put(path, json={"retentionSeconds": 60}).json()["retentionSeconds"] == 60
+    answer = client.put(path, json={"queues": 5, "permission": "READ"})
+    assert answer.status_code == 200
+    assert (answer.json()["queues"], answer.json()["permission"], answer.json()["retentionSeconds"]) == (5, "READ", 60)
+    assert client.put(path, json={"retentionSeconds": None}).json()["retentionSeconds"] is None
+    assert client.put(path).json() == client.get(path).json()  # nothing said, nothing changed
+    assert client.post(f"/topics/{topic}:publish", headers=CE).status_code == 403
+    assert topic in [one["name"] for one in client.get("/api/v1/topics").json()["value"]]
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == 404
+
+
+def test_a_group_from_put_to_delete(client, topic):
+    path = f"/api/v1/groups/{topic}"
+    answer = client.put(path, json={"maxAttempts": 3})
+    shape = {"name": topic, "maxAttempts": 3, "invisibleSeconds": 30, "start": "earliest", "progress": []}
+    assert (answer.status_code, answer.json()) == (201, shape)
+    answer = client.put(path, json={"invisibleSeconds": 5, "start": "2026-01-01T00:00:00Z"})
+    assert answer.status_code == 200
+    assert (answer.json()["maxAttempts"], answer.json()["invisibleSeconds"]) == (3, 5)
+    assert topic in [one["name"] for one in client.get("/api/v1/groups").json()["value"]]
+    assert client.delete(path).status_code == 204
+    assert client.get(path).status_code == 404
+
+
+def test_progress_and_lag_are_told(client, topic):
+    client.put(f"/api/v1/topics/{topic}", json={"queues": 1})
+    for _ in range(3):
+        assert client.post(f"/topics/{topic}:publish", headers=CE).status_code == 200
+    base = f"/topics/{topic}/eventsubscriptions/{topic}"
+    received = client.post(f"{base}:receive?maxEvents=2&maxWaitTime=0").json()["value"]
+    client.post(f"{base}:acknowledge", json={"lockTokens": [received[0]["brokerProperties"]["lockToken"]]})
+    [progress] = client.get(f"/api/v1/groups/{topic}").json()["progress"]
+    expected = {"topic": topic, "queueId": 0, "committedOffset": 1, "maxOffset": 3, "inFlight": 1, "lag": 2}
+    assert progress == expected
+    samples = _samples(client)
+    labels = (("consumer_group", topic), ("topic", topic))
+    assert samples["rocketmq_consumer_lag_messages", labels] == 2
+    assert samples["rocketmq_consumer_inflight_messages", labels] == 1
+    assert samples["entrepot_topic_max_offset", (("queue_id", "0"), ("topic", topic))] == 3
+
+
+def test_metrics_tell_of_the_process_too(client):
+    samples = _samples(client)
+    assert samples["entrepot_connections", (("door", "http"),)] >= 1
+    assert samples["process_resident_memory_bytes", ()] > 0
+    assert ("entrepot_messages_in_total", ()) in samples
+
+
+def test_health_and_readiness(server: HttpServer, client):
+    assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 200)
+    server.ready = False
+    try:
+        assert client.get("/healthz").status_code == 200
+        answer = client.get("/readyz")
+        assert answer.status_code == 503 and answer.headers["retry-after"]
+        assert answer.headers["content-type"] == "application/problem+json"
+    finally:
+        server.ready = True
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (StoreFailedError("the disk is gone"), 503),
+        (StorageFullError(), 507),
+        (EntrepotError(Code.TOO_MANY_REQUESTS, "slowly"), 429),
+    ],
+)
+def test_a_store_that_refuses_is_told_with_retry_after(server: HttpServer, client, topic, monkeypatch, failure, status):
+    client.put(f"/api/v1/topics/{topic}")
+
+    def refuse(*_: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(type(server.store), "append", refuse)
+    answer = client.post(f"/topics/{topic}:publish", headers=CE)
+    assert answer.status_code == status and int(answer.headers["retry-after"]) > 0
+    assert answer.json()["detail"] == failure.message
+
+
+def test_a_failed_store_fails_the_health_check(server: HttpServer, client, monkeypatch):
+    monkeypatch.setattr(type(server.store), "failure", property(lambda _: StoreFailedError("the disk is gone")))
+    assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (503, 503)
+
+
+def test_a_partly_refused_batch_names_the_first_refusal(server: HttpServer, client, topic, monkeypatch):
+    client.put(f"/api/v1/topics/{topic}")
+    send_and_wait = type(server.context.sender).send_and_wait
+
+    async def refusing(self: Sender, messages: list) -> list:
+        assert await send_and_wait(self, messages[:1]) is None
+        return [None, EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "too large")]
+
+    monkeypatch.setattr(type(server.context.sender), "send_and_wait", refusing)
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    answer = client.post(f"/topics/{topic}:publish", content=json.dumps([event, event]), headers=headers)
+    assert answer.status_code == 413
+    assert "event 1 of the batch" in answer.json()["detail"] and "1 of 2 were refused" in answer.json()["detail"]
+
+
+def test_every_operation_is_documented(client):
+    assert client.get("/docs").status_code == 200
+    document = client.get("/openapi.json").json()
+    operations = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    subscription = "POST /topics/{topic}/eventsubscriptions/{group}"
+    assert operations >= {
+        "POST /topics/{topic}:publish",
+        *(f"{subscription}:{verb}" for verb in ("receive", "acknowledge", "release", "reject", "renewLock")),
+        *(f"{verb} /api/v1/{kind}s/{{name}}" for verb in ("GET", "PUT", "DELETE") for kind in ("topic", "group")),
+        "GET /api/v1/topics",
+        "GET /api/v1/groups",
+        "GET /healthz",
+        "GET /readyz",
+        "GET /metrics",
+    }
+    assert "422" not in json.dumps(document)  # what is not valid is answered with 400
+
+
+@pytest.mark.parametrize("store_kind", STORES)
+def test_stopping_answers_the_waiting_and_ends_the_idle(store_kind, tmp_path):
+    answers: list[httpx2.Response] = []
+    with serving(store_kind, tmp_path) as server:
+        url = f"{server.url}/topics/t/eventsubscriptions/g:receive?maxWaitTime=100"
+        waiting = threading.Thread(target=lambda: answers.append(httpx2.post(url, timeout=30, trust_env=False)))
+        idle = httpx2.Client(base_url=server.url, trust_env=False)
+        assert idle.get("/healthz").status_code == 200
+        waiting.start()
+        wait_for(lambda: _busy(server.listener) == 1)
+    waiting.join(10)
+    assert (answers[0].status_code, answers[0].json()) == (200, {"value": []})
+    with pytest.raises(httpx2.TransportError):
+        idle.get("/healthz")
+    idle.close()
+
+
+def _busy(listener: HttpListener) -> int:
+    return len(listener._server.server_state.tasks)
+
+
+def _samples(client: httpx2.Client) -> dict[tuple[str, tuple], float]:
+    answer = client.get("/metrics")
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/plain")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }

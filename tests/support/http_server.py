@@ -1,0 +1,131 @@
+"""The HTTP door over a store, on a free loopback port, with an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import uvloop
+
+from broker.settings import BrokerSettings
+from broker.store.commit_log import CommitLogLayout
+from domain.ports import Store
+from gateway.http.app import build_app
+from gateway.http.context import HttpContext
+from gateway.http.server import HttpListener
+from gateway.messaging.send import Sender
+from gateway.messaging.topology import Topology
+from gateway.settings import Settings
+from store_client.embedded import open_embedded
+from store_client.memory import MemoryStore
+
+STORES = ("memory", "embedded")
+_T = TypeVar("_T")
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class HttpServer:
+    """A running door.  `run` and `call` do something on its loop."""
+
+    def __init__(self, store_kind: str, data_dir: Path, settings: Settings) -> None:
+        self._store_kind, self._data_dir, self.settings = store_kind, data_dir, settings
+        self._started = threading.Event()
+        self._failure: BaseException | None = None
+        self.loop: asyncio.AbstractEventLoop
+        self.store: Store
+        self.context: HttpContext
+        self.listener: HttpListener
+        self.ready = True
+        self.port = 0
+        self._thread = threading.Thread(target=self._main, name="http-server", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        self._started.wait(30)
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        self.call(lambda: self._end.set())
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+
+    def call(self, function: Callable[[], _T]) -> _T:
+        async def work() -> _T:
+            return function()
+
+        return self.run(work())
+
+    def _main(self) -> None:
+        try:
+            uvloop.run(self._serve())
+        except BaseException as failure:
+            self._failure = failure
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        clock = SystemClock()
+        self.store = await self._open(clock)
+        topology = Topology(self.store, self.settings.topics)
+        self.context = HttpContext(
+            store=self.store,
+            sender=Sender(self.store, topology, clock),
+            topology=topology,
+            settings=self.settings,
+            clock=clock,
+            is_ready=lambda: self.ready,
+        )
+        bound = socket.create_server(("127.0.0.1", 0))
+        self.port = bound.getsockname()[1]
+        self.listener = HttpListener(build_app(self.context), bound, self.settings.http)
+        self.context.connections["http"] = lambda: self.listener.connections
+        await self.listener.start()
+        self._started.set()
+        await self._end.wait()
+        self.store.release_waiting()
+        await self.listener.stop(5)
+        await self.store.close()
+
+    async def _open(self, clock: SystemClock) -> Store:
+        if self._store_kind == "memory":
+            return MemoryStore(clock)
+        layout = CommitLogLayout(segment_size_bytes=16 << 20, preallocate_bytes=1 << 20, reserve_bytes=1 << 20)
+        return await open_embedded(BrokerSettings(self._data_dir, layout=layout), clock)
+
+
+@contextmanager
+def serving(store_kind: str, data_dir: Path, settings: Settings | None = None) -> Iterator[HttpServer]:
+    """A server for the length of a block."""
+    server = HttpServer(store_kind, data_dir, settings or Settings())
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
+    """Until it holds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come to hold"
+        time.sleep(0.002)

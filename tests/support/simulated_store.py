@@ -1,0 +1,237 @@
+"""A store on a simulated disk, driven by hand, that writes the history of what its clients saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.metadata import registry as changes
+from broker.opening import OpenedStore, assemble
+from broker.settings import BrokerSettings
+from broker.store.commit_log import CommitLogLayout
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.record import RecordKind
+from domain.consumer_group import ConsumerGroup
+from domain.errors import CorruptedError, EntrepotError, StorageFullError
+from domain.message import Delivery, Message, StoredMessage
+from domain.topic import Topic
+from tests.support.checker import History, Report, check
+from tests.support.clock import ManualClock
+from tests.support.simulated_disk import SimulatedDisk, SimulatedSyncChannel
+from tests.support.store_steps import message
+
+ROOT = "/data"
+SMALL = CommitLogLayout(segment_size_bytes=64 * 1024, preallocate_bytes=16 * 1024, reserve_bytes=4096)
+INVISIBLE_MS = 10_000
+
+
+@dataclass(slots=True)
+class Held:
+    """A delivery that a consumer has in hand."""
+
+    topic: str
+    group: str
+    delivery: Delivery
+
+    @property
+    def message_id(self) -> bytes:
+        return self.delivery.message.message_id
+
+
+@dataclass(slots=True)
+class World:
+    """What outlives a crash: clients, their history and clock."""
+
+    clock: ManualClock = field(default_factory=ManualClock)
+    history: History = field(default_factory=History)
+    held: list[Held] = field(default_factory=list)
+    count: int = 0
+
+    def new_messages(self, topic: str, queue_id: int, count: int, size: int) -> list[Message]:
+        made = []
+        for _ in range(count):
+            self.count += 1
+            made.append(message(topic, f"{self.count:016d}".encode().ljust(size, b"."), queue_id))
+        return made
+
+
+class SimulatedStore:
+    """See the module.  Answers are given when the log is durable, as the broker does it."""
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        world: World,
+        *,
+        deferred: bool = False,
+        max_attempts: int = 16,
+        layout: CommitLogLayout = SMALL,
+        flush_async: bool = False,
+    ) -> None:
+        self.disk, self.world = disk, world
+        self.channel = SimulatedSyncChannel(disk, deferred=deferred)
+        self.checkpoint_channel = SimulatedSyncChannel(disk, deferred=deferred)
+        settings = BrokerSettings(
+            Path(ROOT),
+            layout=layout,
+            flush_async=flush_async,
+            group_defaults=ConsumerGroup("defaults", max_attempts=max_attempts, invisible_seconds=INVISIBLE_MS // 1000),
+        )
+        self.opened: OpenedStore = assemble(settings, disk, self.channel, self.checkpoint_channel)
+        self.engine, self.consumption = self.opened.engine, self.opened.consumption
+        self.registry = self.opened.registry
+        self.refused = 0
+        self._waiting: list[tuple[int, Callable[[], None]]] = []
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def put_topic(self, name: str, queues: int = 2) -> None:
+        self._record(changes.put_topic(Topic(name, queues=queues)))
+
+    def drop_topic(self, name: str) -> None:
+        if name in self.registry.topics:
+            self.world.history.forgive(name)
+            self.world.held = [held for held in self.world.held if held.topic != name]
+            self._record(changes.drop_topic(name))
+
+    def append(self, topic: str, queue_id: int = 0, count: int = 1, size: int = 16) -> None:
+        messages = self.world.new_messages(topic, queue_id, count, size)
+        history = self.world.history
+        history.send(messages)
+        refusals = self.engine.append_messages(messages, self._queue_for, self.now_ms) or [None] * count
+        taken = [m.message_id for m, refusal in zip(messages, refusals, strict=True) if refusal is None]
+        self.refused += sum(isinstance(refusal, StorageFullError) for refusal in refusals)
+        self._when_durable(lambda: history.confirm(taken))
+
+    def pop(self, topic: str, group: str = "g", count: int = 10, invisible_ms: int = INVISIBLE_MS) -> list[Delivery]:
+        """Claim; what is claimed is handed out when it is durable."""
+        now = self.now_ms
+        definition = self.consumption.group(group, now)
+        found = self.consumption.pop(self.registry.topics[topic], definition, count, invisible_ms, now)
+
+        def hand_out() -> None:
+            for delivery in found:
+                message_id = delivery.message.message_id
+                self.world.history.deliver(group, message_id, delivery.attempt, now, now + invisible_ms)
+                self.world.held.append(Held(topic, group, delivery))
+
+        self._when_durable(hand_out)
+        return found
+
+    def acknowledge(self, held: Sequence[Held]) -> list[EntrepotError | None]:
+        return [self._settle(one, self.consumption.acknowledge, self.world.history.acknowledge) for one in held]
+
+    def reject(self, held: Sequence[Held]) -> list[EntrepotError | None]:
+        return [self._settle(one, self.consumption.reject, lambda group, message_id: None) for one in held]
+
+    def _settle(
+        self,
+        held: Held,
+        call: Callable[[str, str, list[str], int], list[EntrepotError | None]],
+        answered: Callable[[str, bytes], None],
+    ) -> EntrepotError | None:
+        self.world.history.ask_to_settle(held.group, held.message_id)
+        [outcome] = call(held.topic, held.group, [held.delivery.receipt_handle], self.now_ms)
+        if outcome is None:
+            self._when_durable(lambda: answered(held.group, held.message_id))
+        return outcome
+
+    def change(self, held: Sequence[Held], invisible_ms: int, *, release: bool) -> list[EntrepotError | None]:
+        outcomes = []
+        for one in held:
+            self.world.history.change_visibility(one.group, one.message_id, self.now_ms + invisible_ms)
+            handle = [one.delivery.receipt_handle]
+            outcomes += self.consumption.change_invisible(
+                one.topic, one.group, handle, invisible_ms, release, self.now_ms
+            )
+        return outcomes
+
+    def take_held(self, count: int) -> list[Held]:
+        """The oldest deliveries in hand."""
+        taken, self.world.held = self.world.held[:count], self.world.held[count:]
+        return taken
+
+    # -- durability ------------------------------------------------------------------------------------------------
+
+    def begin_sync(self) -> None:
+        self.engine.begin_sync()
+
+    def finish_sync(self) -> None:
+        if self.engine.syncing_to is not None:
+            self.engine.finish_sync()
+            self._answer()
+
+    def answer(self) -> None:
+        """Make everything durable and give all answers."""
+        self.engine.sync_now()
+        self._answer()
+
+    def begin_checkpoint(self) -> None:
+        self.engine.begin_checkpoint()
+
+    def finish_checkpoint(self) -> None:
+        if self.engine.is_checkpointing:
+            self.engine.finish_checkpoint()
+
+    def checkpoint(self) -> None:
+        self.answer()
+        self.finish_checkpoint()
+        self.begin_checkpoint()
+        self.finish_checkpoint()
+
+    def close(self) -> None:
+        self.engine.close()
+        self._answer()
+
+    # -- reading back ----------------------------------------------------------------------------------------------
+
+    def stored(self) -> dict[tuple[str, int], list[StoredMessage]]:
+        """Everything that can be read.  Raises CorruptedError."""
+        found: dict[tuple[str, int], list[StoredMessage]] = {}
+        for key, queue in self.engine.dispatcher.queues.items():
+            messages = self.engine.read(queue, 0, queue.visible_offset)
+            for item in messages:
+                if isinstance(item, CorruptedError):
+                    raise item
+            found[key] = [item for item in messages if isinstance(item, StoredMessage)]
+            assert len(found[key]) == queue.visible_offset
+        return found
+
+    def drain(self, group: str = "g", *, acknowledge: bool = True) -> None:
+        """Consume until nothing is left, as `group`, waiting for what is invisible."""
+        topics = [name for name in self.registry.topics if name[0] != "%"]
+        for _ in range(200):
+            self.world.clock.advance(INVISIBLE_MS * 10)
+            self.world.held.clear()
+            found = [delivery for name in topics for delivery in self.pop(name, group, 1000)]
+            self.answer()
+            if acknowledge:
+                assert not any(self.acknowledge(self.take_held(len(self.world.held))))
+                self.answer()
+            if not found:
+                return
+        raise AssertionError("it never ends")
+
+    def check(self, *, drained_by: Sequence[str] = ()) -> Report:
+        return check(self.world.history, self.stored(), drained_by)
+
+    @property
+    def now_ms(self) -> int:
+        return self.world.clock.now_ms()
+
+    def queue(self, topic: str, queue_id: int = 0) -> ConsumeQueue:
+        return self.engine.dispatcher.queues[topic, queue_id]
+
+    def _queue_for(self, wanted: Message) -> ConsumeQueue | EntrepotError:
+        return self.engine.queue_or_refusal(wanted.topic, wanted.queue_id)
+
+    def _record(self, payload: bytes) -> None:
+        self.engine.append_record(RecordKind.METADATA, payload, self.now_ms)
+
+    def _when_durable(self, callback: Callable[[], None]) -> None:
+        self._waiting.append((self.engine.end, callback))
+
+    def _answer(self) -> None:
+        while self._waiting and self._waiting[0][0] <= self.engine.confirmed_offset:
+            self._waiting.pop(0)[1]()
