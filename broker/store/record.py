@@ -43,7 +43,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from google_crc32c import value as crc32c
@@ -66,7 +66,7 @@ _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
 _ROUTE_PART = struct.Struct(">IQQQH")
 _encode_properties = msgspec.msgpack.Encoder().encode
-_decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, str | bytes], tuple[tuple[str, str | bytes], ...]]).decode
+_decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
 _unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
