@@ -127,7 +127,7 @@ def test_a_connection_ends_though_its_peer_does_not_read(small: ServerProcess) -
 
 
 def test_expiry(small: ServerProcess) -> None:
-    """What expires while a subscriber is behind is not delivered, and what is left of the time is (3.3.2-5, 3.3.2-6)."""
+    """What expires while a subscriber is behind is not sent (3.3.2-5), and what is left of the time is (3.3.2-6)."""
     port = small.port("mqtt")
     with RawClient(port, acknowledges=False) as slow, RawClient(port) as publisher:
         slow.connect("late", properties={PropertyId.RECEIVE_MAXIMUM: 1})
