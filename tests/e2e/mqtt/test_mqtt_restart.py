@@ -7,7 +7,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from protocols.mqtt.packets import Puback, Publish
 from tests.support.http_pull import events, kept
@@ -43,8 +43,8 @@ def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
     assert set(found) <= {str(number).encode() for number in range(sent)}
 
 
-@pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
-def test_a_client_that_reconnects_keeps_publishing(tmp_path: Path, version: int) -> None:
+@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+def test_a_client_that_reconnects_keeps_publishing(tmp_path: Path, version: MQTTProtocolVersion) -> None:
     """paho sends again what was not confirmed: everything is there at least once."""
     with ServerProcess(tmp_path) as server:
         client = paho.Client(CallbackAPIVersion.VERSION2, "device", protocol=version)
