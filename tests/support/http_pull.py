@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import re
+import urllib.request
 from typing import Any
 
 from tests.support.server import ServerProcess
@@ -38,6 +40,15 @@ def events(server: ServerProcess, topic: str, group: str = "reader") -> list[dic
 def kept(server: ServerProcess, topic: str, group: str = "reader") -> list[bytes]:
     """The payloads of `events`, sorted."""
     return sorted(map(_payload, events(server, topic, group)))
+
+
+def mqtt_connections(server: ServerProcess) -> int:
+    """How many MQTT connections the server has, by its metrics."""
+    with urllib.request.urlopen(f"http://{server.ports['http']}/metrics", timeout=30) as answer:
+        text = answer.read().decode()
+    found = re.search(r'^entrepot_connections\{[^}]*"mqtt"\} (\S+)$', text, re.MULTILINE)
+    assert found is not None, text
+    return int(float(found[1]))
 
 
 def _payload(event: dict[str, Any]) -> bytes:

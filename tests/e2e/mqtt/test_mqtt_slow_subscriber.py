@@ -11,6 +11,7 @@ import pytest
 from protocols.mqtt.encoder import encode_publish
 from protocols.mqtt.packets import Puback, Publish
 from protocols.mqtt.properties import PropertyId
+from tests.support.http_pull import mqtt_connections
 from tests.support.mqtt_client import RawClient
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
@@ -104,14 +105,13 @@ def test_a_subscriber_that_never_acknowledges_gets_no_more_than_its_window(small
 
 def test_a_slow_subscriber_that_goes_leaves_nothing_behind(small: ServerProcess) -> None:
     port = small.port("mqtt")
-    sockets = small.open_sockets()
     for _ in range(3):
         with RawClient(port, receive_buffer=4096) as client:
             client.connect("goes")
             client.subscribe("goes/#")
             publish_many(port, "goes", 1000, size=1000)
             client.reset()
-    wait_until(lambda: small.open_sockets() <= sockets, lambda: f"{small.open_sockets()} sockets, {sockets} before")
+    wait_until(lambda: mqtt_connections(small) == 0, "all connections are gone")
 
 
 def test_a_connection_ends_though_its_peer_does_not_read(small: ServerProcess) -> None:
@@ -121,9 +121,9 @@ def test_a_connection_ends_though_its_peer_does_not_read(small: ServerProcess) -
         stuck.connect("same")
         stuck.subscribe("full/#", qos=0)
         publish_many(port, "full", 2000, size=10_000)
-        sockets = small.open_sockets()
+        wait_until(lambda: mqtt_connections(small) == 2, "the publisher has gone")
         newer.connect("same")
-        wait_until(lambda: small.open_sockets() < sockets, "the older connection is gone")
+        wait_until(lambda: mqtt_connections(small) == 1, "the older connection is gone")
 
 
 def test_expiry(small: ServerProcess) -> None:
