@@ -21,6 +21,7 @@ from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 
 SCAN_CHUNK = 4 * 1024 * 1024
+MESSAGE = RecordKind.MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,13 @@ class CommitLog:
     # -- appending ---------------------------------------------------------------------------------------------
 
     def append_message(
-        self, message: Message, queue_offset: int, now_ms: int, kind: RecordKind = RecordKind.MESSAGE
+        self, message: Message, queue_offset: int, now_ms: int, kind: RecordKind = MESSAGE
     ) -> tuple[int, int]:
         """Take one message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
         offset = self.end
         prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)
         size = len(covered) + record.CRC_START
-        is_new = kind == RecordKind.MESSAGE
+        is_new = kind == MESSAGE
         if offset + size > (self._message_room_end if is_new else self._room_end):
             offset = self._make_room(size, self.layout.reserve_bytes if is_new else 0, now_ms)
             prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)

@@ -70,8 +70,12 @@ class Dispatcher:
         """Enter a message into its queue."""
         queue.put(queue_offset, commit_log_offset, size, hashed)
         if not queue.is_touched:
-            queue.is_touched = True
-            self._touched.append(queue)
+            self.touch(queue)
+
+    def touch(self, queue: ConsumeQueue) -> None:
+        """Remember that the queue has entries that are to become visible."""
+        queue.is_touched = True
+        self._touched.append(queue)
 
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:
         """Apply one record read from the log (recovery)."""

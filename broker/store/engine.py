@@ -84,7 +84,7 @@ class StorageEngine:
     ) -> list[EntrepotError | None] | None:
         """Take a batch; returns None if all were taken, else one refusal or None for each."""
         self._check_alive()
-        append, put = self.commit_log.append_message, self.dispatcher.put
+        append, touch = self.commit_log.append_message, self.dispatcher.touch
         refusals: list[EntrepotError | None] | None = None
         for index, message in enumerate(messages):
             queue = queue_for(message)
@@ -99,7 +99,9 @@ class StorageEngine:
                 continue
             except OSError as error:
                 raise self.fail(error) from error
-            put(queue, queue_offset, offset, size, message.filter_hash)
+            queue.put(queue_offset, offset, size, message.filter_hash)
+            if not queue.is_touched:
+                touch(queue)
         return refusals
 
     def append_dead_letter(self, message: Message, now_ms: int) -> None:

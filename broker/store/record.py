@@ -103,30 +103,30 @@ def encode_message(
     message: Message, kind: int, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
 ) -> tuple[bytes, bytes]:
     """The record in two pieces (magic and checksum; the rest), so that the one copy is made when it is written."""
-    topic = message.topic.encode()
-    sub_topic = message.sub_topic.encode()
-    group = message.message_group.encode() if message.message_group else b""
-    tag = message.tag.encode() if message.tag else b""
-    keys = "\0".join(message.keys).encode() if message.keys else b""
-    properties = encode_properties(message.system, message.properties) if message.properties or message.system else b""
-    message_id = message.message_id
-    body = message.body
-    length = (
-        MESSAGE_HEADER_SIZE
-        + len(topic)
-        + len(sub_topic)
-        + len(group)
-        + len(tag)
-        + len(message_id)
-        + len(keys)
-        + len(properties)
-        + len(body)
-    )
+    topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
+    message_id, body = message.message_id, message.body
+    group = tag = keys = properties = b""
+    group_length = tag_length = keys_length = properties_length = 0
+    if message.message_group or message.tag or message.keys:
+        group, tag, keys = message.message_group.encode(), message.tag.encode(), "\0".join(message.keys).encode()
+        group_length, tag_length, keys_length = len(group), len(tag), len(keys)
+    if message.properties or message.system:
+        properties = encode_properties(message.system, message.properties)
+        properties_length = len(properties)
+    topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
     head = _pack_message(
         VERSION,
         kind,
         message.qos,
-        length,
+        MESSAGE_HEADER_SIZE
+        + topic_length
+        + sub_topic_length
+        + group_length
+        + tag_length
+        + id_length
+        + keys_length
+        + properties_length
+        + body_length,
         commit_log_offset,
         durable_floor,
         store_time_ms,
@@ -134,14 +134,14 @@ def encode_message(
         queue_offset,
         message.born_time_ms,
         message.filter_hash,
-        len(topic),
-        len(sub_topic),
-        len(group),
-        len(tag),
-        len(message_id),
-        len(keys),
-        len(properties),
-        len(body),
+        topic_length,
+        sub_topic_length,
+        group_length,
+        tag_length,
+        id_length,
+        keys_length,
+        properties_length,
+        body_length,
     )
     covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body))
     return _pack_prefix(MAGIC, crc32c(covered)), covered

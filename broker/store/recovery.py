@@ -63,7 +63,7 @@ def _restore_checkpoint(engine: StorageEngine) -> int:
     engine.recovery_epoch = checkpoint.recovery_epoch
     for state in checkpoint.queues:
         queue = engine.dispatcher.queue(state.topic, state.queue_id)
-        queue.flushed_entries = queue.visible_offset = state.entries
+        queue.flushed_entries = queue.visible_offset = queue.max_offset = state.entries
         queue.checksum = state.checksum
     engine.checkpoint_position = checkpoint.position
     return checkpoint.position
