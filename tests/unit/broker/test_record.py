@@ -44,7 +44,7 @@ def test_a_message_comes_back(
     header = record.decode_header(around, len(before), place)
     assert (header.kind, header.length, header.commit_log_offset) == (kind, len(data), place)
     assert (header.durable_floor, header.store_time_ms) == (floor, time_ms)
-    found = record.decode_message(around, len(before), header)
+    found = record.decode_message(around, len(before), place)
     for field in fields(Message):
         assert getattr(found, field.name) == getattr(message, field.name), field.name
     assert (found.queue_offset, found.commit_log_offset, found.store_time_ms) == (offset, place, time_ms)
