@@ -19,7 +19,7 @@ from tests.support.simulated_store import SMALL, SimulatedStore, World
         {"message_id": b"x" * 256},
         {"message_group": "x" * 65_536},
         {"keys": ("x" * 40_000, "y" * 40_000)},
-        {"properties": (("x" * 65_536, ""),)},
+        {"properties": (("x" * (1 << 20), ""),)},
         {"born_time_ms": -1},
     ],
     ids=lambda change: next(iter(change)),
