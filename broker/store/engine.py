@@ -8,6 +8,7 @@ reads what really is on the disk, decides what was kept.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -92,9 +93,9 @@ class StorageEngine:
                     raise queue
                 queue_offset = queue.max_offset
                 offset, size = append(message, queue_offset, now_ms)
-            except EntrepotError as refusal:
+            except (EntrepotError, struct.error) as error:
                 refusals = refusals if refusals is not None else [None] * len(messages)
-                refusals[index] = refusal
+                refusals[index] = error if isinstance(error, EntrepotError) else _too_long(error)
                 continue
             except OSError as error:
                 raise self.fail(error) from error
@@ -275,3 +276,7 @@ class StorageEngine:
         self.open_files.close()
         self.log_channel.close()
         self.checkpoint_channel.close()
+
+
+def _too_long(error: struct.error) -> EntrepotError:
+    return EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"a field of the message does not fit its record: {error}")

@@ -30,8 +30,8 @@ A message (and a dead letter) goes on with
     82      4     body length
     86            topic, sub-topic, message group, tag, message id, keys, properties, body
 
-Properties: u16 count of system ones, u16 count of user ones, then each: u8 kind (0 text, 1 bytes), u16 name length,
-u32 value length, name, value.  No properties at all is no bytes at all.
+Properties: msgpack of [system properties as a map, user properties as an array of (name, value)]; text values are
+strings, others binary.  No properties at all is no bytes at all.
 
 A dead letter is a message whose record, at the same time, settles the message it was made from (named by its system
 properties): one record, so that it is never both consumed and lost.
@@ -43,8 +43,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from google_crc32c import value as crc32c
 
 from domain.errors import Code, EntrepotError
@@ -56,7 +57,6 @@ HEADER_SIZE: Final = 40
 MESSAGE_HEADER_SIZE: Final = 86
 CRC_START: Final = 8
 MAX_PROPERTIES: Final = 4096
-MAX_PROPERTY_NAME_BYTES: Final = 32_767
 MAX_PROPERTIES_BYTES: Final = 1 << 20
 """Named limits of a message's properties, system and user ones together."""
 
@@ -65,8 +65,8 @@ _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
 _ROUTE_PART = struct.Struct(">IQQQH")
-_COUNTS = struct.Struct(">HH")
-_PROPERTY = struct.Struct(">BHI")
+_encode_properties = msgspec.msgpack.Encoder().encode
+_decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
 _unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
@@ -250,7 +250,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
     system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
     properties: Properties = ()
     if properties_length:
-        system, properties = decode_properties(data, a)
+        system, properties = decode_properties(data[a : a + properties_length])
         a += properties_length
     return StoredMessage(
         topic,
@@ -279,14 +279,7 @@ def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> 
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
             f"the message has {len(user)} properties, the limit is {MAX_PROPERTIES}",
         )
-    parts = [_COUNTS.pack(len(system), len(user))]
-    for name, value in (*system.items(), *user):
-        raw_name = name.encode()
-        raw_value = value.encode() if isinstance(value, str) else value
-        if len(raw_name) > MAX_PROPERTY_NAME_BYTES:
-            raise EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"the property name {name[:40]!r}... is too long")
-        parts += (_PROPERTY.pack(not isinstance(value, str), len(raw_name), len(raw_value)), raw_name, raw_value)
-    encoded = b"".join(parts)
+    encoded = _encode_properties((system, user))
     if len(encoded) > MAX_PROPERTIES_BYTES:
         raise EntrepotError(
             Code.MESSAGE_PROPERTIES_TOO_LARGE,
@@ -295,17 +288,9 @@ def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> 
     return encoded
 
 
-def decode_properties(data: bytes, position: int) -> tuple[Mapping[str, PropertyValue], Properties]:
-    """The reverse of `encode_properties`."""
-    system_count, user_count = _COUNTS.unpack_from(data, position)
-    position += _COUNTS.size
-    pairs: list[tuple[str, PropertyValue]] = []
-    for _ in range(system_count + user_count):
-        is_bytes, name_length, value_length = _PROPERTY.unpack_from(data, position)
-        position += _PROPERTY.size
-        name = data[position : position + name_length].decode()
-        position += name_length
-        value = data[position : position + value_length]
-        position += value_length
-        pairs.append((name, value if is_bytes else value.decode()))
-    return dict(pairs[:system_count]), tuple(pairs[system_count:])
+def decode_properties(data: bytes) -> tuple[Mapping[str, PropertyValue], Properties]:
+    """The reverse of `encode_properties`.  Raises InvalidRecordError."""
+    try:
+        return _decode_properties(data)
+    except msgspec.DecodeError as error:
+        raise InvalidRecordError(f"properties: {error}") from error

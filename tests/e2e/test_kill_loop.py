@@ -11,9 +11,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.server import ServerProcess
 
@@ -37,7 +39,7 @@ class Load:
         self._lock = threading.Lock()
         self._ids: dict[int, str] = {}
 
-    def post(self, path: str, body: bytes, headers: dict[str, str]) -> dict[str, object]:
+    def post(self, path: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:
         request = urllib.request.Request(self.http + path, body, headers, method="POST")
         with urllib.request.urlopen(request, timeout=10) as answer:
             return json.loads(answer.read() or b"{}")
@@ -63,7 +65,7 @@ class Load:
             self.confirmed.add(name)
 
     def publish_mqtt(self) -> None:
-        client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="loader")
+        client = paho.Client(CallbackAPIVersion.VERSION2, client_id="loader")
         client.reconnect_delay_set(1, 1)
         client.max_queued_messages_set(200)
         client.on_publish = lambda c, u, mid, reason, properties: self._confirm_mqtt(mid)
