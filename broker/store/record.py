@@ -69,6 +69,7 @@ _encode_properties = msgspec.msgpack.Encoder().encode
 _decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
+_unpack_placement = struct.Struct(_HEADER.format + _ROUTE_PART.format[1:]).unpack_from
 _unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
 
 assert _HEADER.size == HEADER_SIZE
@@ -180,6 +181,29 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
     if crc32c(data[position + CRC_START : covered_end]) != crc:
         raise InvalidRecordError("checksum")
     return RecordHeader(kind, flags, length, own_offset, floor, store_time)
+
+
+Placement = tuple[str, int, int, int, int]
+"""Where a message belongs: (topic, queue id, queue offset, record length, filter hash)."""
+
+
+def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:
+    """The placement of a whole message record, with one unpack: recovery reads millions.
+
+    None for anything else, also for what is harmed: `decode_header` says what it is.
+    """
+    if position + MESSAGE_HEADER_SIZE > len(data) or data[position + 9] != RecordKind.MESSAGE:
+        return None
+    magic, crc, version, _, _, length, own_offset, _, _, queue_id, queue_offset, _, hashed, topic_length = (
+        _unpack_placement(data, position)
+    )
+    end = position + length
+    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or end > len(data):
+        return None
+    if crc32c(data[position + CRC_START : end]) != crc:
+        return None
+    start = position + MESSAGE_HEADER_SIZE
+    return data[start : start + topic_length].decode(), queue_id, queue_offset, length, hashed
 
 
 def peek_length(data: bytes, position: int) -> int:

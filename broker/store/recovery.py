@@ -23,7 +23,7 @@ def recover(engine: StorageEngine, topic_since: dict[str, int]) -> None:
     engine.report.was_unclean = mark is not None
     position = _restore_checkpoint(engine)
     log = engine.commit_log
-    for data, at, header in log.scan(position):
+    for data, at, header in log.scan(position, engine.dispatcher.place):
         engine.dispatcher.dispatch(data, at, header)
     end = log.scan_end
     engine.report.scanned_bytes = end - position

@@ -8,7 +8,7 @@ from typing import Any
 
 import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
@@ -21,7 +21,7 @@ VERSIONS = {"3.1.1": paho.MQTTv311, "5": paho.MQTTv5}
 class Client:
     """paho with its callbacks turned into lists."""
 
-    def __init__(self, port: int, version: int, client_id: str = "") -> None:
+    def __init__(self, port: int, version: MQTTProtocolVersion, client_id: str = "") -> None:
         self.paho = paho.Client(CallbackAPIVersion.VERSION2, client_id, protocol=version)
         self.messages: list[paho.MQTTMessage] = []
         self.granted: list[list[ReasonCode]] = []
@@ -62,7 +62,7 @@ class Client:
 
 
 @pytest.fixture(params=list(VERSIONS.values()), ids=list(VERSIONS))
-def version(request: pytest.FixtureRequest) -> int:
+def version(request: pytest.FixtureRequest) -> MQTTProtocolVersion:
     return request.param
 
 
@@ -70,7 +70,7 @@ def version(request: pytest.FixtureRequest) -> int:
 def clients(port: int) -> Iterator[Any]:
     made: list[Client] = []
 
-    def make(version: int, client_id: str = "") -> Client:
+    def make(version: MQTTProtocolVersion, client_id: str = "") -> Client:
         made.append(Client(port, version, client_id))
         return made[-1]
 
