@@ -97,11 +97,11 @@ class ServerProcess:
         return int(self.ports[door].rpartition(":")[2])
 
     def resident_bytes(self) -> int:
-        """Memory that the process holds."""
+        """Memory that the process holds, without the pages of mapped files."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
+            if line.startswith("RssAnon:"):
                 return int(line.split()[1]) * 1024
-        raise AssertionError("no VmRSS")
+        raise AssertionError("no RssAnon")
 
     def open_sockets(self) -> int:
         """File descriptors that are sockets: the connections and a few of its own."""

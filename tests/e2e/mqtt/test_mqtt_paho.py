@@ -15,7 +15,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-VERSIONS = {"3.1.1": paho.MQTTv311, "5": paho.MQTTv5}
+VERSIONS = {"3.1.1": MQTTProtocolVersion.MQTTv311, "5": MQTTProtocolVersion.MQTTv5}
 
 
 class Client:
@@ -80,7 +80,9 @@ def clients(port: int) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("other", list(VERSIONS.values()), ids=list(VERSIONS))
-def test_live_delivery_at_the_granted_qos(clients: Any, topic: str, version: int, other: int) -> None:
+def test_live_delivery_at_the_granted_qos(
+    clients: Any, topic: str, version: MQTTProtocolVersion, other: MQTTProtocolVersion
+) -> None:
     subscriber, publisher = clients(version), clients(other)
     reasons = subscriber.subscribe((f"{topic}/low/#", 0), (f"{topic}/high/+", 1), (f"{topic}/both/x", 2))
     assert [reason.value for reason in reasons] == [0, 1, 1]
@@ -97,7 +99,7 @@ def test_live_delivery_at_the_granted_qos(clients: Any, topic: str, version: int
     assert not any(message.retain for message in subscriber.messages)
 
 
-def test_wildcards(clients: Any, topic: str, version: int) -> None:
+def test_wildcards(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:
     subscriber, publisher = clients(version), clients(version)
     subscriber.subscribe((f"{topic}/+/temp", 1), ("+/deep/#", 1), (f"{topic}/#", 0))
     names = [topic, f"{topic}/a/temp", f"{topic}/deep", f"{topic}/deep/er", f"{topic}/a/b/temp", f"{topic}x/a/temp"]
@@ -118,7 +120,7 @@ def test_wildcards(clients: Any, topic: str, version: int) -> None:
     )
 
 
-def test_unsubscribe(clients: Any, topic: str, version: int) -> None:
+def test_unsubscribe(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:
     subscriber, publisher = clients(version), clients(version)
     subscriber.subscribe((f"{topic}/a", 1), (f"{topic}/b", 1))
     subscriber.paho.unsubscribe([f"{topic}/a", f"{topic}/never"])
@@ -130,7 +132,7 @@ def test_unsubscribe(clients: Any, topic: str, version: int) -> None:
     assert subscriber.payloads(1) == [b"b"]
 
 
-def test_order_per_topic_under_load(clients: Any, topic: str, version: int) -> None:
+def test_order_per_topic_under_load(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:
     subscriber, publisher = clients(version), clients(version)
     subscriber.subscribe((f"{topic}/#", 1))
     count = 2000
@@ -196,7 +198,7 @@ def test_takeover_of_a_client_id(clients: Any, topic: str) -> None:
     assert older.disconnected[0].value == 0x8E
 
 
-def test_what_is_not_available_is_refused(clients: Any, topic: str, version: int) -> None:
+def test_what_is_not_available_is_refused(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:
     client = clients(version)
     reasons = client.subscribe((f"$share/g/{topic}", 1), (f"{topic}/#", 1))
     assert [reason.value for reason in reasons] == [0x9E if version == paho.MQTTv5 else 0x80, 1]
@@ -207,7 +209,7 @@ def test_what_is_not_available_is_refused(clients: Any, topic: str, version: int
         assert client.disconnected[0].value == 0x9A
 
 
-def test_large_payload(clients: Any, topic: str, version: int) -> None:
+def test_large_payload(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:
     subscriber, publisher = clients(version), clients(version)
     subscriber.subscribe((topic, 1))
     payload = bytes(range(256)) * 8192

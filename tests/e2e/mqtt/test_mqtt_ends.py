@@ -1,0 +1,181 @@
+"""How connections end: wills at every abnormal end and at no other, takeover, shutdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from protocols.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish, Subscribe, Subscription, Will
+from protocols.mqtt.properties import PropertyId
+from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.http_pull import kept
+from tests.support.mqtt_client import RawClient
+from tests.support.server import ServerProcess
+
+
+@pytest.fixture
+def watcher(port: int, topic: str) -> Iterator[RawClient]:
+    with RawClient(port) as client:
+        client.connect(f"watch-{topic}")
+        client.subscribe(f"{topic}/#")
+        yield client
+
+
+def killed(client: RawClient) -> None:
+    client.reset()
+
+
+def closed(client: RawClient) -> None:
+    client.socket.close()
+
+
+def malformed(client: RawClient) -> None:
+    client.send(b"\x00\x00")
+
+
+def protocol_error(client: RawClient) -> None:
+    client.say(Connect("again", client.version))
+
+
+def qos_2(client: RawClient) -> None:
+    client.say(Publish("a", b"", 2, 1))
+
+
+def disconnect_with_will(client: RawClient) -> None:
+    client.say(Disconnect(ReasonCode.DISCONNECT_WITH_WILL_MESSAGE))
+
+
+def falls_silent(client: RawClient) -> None:
+    """Keep-alive is one second in every test here."""
+
+
+ABNORMAL = [
+    (end, version) for end in (killed, closed, malformed, protocol_error, qos_2, falls_silent) for version in (4, 5)
+]
+
+
+@pytest.mark.parametrize(("end", "version"), [*ABNORMAL, (disconnect_with_will, 5)])
+def test_the_will_is_published(
+    port: int, topic: str, watcher: RawClient, end: Callable[[RawClient], None], version: int
+) -> None:
+    will = Will(f"{topic}/will", b"gone", 1)
+    with RawClient(port, version) as client:
+        client.connect(f"c-{topic}", will=will, keep_alive=1)
+        end(client)
+        (delivery,) = watcher.expect_deliveries(1, timeout=6)
+    assert (delivery.topic, delivery.payload, delivery.qos) == (will.topic, b"gone", 1)
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_the_will_is_not_published_at_a_normal_disconnect(
+    port: int, topic: str, watcher: RawClient, version: int
+) -> None:
+    with RawClient(port, version) as client:
+        client.connect(f"c-{topic}", will=Will(f"{topic}/will", b"gone", 1))
+        client.say(Publish(f"{topic}/last", b"words"), Disconnect())
+        assert client.read_to_end() == []
+        client.reset()
+    (last,) = watcher.expect_deliveries(1)
+    assert last.payload == b"words"
+    watcher.publish(f"{topic}/end", b"end")
+    assert [delivery.payload for delivery in watcher.expect_deliveries(1)] == [b"end"]
+
+
+def test_a_will_carries_its_properties(port: int, topic: str, watcher: RawClient) -> None:
+    given = {
+        PropertyId.CONTENT_TYPE: "text/plain",
+        PropertyId.RESPONSE_TOPIC: "r",
+        PropertyId.CORRELATION_DATA: b"c",
+        PropertyId.USER_PROPERTY: [("a", "1"), ("a", "2")],
+    }
+    with RawClient(port) as client:
+        client.connect(f"c-{topic}", will=Will(f"{topic}/will", b"gone", 0, properties=given))
+        client.reset()
+    (delivery,) = watcher.expect_deliveries(1)
+    assert delivery.properties == given
+    assert delivery.qos == 0
+
+
+@pytest.mark.parametrize(
+    ("will", "reason"),
+    [
+        (Will("a", b"", 2), ReasonCode.QOS_NOT_SUPPORTED),
+        (Will("a", b"", 1, True), ReasonCode.RETAIN_NOT_SUPPORTED),
+        (Will("a/#", b""), ReasonCode.TOPIC_NAME_INVALID),
+    ],
+)
+def test_a_will_that_cannot_be_kept_is_refused(port: int, will: Will, reason: ReasonCode) -> None:
+    with RawClient(port) as client:
+        assert client.connect("c", will=will).reason == reason
+        assert client.read_to_end() == []
+
+
+def test_keep_alive_is_told_of_and_pings_keep_it_open(port: int, topic: str, watcher: RawClient) -> None:
+    with RawClient(port) as client:
+        client.connect(f"c-{topic}", keep_alive=1)
+        (goodbye,) = client.read_to_end(timeout=6)
+        assert isinstance(goodbye, Disconnect)
+        assert goodbye.reason == ReasonCode.KEEP_ALIVE_TIMEOUT
+    watcher.say(Pingreq())  # it has no keep-alive, and is still there
+
+
+def test_takeover_publishes_the_will_and_ends_the_subscriptions(port: int, topic: str, watcher: RawClient) -> None:
+    with RawClient(port) as older, RawClient(port) as newer:
+        older.connect(f"c-{topic}", will=Will(f"{topic}/will", b"gone", 1))
+        older.subscribe(f"{topic}/x")
+        assert newer.connect(f"c-{topic}").reason == ReasonCode.SUCCESS
+        (goodbye,) = older.read_to_end()
+        assert isinstance(goodbye, Disconnect)
+        assert goodbye.reason == ReasonCode.SESSION_TAKEN_OVER
+        assert [delivery.payload for delivery in watcher.expect_deliveries(1)] == [b"gone"]
+        newer.publish(f"{topic}/x", b"1")
+        watcher.expect_deliveries(1)
+        assert newer.deliveries == older.deliveries == []
+
+
+def test_everything_in_one_segment(server: ServerProcess, port: int, topic: str) -> None:
+    """A client need not wait for CONNACK (3.1.4), nor for anything else."""
+    with RawClient(port) as client:
+        client.say(
+            Connect(f"c-{topic}", 5),
+            Subscribe(1, [Subscription(f"{topic}/#", 1)]),
+            Publish(f"{topic}/a", b"1", 1, 1),
+            Publish(f"{topic}/a", b"2", 1, 2),
+            Disconnect(),
+        )
+        said = client.read_to_end()
+        assert isinstance(said[0], Connack)
+    with RawClient(port) as other:
+        other.connect(f"o-{topic}")
+        other.publish(f"{topic}/a", b"3")
+    assert kept(server, topic) == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("name", ["$SYS/x", "$share/g/x"])
+def test_the_server_s_own_names_are_not_published_to(port: int, topic: str, name: str) -> None:
+    with RawClient(port) as new, RawClient(port, 4) as old:
+        new.connect(f"n-{topic}")
+        assert new.publish(name).reason == ReasonCode.NOT_AUTHORIZED
+        assert new.publish(f"{topic}/x").reason == ReasonCode.SUCCESS
+        old.connect(f"o-{topic}")
+        old.say(Publish(name, b"", 1, 1))
+        assert old.read_to_end() == []
+
+
+def test_shutdown_says_goodbye_and_keeps_the_wills(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        with RawClient(server.port("mqtt")) as client, RawClient(server.port("mqtt"), 4) as old:
+            client.connect("a", will=Will("t/will", b"gone", 1))
+            old.connect("b")
+            client.publish("t/x")
+            server.terminate()
+            (goodbye,) = client.read_to_end()
+            assert isinstance(goodbye, Disconnect)
+            assert goodbye.reason == ReasonCode.SERVER_SHUTTING_DOWN
+            assert old.read_to_end() == []
+        assert server.wait() == 0
+        server.restart()
+        assert kept(server, "t") == [b"gone", b"x"]
+        assert "Traceback" not in server.log_text()

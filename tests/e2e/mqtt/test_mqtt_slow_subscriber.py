@@ -1,0 +1,151 @@
+"""A subscriber that does not keep up loses nothing of QoS 1 and disturbs nobody; expiry while it waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from protocols.mqtt.encoder import encode_publish
+from protocols.mqtt.packets import Puback, Publish
+from protocols.mqtt.properties import PropertyId
+from tests.support.mqtt_client import RawClient
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_until
+
+COUNT = 20_000
+NAMES = 8
+WINDOW = 200
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with little room for each subscriber."""
+    settings = {
+        "mqtt.max_queued_messages": "50",
+        "mqtt.max_inflight_messages": "20",
+        "mqtt.write_buffer_bytes": "4096",
+    }
+    with ServerProcess(tmp_path_factory.mktemp("slow"), settings) as running:
+        yield running
+        assert running.stop() == 0
+        assert "Traceback" not in running.log_text(), running.log_text()
+
+
+def publish_many(port: int, topic: str, count: int, size: int = 100) -> None:
+    """QoS 1, a window of publishes at a time; `topic/n` gets its numbers in order."""
+    with RawClient(port) as publisher:
+        publisher.connect(f"p-{topic}")
+        for start in range(0, count, WINDOW):
+            numbers = range(start, min(start + WINDOW, count))
+            packets = [
+                encode_publish(f"{topic}/{number % NAMES}", str(number).encode().ljust(size), 1, number % WINDOW + 1)
+                for number in numbers
+            ]
+            publisher.send(b"".join(packets))
+            for _ in numbers:
+                publisher.expect(Puback)
+
+
+def check_complete(deliveries: list[Publish], count: int) -> None:
+    """Everything once, in order for each name."""
+    by_name: dict[str, list[int]] = {}
+    for delivery in deliveries:
+        by_name.setdefault(delivery.topic, []).append(int(delivery.payload))
+    for name, numbers in by_name.items():
+        first = int(name.rpartition("/")[2])
+        assert numbers == list(range(first, count, NAMES)), name
+    assert len(deliveries) == count
+
+
+def test_a_subscriber_that_stops_reading_loses_nothing_and_disturbs_nobody(small: ServerProcess) -> None:
+    port = small.port("mqtt")
+    with RawClient(port) as stuck, RawClient(port, 4, receive_buffer=4096) as stuck_too, RawClient(port) as quick:
+        for name, client in (("stuck", stuck), ("stuck-too", stuck_too), ("quick", quick)):
+            client.connect(name)
+            client.subscribe("slow/#")
+        before = small.resident_bytes()
+        publisher = threading.Thread(target=publish_many, args=(port, "slow", COUNT))
+        publisher.start()
+        started = time.monotonic()
+        check_complete(quick.expect_deliveries(COUNT, timeout=40), COUNT)
+        while_stuck = time.monotonic() - started
+        publisher.join()
+        assert small.resident_bytes() - before < 60 << 20
+        for client in (stuck, stuck_too):
+            check_complete(client.expect_deliveries(COUNT, timeout=40), COUNT)
+        # and it goes on live
+        publish_many(port, "slow", NAMES)
+        for client in (stuck, stuck_too, quick):
+            assert len(client.expect_deliveries(NAMES)) == NAMES
+            assert client.deliveries == []
+    assert while_stuck < 30
+
+
+def test_a_subscriber_that_never_acknowledges_gets_no_more_than_its_window(small: ServerProcess) -> None:
+    port = small.port("mqtt")
+    with RawClient(port, acknowledges=False) as client, RawClient(port) as other:
+        client.connect("window", properties={PropertyId.RECEIVE_MAXIMUM: 7})
+        client.subscribe("window/#")
+        other.connect("other")
+        other.subscribe("window/#")
+        publish_many(port, "window", 500)
+        check_complete(other.expect_deliveries(500), 500)
+        held = client.expect_deliveries(7)
+        other.publish("window/0", b"500")
+        other.expect_deliveries(1)
+        assert client.deliveries == []
+        client.acknowledges = True
+        client.say(*[Puback(delivery.packet_id) for delivery in held])
+        check_complete([*held, *client.expect_deliveries(493)], 500)
+
+
+def test_a_slow_subscriber_that_goes_leaves_nothing_behind(small: ServerProcess) -> None:
+    port = small.port("mqtt")
+    sockets = small.open_sockets()
+    for _ in range(3):
+        with RawClient(port, receive_buffer=4096) as client:
+            client.connect("goes")
+            client.subscribe("goes/#")
+            publish_many(port, "goes", 1000, size=1000)
+            client.reset()
+    wait_until(lambda: small.open_sockets() <= sockets, lambda: f"{small.open_sockets()} sockets, {sockets} before")
+
+
+def test_a_connection_ends_though_its_peer_does_not_read(small: ServerProcess) -> None:
+    """Taken over while its socket is full: it is closed after a few seconds all the same."""
+    port = small.port("mqtt")
+    with RawClient(port, receive_buffer=4096) as stuck, RawClient(port) as newer:
+        stuck.connect("same")
+        stuck.subscribe("full/#", qos=0)
+        publish_many(port, "full", 2000, size=10_000)
+        sockets = small.open_sockets()
+        newer.connect("same")
+        wait_until(lambda: small.open_sockets() < sockets, "the older connection is gone")
+
+
+def test_expiry(small: ServerProcess) -> None:
+    """What expires while a subscriber is behind is not sent (3.3.2-5), and what is left of the time is (3.3.2-6)."""
+    port = small.port("mqtt")
+    with RawClient(port, acknowledges=False) as slow, RawClient(port) as publisher:
+        slow.connect("late", properties={PropertyId.RECEIVE_MAXIMUM: 1})
+        slow.subscribe("expiry/#")
+        publisher.connect("publisher")
+        publish_many(port, "expiry", 60)  # the window, the queue, and a few that are behind
+        for packet_id, (payload, seconds) in enumerate([(b"short", 1), (b"long", 1000)], 1):
+            packet = Publish(
+                "expiry/0", payload, 1, packet_id, properties={PropertyId.MESSAGE_EXPIRY_INTERVAL: seconds}
+            )
+            publisher.say(packet)
+            publisher.expect(Puback)
+        expires = time.monotonic() + 1.1
+        wait_until(lambda: time.monotonic() > expires, "the short one has expired")
+        (first,) = slow.expect_deliveries(1)
+        slow.acknowledges = True
+        slow.say(Puback(first.packet_id))
+        deliveries = [first, *slow.expect_deliveries(60)]
+        assert b"short" not in [delivery.payload for delivery in deliveries]
+        (long,) = [delivery for delivery in deliveries if delivery.payload == b"long"]
+        assert 990 <= long.properties[PropertyId.MESSAGE_EXPIRY_INTERVAL] < 1000

@@ -1,0 +1,47 @@
+"""All that a topic of a server process keeps, read by its HTTP door."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+from typing import Any
+
+from tests.support.server import ServerProcess
+
+
+def http_json(server: ServerProcess, method: str, path: str, body: object = None) -> Any:
+    """One request and its answer; fails unless it succeeded."""
+    connection = http.client.HTTPConnection(server.ports["http"], timeout=30)
+    try:
+        connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        content = answer.read()
+    finally:
+        connection.close()
+    assert answer.status < 300, content
+    return json.loads(content) if content else None
+
+
+def events(server: ServerProcess, topic: str, group: str = "reader") -> list[dict[str, Any]]:
+    """Every message as an event, acknowledged; in no order across names."""
+    found: list[dict[str, Any]] = []
+    path = f"/topics/{topic}/eventsubscriptions/{group}"
+    while batch := http_json(server, "POST", f"{path}:receive?maxEvents=100&maxWaitTime=0")["value"]:
+        found += [item["event"] for item in batch]
+        tokens = [item["brokerProperties"]["lockToken"] for item in batch]
+        answer = http_json(server, "POST", f"{path}:acknowledge", {"lockTokens": tokens})
+        assert answer["failedLockTokens"] == []
+    return found
+
+
+def kept(server: ServerProcess, topic: str, group: str = "reader") -> list[bytes]:
+    """The payloads of `events`, sorted."""
+    return sorted(map(_payload, events(server, topic, group)))
+
+
+def _payload(event: dict[str, Any]) -> bytes:
+    if "data_base64" in event:
+        return base64.b64decode(event["data_base64"])
+    data = event.get("data", "")
+    return (data if isinstance(data, str) else json.dumps(data)).encode()
