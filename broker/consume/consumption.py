@@ -226,8 +226,8 @@ class Consumption:
     # -- windows -------------------------------------------------------------------------------------------------
 
     def context(self, topic: str, group: str) -> HandleContext:
-        incarnation = self.registry.topic_since.get(topic, 0)
-        return self.mint.context(topic, group, self.engine.recovery_epoch, incarnation)
+        since = self.registry.topic_since.get(topic, 0), self.registry.group_since.get(group, 0)
+        return self.mint.context(topic, group, self.engine.recovery_epoch, since)
 
     def group(self, name: str, now_ms: int) -> ConsumerGroup:
         """The group, made with the defaults if it is new.  Raises ILLEGAL_CONSUMER_GROUP."""
@@ -257,7 +257,7 @@ class Consumption:
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None:
             return queue.min_offset
         if group.start == LATEST:
-            return queue.first_at_or_after(self.registry.group_since[group.name])
+            return queue.first_at_or_after(self.registry.group_latest_since[group.name])
         since = parse_start(group.start)
         assert since is not None
         return self.engine.first_since(queue, since)

@@ -5,6 +5,7 @@ Whether a genuine handle is still current is not its business: that is the windo
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -76,16 +77,16 @@ class HandleMint:
         self._key = key
         self._store_id = store_id
         self._broker_name = broker_name
-        self._contexts: OrderedDict[tuple[str, str, int, int], HandleContext] = OrderedDict()
+        self._contexts: OrderedDict[tuple[str, str, int, tuple[int, int]], HandleContext] = OrderedDict()
 
-    def context(self, topic: str, group: str, recovery_epoch: int, incarnation: int) -> HandleContext:
-        """`incarnation` sets a topic apart from an earlier one of its name."""
-        key = (topic, group, recovery_epoch, incarnation)
+    def context(self, topic: str, group: str, recovery_epoch: int, since: tuple[int, int]) -> HandleContext:
+        """`since` (of topic and group) sets both apart from earlier ones of their names."""
+        key = (topic, group, recovery_epoch, since)
         context = self._contexts.get(key)
         if context is None:
             route = HandleRoute(DEFAULT_NAMESPACE, topic, group, self._broker_name, self._store_id, recovery_epoch)
             data = route.encode()
-            mac = blake2b(data + incarnation.to_bytes(8, "big"), key=self._key, digest_size=MAC_SIZE)
+            mac = blake2b(data + struct.pack(">QQ", *since), key=self._key, digest_size=MAC_SIZE)
             if len(self._contexts) >= MAX_CONTEXTS:
                 self._contexts.popitem(last=False)
             context = self._contexts[key] = HandleContext(encode_text(data), mac)

@@ -272,6 +272,7 @@ class StorageEngine:
             if self.begin_checkpoint():
                 self.finish_checkpoint()
                 self.files.remove_abort_mark()
+            self.failure = StoreFailedError("the store is closed")
         self.commit_log.close()
         self.open_files.close()
         self.log_channel.close()

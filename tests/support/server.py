@@ -92,5 +92,26 @@ class ServerProcess:
         self.terminate()
         return self.wait()
 
+    def port(self, door: str) -> int:
+        """The port of a door."""
+        return int(self.ports[door].rpartition(":")[2])
+
+    def resident_bytes(self) -> int:
+        """Memory that the process holds."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError("no VmRSS")
+
+    def open_sockets(self) -> int:
+        """File descriptors that are sockets: the connections and a few of its own."""
+        found = 0
+        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
+            try:
+                found += entry.readlink().name.startswith("socket:")
+            except FileNotFoundError:
+                continue  # closed meanwhile
+        return found
+
     def log_text(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""

@@ -1,0 +1,33 @@
+"""Waiting for a condition instead of a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE_SECONDS = 15.0
+_STEP_SECONDS = 0.01
+
+
+def wait_until(condition: Callable[[], T], what: str | Callable[[], str], timeout: float = PATIENCE_SECONDS) -> T:
+    """The condition's first true value; fails with `what` if there is none in time."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not in {timeout:g} s: {what if isinstance(what, str) else what()}")
+        time.sleep(_STEP_SECONDS)
+    return value
+
+
+async def until(condition: Callable[[], T], what: str | Callable[[], str], timeout: float = PATIENCE_SECONDS) -> T:
+    """`wait_until` on an event loop."""
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not in {timeout:g} s: {what if isinstance(what, str) else what()}")
+        await asyncio.sleep(_STEP_SECONDS)
+    return value
