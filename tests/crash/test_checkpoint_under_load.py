@@ -1,4 +1,4 @@
-"""A checkpoint needs a moment at which everything is durable; producers that never rest must not keep it from coming."""
+"""A checkpoint needs a moment at which everything is durable; producers that never rest must not keep it away."""
 
 from __future__ import annotations
 
