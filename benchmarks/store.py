@@ -113,7 +113,8 @@ def make_messages(count: int) -> list[Message]:
 
 async def append_all(broker: Broker, messages: list[Message]) -> None:
     """Append in batches with a few of them unconfirmed at a time, as connections do; ends when all is confirmed."""
-    finished = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    finished = loop.create_future()
     state = {"next": 0, "in_flight": 0}
 
     def settled(failure: object) -> None:
@@ -122,8 +123,8 @@ async def append_all(broker: Broker, messages: list[Message]) -> None:
             finished.set_exception(BenchmarkError(str(failure)))
         elif state["in_flight"] == 0 and state["next"] >= len(messages):
             finished.set_result(None)
-        elif state["in_flight"] <= BATCHES_IN_FLIGHT // 2:
-            fill()
+        elif state["in_flight"] == BATCHES_IN_FLIGHT // 2:
+            loop.call_soon(fill)
 
     def fill() -> None:
         while state["in_flight"] < BATCHES_IN_FLIGHT and state["next"] < len(messages):
@@ -215,4 +216,5 @@ def _median(values: Any) -> float:
 
 
 if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     uvloop.run(_fill(Path(sys.argv[1])))

@@ -352,5 +352,4 @@ class Broker:
             )
         ):
             self._last_checkpoint = self._loop.time()
-            self.commit.sync_now()  # one sync that the loop waits for: a checkpoint needs a moment of rest
-            self.engine.begin_checkpoint()
+            self.commit.sync_now(at_rest=self.engine.begin_checkpoint)  # the one sync that the loop waits for

@@ -90,10 +90,16 @@ class GroupCommit:
     def when_relieved(self, callback: Callable[[], None]) -> None:
         self._relieved.append(callback)
 
-    def sync_now(self) -> None:
-        """Make all that was taken durable, waiting for it, and confirm it: then nothing is under way."""
+    def sync_now(self, at_rest: Callable[[], object] | None = None) -> None:
+        """Make all that was taken durable, waiting for it, and confirm it.
+
+        `at_rest` is called between: everything is durable then, and nobody has been told who might go on at once.
+        """
         try:
-            self._settle(self._engine.sync_now())
+            grown = self._engine.sync_now()
+            if at_rest is not None:
+                at_rest()
+            self._settle(grown)
         except StoreFailedError as failure:
             self._fail(failure)
 

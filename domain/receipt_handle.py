@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from base64 import urlsafe_b64decode
 from binascii import a2b_base64, b2a_base64
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -64,9 +65,12 @@ def encode_text(data: bytes) -> str:
     return b2a_base64(data, newline=False).translate(_TO_URLSAFE).decode("ascii")
 
 
-def decode_tail(text: str) -> bytes:
-    """The tail's bytes.  Raises ValueError."""
-    return a2b_base64(text[-TAIL_TEXT_LENGTH:].encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
+def decode_tails(handles: Sequence[str]) -> bytes:
+    """The tails of all the handles, one after the other.  Raises ValueError if one of them is no such text."""
+    text = "".join([handle[-TAIL_TEXT_LENGTH:] for handle in handles])
+    if len(text) != len(handles) * TAIL_TEXT_LENGTH:
+        raise ValueError("too short for a handle")
+    return a2b_base64(text.encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
 
 
 def read_route(handle: str) -> HandleRoute:

@@ -115,13 +115,10 @@ class Consumption:
         messages, corrupted = self._read(queue, offsets)
         self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, deadline_ms, now_ms)
         self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
-        mint, attempt_of, queue_id = context.mint, window.attempt, queue.queue_id
-        deliveries = []
-        for message in messages:
-            attempt = attempt_of(message.queue_offset)
-            if attempt > 1:
-                self.counters.redelivered += 1
-            deliveries.append(Delivery(message, mint(queue_id, message.queue_offset, attempt), attempt))
+        attempts = [window.attempt(message.queue_offset) for message in messages]
+        self.counters.redelivered += sum(attempt > 1 for attempt in attempts)
+        handles = context.mint(queue.queue_id, [(m.queue_offset, a) for m, a in zip(messages, attempts, strict=True)])
+        deliveries = [Delivery(*parts) for parts in zip(messages, handles, attempts, strict=True)]
         self.counters.delivered += len(deliveries)
         return deliveries
 
@@ -179,21 +176,21 @@ class Consumption:
     ) -> tuple[dict[ConsumeQueue, list[int]], list[EntrepotError | None]]:
         """Which offsets the handles may settle, by queue; a refusal for each handle that may not."""
         outcomes: list[EntrepotError | None] = []
-        by_queue: dict[int, set[int]] = {}
         windows = self.progress.windows.get((group, topic), {})
-        check = self.context(topic, group).check
-        for handle in handles:
-            try:
-                queue_id, offset, attempt = check(handle)
-                window = windows.get(queue_id)
-                taken = by_queue.setdefault(queue_id, set())
-                if window is None or offset in taken or not window.is_current(offset, attempt):
-                    raise EntrepotError(
+        by_queue: dict[int, set[int]] = {queue_id: set() for queue_id in windows}
+        for checked in self.context(topic, group).check(handles):
+            if isinstance(checked, EntrepotError):
+                outcomes.append(checked)
+                continue
+            queue_id, offset, attempt = checked
+            window, taken = windows.get(queue_id), by_queue.get(queue_id, set())
+            if window is None or offset in taken or not window.is_current(offset, attempt):
+                outcomes.append(
+                    EntrepotError(
                         Code.INVALID_RECEIPT_HANDLE,
                         "the receipt handle is no longer current: the message was settled, released or delivered again",
                     )
-            except EntrepotError as refusal:
-                outcomes.append(refusal)
+                )
                 continue
             taken.add(offset)
             outcomes.append(None)
@@ -229,8 +226,8 @@ class Consumption:
     # -- windows -------------------------------------------------------------------------------------------------
 
     def context(self, topic: str, group: str) -> HandleContext:
-        incarnation = self.registry.topic_since.get(topic, 0)
-        return self.mint.context(topic, group, self.engine.recovery_epoch, incarnation)
+        since = self.registry.topic_since.get(topic, 0), self.registry.group_since.get(group, 0)
+        return self.mint.context(topic, group, self.engine.recovery_epoch, since)
 
     def group(self, name: str, now_ms: int) -> ConsumerGroup:
         """The group, made with the defaults if it is new.  Raises ILLEGAL_CONSUMER_GROUP."""
@@ -260,7 +257,7 @@ class Consumption:
         if group.start == EARLIEST or dead_letter_group(queue.topic) is not None:
             return queue.min_offset
         if group.start == LATEST:
-            return queue.first_at_or_after(self.registry.group_since[group.name])
+            return queue.first_at_or_after(self.registry.group_latest_since[group.name])
         since = parse_start(group.start)
         assert since is not None
         return self.engine.first_since(queue, since)

@@ -5,7 +5,9 @@ Whether a genuine handle is still current is not its business: that is the windo
 
 from __future__ import annotations
 
+import struct
 from collections import OrderedDict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
@@ -13,11 +15,16 @@ from typing import Any, Final
 
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE
-from domain.receipt_handle import MAC_SIZE, TAIL, TAIL_TEXT_LENGTH, HandleRoute, decode_tail, encode_text
+from domain.receipt_handle import MAC_SIZE, TAIL, TAIL_TEXT_LENGTH, HandleRoute, decode_tails, encode_text
 
 MAX_CONTEXTS: Final = 10_000
 _pack_tail = TAIL.pack
 _unpack_tail = TAIL.unpack
+_TAIL_SIZE: Final = TAIL.size + MAC_SIZE
+
+
+def _refusal(why: str) -> EntrepotError:
+    return EntrepotError(Code.INVALID_RECEIPT_HANDLE, f"the receipt handle {why}")
 
 
 @dataclass(slots=True)
@@ -27,29 +34,40 @@ class HandleContext:
     prefix: str
     mac: Any
 
-    def mint(self, queue_id: int, queue_offset: int, attempt: int) -> str:
-        tail = _pack_tail(queue_id, queue_offset, attempt)
-        mac = self.mac.copy()
-        mac.update(tail)
-        return self.prefix + encode_text(tail + mac.digest())
+    def mint(self, queue_id: int, places: Iterable[tuple[int, int]]) -> list[str]:
+        """Handles for (queue offset, attempt) pairs of one queue; their text is made at one go."""
+        begun, parts = self.mac.copy, list[bytes]()
+        for queue_offset, attempt in places:
+            tail = _pack_tail(queue_id, queue_offset, attempt)
+            mac = begun()
+            mac.update(tail)
+            parts += (tail, mac.digest())
+        text = encode_text(b"".join(parts))
+        prefix, size = self.prefix, TAIL_TEXT_LENGTH
+        return [prefix + text[at : at + size] for at in range(0, len(text), size)]
 
-    def check(self, handle: str) -> tuple[int, int, int]:
-        """(queue id, queue offset, attempt) of a genuine handle.  Raises INVALID_RECEIPT_HANDLE."""
-        if handle[:-TAIL_TEXT_LENGTH] != self.prefix:
-            raise EntrepotError(
-                Code.INVALID_RECEIPT_HANDLE, "the receipt handle was not given out for this topic and group"
-            )
+    def check(self, handles: Sequence[str]) -> list[tuple[int, int, int] | EntrepotError]:
+        """For each handle (queue id, queue offset, attempt), or INVALID_RECEIPT_HANDLE where it is not genuine."""
         try:
-            data = decode_tail(handle)
-        except ValueError:
-            raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt handle") from None
-        tail = data[: TAIL.size]
-        mac = self.mac.copy()
-        mac.update(tail)
-        if not compare_digest(mac.digest(), data[TAIL.size :]):
-            raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is forged or harmed")
-        queue_id, queue_offset, attempt = _unpack_tail(tail)
-        return queue_id, queue_offset, attempt
+            data = decode_tails(handles)
+        except ValueError:  # not all of them are handles: look at each alone
+            if len(handles) == 1:
+                return [_refusal("is none")]
+            return [self.check((handle,))[0] for handle in handles]
+        found: list[tuple[int, int, int] | EntrepotError] = []
+        route_length = -TAIL_TEXT_LENGTH
+        begun = self.mac.copy
+        for handle, at in zip(handles, range(0, len(data), _TAIL_SIZE), strict=True):
+            tail = data[at : at + TAIL.size]
+            mac = begun()
+            mac.update(tail)
+            if handle[:route_length] != self.prefix:
+                found.append(_refusal("was not given out for this topic and group"))
+            elif compare_digest(mac.digest(), data[at + TAIL.size : at + _TAIL_SIZE]):
+                found.append(_unpack_tail(tail))
+            else:
+                found.append(_refusal("is forged or harmed"))
+        return found
 
 
 class HandleMint:
@@ -59,16 +77,16 @@ class HandleMint:
         self._key = key
         self._store_id = store_id
         self._broker_name = broker_name
-        self._contexts: OrderedDict[tuple[str, str, int, int], HandleContext] = OrderedDict()
+        self._contexts: OrderedDict[tuple[str, str, int, tuple[int, int]], HandleContext] = OrderedDict()
 
-    def context(self, topic: str, group: str, recovery_epoch: int, incarnation: int) -> HandleContext:
-        """`incarnation` sets a topic apart from an earlier one of its name."""
-        key = (topic, group, recovery_epoch, incarnation)
+    def context(self, topic: str, group: str, recovery_epoch: int, since: tuple[int, int]) -> HandleContext:
+        """`since` (of topic and group) sets both apart from earlier ones of their names."""
+        key = (topic, group, recovery_epoch, since)
         context = self._contexts.get(key)
         if context is None:
             route = HandleRoute(DEFAULT_NAMESPACE, topic, group, self._broker_name, self._store_id, recovery_epoch)
             data = route.encode()
-            mac = blake2b(data + incarnation.to_bytes(8, "big"), key=self._key, digest_size=MAC_SIZE)
+            mac = blake2b(data + struct.pack(">QQ", *since), key=self._key, digest_size=MAC_SIZE)
             if len(self._contexts) >= MAX_CONTEXTS:
                 self._contexts.popitem(last=False)
             context = self._contexts[key] = HandleContext(encode_text(data), mac)

@@ -7,7 +7,6 @@ consecutive offsets.
 
 from __future__ import annotations
 
-import itertools
 import struct
 from array import array
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ def encode_op(
     raw_topic, raw_group = topic.encode(), group.encode()
     count = len(offsets)
     distances = b""
-    if offsets[-1] - offsets[0] != count - 1 or any(b - a != 1 for a, b in itertools.pairwise(offsets)):
+    if list(offsets) != list(range(first, first + count)):
         numbers = array("I", [offset - first for offset in offsets])
         numbers.byteswap()
         distances = numbers.tobytes()

@@ -16,8 +16,11 @@ from domain.topic import Permission, Topic, TopicType
 
 
 class Registry:
-    """Topics and groups by name.  `topic_since` and `group_since`: the commit-log offset at which each came to be
-    (a group's: or last had its start set to latest)."""
+    """Topics and groups by name.
+
+    `topic_since` and `group_since`: the commit-log offset at which each came to be, which sets it apart from an earlier
+    one of its name.  `group_latest_since`: where a group begins whose start is latest.
+    """
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
@@ -25,6 +28,7 @@ class Registry:
         self.groups: dict[str, ConsumerGroup] = {}
         self.topic_since: dict[str, int] = {}
         self.group_since: dict[str, int] = {}
+        self.group_latest_since: dict[str, int] = {}
         self.on_topic: Callable[[str], None] = lambda name: None
         self.on_group_dropped: Callable[[str], None] = lambda name: None
 
@@ -42,12 +46,14 @@ class Registry:
         elif op == "put_group":
             group = ConsumerGroup(**change)
             previous = self.groups.get(name)
+            self.group_since.setdefault(name, commit_log_offset)
             if previous is None or (group.start == LATEST and previous.start != LATEST):
-                self.group_since[name] = commit_log_offset
+                self.group_latest_since[name] = commit_log_offset
             self.groups[name] = group
         elif op == "drop_group":
             self.groups.pop(name, None)
             self.group_since.pop(name, None)
+            self.group_latest_since.pop(name, None)
             self.on_group_dropped(name)
         if op.endswith("_topic"):
             self.on_topic(name)
@@ -62,16 +68,20 @@ class Registry:
     def snapshot(self) -> Any:
         return {
             "topics": [(_topic_fields(t), self.topic_since[t.name]) for t in self.topics.values()],
-            "groups": [(_group_fields(g), self.group_since[g.name]) for g in self.groups.values()],
+            "groups": [
+                (_group_fields(g), self.group_since[g.name], self.group_latest_since[g.name])
+                for g in self.groups.values()
+            ],
         }
 
     def restore(self, state: Any) -> None:
         for fields, since in state["topics"]:
             self._put_topic(_topic(fields))
             self.topic_since[fields["name"]] = since
-        for fields, since in state["groups"]:
+        for fields, since, latest_since in state["groups"]:
             self.groups[fields["name"]] = ConsumerGroup(**fields)
             self.group_since[fields["name"]] = since
+            self.group_latest_since[fields["name"]] = latest_since
 
 
 def put_topic(topic: Topic) -> bytes:

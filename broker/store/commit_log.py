@@ -11,7 +11,7 @@ bytes before `durable_offset` never change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from broker.store import record
@@ -21,6 +21,7 @@ from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 
 SCAN_CHUNK = 4 * 1024 * 1024
+MESSAGE = RecordKind.MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +62,13 @@ class CommitLog:
     # -- appending ---------------------------------------------------------------------------------------------
 
     def append_message(
-        self, message: Message, queue_offset: int, now_ms: int, kind: RecordKind = RecordKind.MESSAGE
+        self, message: Message, queue_offset: int, now_ms: int, kind: RecordKind = MESSAGE
     ) -> tuple[int, int]:
         """Take one message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
         offset = self.end
         prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)
         size = len(covered) + record.CRC_START
-        is_new = kind == RecordKind.MESSAGE
+        is_new = kind == MESSAGE
         if offset + size > (self._message_room_end if is_new else self._room_end):
             offset = self._make_room(size, self.layout.reserve_bytes if is_new else 0, now_ms)
             prefix, covered = record.encode_message(message, kind, offset, self.durable_offset, now_ms, queue_offset)
@@ -170,18 +171,26 @@ class CommitLog:
 
     # -- recovery ----------------------------------------------------------------------------------------------
 
-    def scan(self, from_offset: int) -> Iterator[tuple[bytes, int, RecordHeader]]:
+    def scan(
+        self, from_offset: int, on_message: Callable[[record.Placement, int], None] | None = None
+    ) -> Iterator[tuple[bytes, int, RecordHeader]]:
         """Every whole record from an offset on, as (bytes, position in them, header); ends at the first that is not.
 
-        `scan_end` then tells where that was.
+        `scan_end` then tells where that was.  Where `on_message` is given, plain messages go there instead, as
+        placement and commit-log offset, in their turn: most records are, and this way costs half.
         """
         self.scan_end = from_offset
         chunk, base = b"", from_offset
+        decode_placement = record.decode_placement
         while True:
             position = self.scan_end - base
             if self._segment_rest(self.scan_end) < HEADER_SIZE:
                 self.scan_end += self._segment_rest(self.scan_end)
                 chunk, base = b"", self.scan_end
+                continue
+            if on_message is not None and (placement := decode_placement(chunk, position, self.scan_end)) is not None:
+                on_message(placement, self.scan_end)
+                self.scan_end += placement[3]
                 continue
             try:
                 header = record.decode_header(chunk, position, self.scan_end)

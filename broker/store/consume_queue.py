@@ -37,7 +37,7 @@ class ConsumeQueue:
         self.topic = topic
         self.queue_id = queue_id
         self.min_offset = 0
-        self.visible_offset = entries
+        self.visible_offset = self.max_offset = entries
         self.watchers: list[Callable[[ConsumeQueue], None]] = []
         self.is_touched = False
         self.checksum = checksum
@@ -47,19 +47,13 @@ class ConsumeQueue:
         self._tail = bytearray()
         self.dirty_files: set[str] = set()
 
-    @property
-    def max_offset(self) -> int:
-        return self.flushed_entries + len(self._tail) // ENTRY_SIZE
-
     def put(self, queue_offset: int, commit_log_offset: int, size: int, filter_hash: int) -> None:
         """Add the entry of a record; one that is here already is left alone (dispatching again is harmless)."""
-        self._tail += _pack(commit_log_offset, size, filter_hash)
-        if queue_offset != self.flushed_entries + len(self._tail) // ENTRY_SIZE - 1:
-            del self._tail[-ENTRY_SIZE:]
-            if queue_offset > self.max_offset:
-                raise CorruptedError(
-                    f"queue {self.topic}/{self.queue_id} jumps from {self.max_offset} to {queue_offset}"
-                )
+        if queue_offset == self.max_offset:
+            self._tail += _pack(commit_log_offset, size, filter_hash)
+            self.max_offset = queue_offset + 1
+        elif queue_offset > self.max_offset:
+            raise CorruptedError(f"queue {self.topic}/{self.queue_id} jumps from {self.max_offset} to {queue_offset}")
 
     def advance(self, durable_offset: int) -> bool:
         """Make visible what lies before the commit log's durable offset; says whether anything became so."""
@@ -148,7 +142,7 @@ class ConsumeQueue:
         self._files.remove(self.directory)
         self.dirty_files.clear()
         self._tail.clear()
-        self.flushed_entries = self.visible_offset = self.checksum = 0
+        self.flushed_entries = self.visible_offset = self.max_offset = self.checksum = 0
 
     def _read_files(self, start: int, end: int) -> bytearray:
         data = bytearray()

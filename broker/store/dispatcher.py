@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from broker.store import record
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.open_files import OpenFiles
-from broker.store.record import RecordHeader, RecordKind
+from broker.store.record import Placement, RecordHeader, RecordKind
 from domain.message import Message
 
 QueueKey = tuple[str, int]
@@ -70,8 +70,18 @@ class Dispatcher:
         """Enter a message into its queue."""
         queue.put(queue_offset, commit_log_offset, size, hashed)
         if not queue.is_touched:
-            queue.is_touched = True
-            self._touched.append(queue)
+            self.touch(queue)
+
+    def touch(self, queue: ConsumeQueue) -> None:
+        """Remember that the queue has entries that are to become visible."""
+        queue.is_touched = True
+        self._touched.append(queue)
+
+    def place(self, placement: Placement, commit_log_offset: int) -> None:
+        """Enter a plain message read from the log into its queue (recovery)."""
+        topic, queue_id, queue_offset, size, hashed = placement
+        queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
+        self.put(queue, queue_offset, commit_log_offset, size, hashed)
 
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:
         """Apply one record read from the log (recovery)."""

@@ -8,6 +8,7 @@ reads what really is on the disk, decides what was kept.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -83,7 +84,7 @@ class StorageEngine:
     ) -> list[EntrepotError | None] | None:
         """Take a batch; returns None if all were taken, else one refusal or None for each."""
         self._check_alive()
-        append, put = self.commit_log.append_message, self.dispatcher.put
+        append, touch = self.commit_log.append_message, self.dispatcher.touch
         refusals: list[EntrepotError | None] | None = None
         for index, message in enumerate(messages):
             queue = queue_for(message)
@@ -92,13 +93,15 @@ class StorageEngine:
                     raise queue
                 queue_offset = queue.max_offset
                 offset, size = append(message, queue_offset, now_ms)
-            except EntrepotError as refusal:
+            except (EntrepotError, struct.error) as error:
                 refusals = refusals if refusals is not None else [None] * len(messages)
-                refusals[index] = refusal
+                refusals[index] = error if isinstance(error, EntrepotError) else _too_long(error)
                 continue
             except OSError as error:
                 raise self.fail(error) from error
-            put(queue, queue_offset, offset, size, message.filter_hash)
+            queue.put(queue_offset, offset, size, message.filter_hash)
+            if not queue.is_touched:
+                touch(queue)
         return refusals
 
     def append_dead_letter(self, message: Message, now_ms: int) -> None:
@@ -269,7 +272,12 @@ class StorageEngine:
             if self.begin_checkpoint():
                 self.finish_checkpoint()
                 self.files.remove_abort_mark()
+            self.failure = StoreFailedError("the store is closed")
         self.commit_log.close()
         self.open_files.close()
         self.log_channel.close()
         self.checkpoint_channel.close()
+
+
+def _too_long(error: struct.error) -> EntrepotError:
+    return EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"a field of the message does not fit its record: {error}")

@@ -69,6 +69,7 @@ _encode_properties = msgspec.msgpack.Encoder().encode
 _decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
+_unpack_placement = struct.Struct(_HEADER.format + _ROUTE_PART.format[1:]).unpack_from
 _unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
 
 assert _HEADER.size == HEADER_SIZE
@@ -103,30 +104,30 @@ def encode_message(
     message: Message, kind: int, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
 ) -> tuple[bytes, bytes]:
     """The record in two pieces (magic and checksum; the rest), so that the one copy is made when it is written."""
-    topic = message.topic.encode()
-    sub_topic = message.sub_topic.encode()
-    group = message.message_group.encode() if message.message_group else b""
-    tag = message.tag.encode() if message.tag else b""
-    keys = "\0".join(message.keys).encode() if message.keys else b""
-    properties = encode_properties(message.system, message.properties) if message.properties or message.system else b""
-    message_id = message.message_id
-    body = message.body
-    length = (
-        MESSAGE_HEADER_SIZE
-        + len(topic)
-        + len(sub_topic)
-        + len(group)
-        + len(tag)
-        + len(message_id)
-        + len(keys)
-        + len(properties)
-        + len(body)
-    )
+    topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
+    message_id, body = message.message_id, message.body
+    group = tag = keys = properties = b""
+    group_length = tag_length = keys_length = properties_length = 0
+    if message.message_group or message.tag or message.keys:
+        group, tag, keys = message.message_group.encode(), message.tag.encode(), "\0".join(message.keys).encode()
+        group_length, tag_length, keys_length = len(group), len(tag), len(keys)
+    if message.properties or message.system:
+        properties = encode_properties(message.system, message.properties)
+        properties_length = len(properties)
+    topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
     head = _pack_message(
         VERSION,
         kind,
         message.qos,
-        length,
+        MESSAGE_HEADER_SIZE
+        + topic_length
+        + sub_topic_length
+        + group_length
+        + tag_length
+        + id_length
+        + keys_length
+        + properties_length
+        + body_length,
         commit_log_offset,
         durable_floor,
         store_time_ms,
@@ -134,14 +135,14 @@ def encode_message(
         queue_offset,
         message.born_time_ms,
         message.filter_hash,
-        len(topic),
-        len(sub_topic),
-        len(group),
-        len(tag),
-        len(message_id),
-        len(keys),
-        len(properties),
-        len(body),
+        topic_length,
+        sub_topic_length,
+        group_length,
+        tag_length,
+        id_length,
+        keys_length,
+        properties_length,
+        body_length,
     )
     covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body))
     return _pack_prefix(MAGIC, crc32c(covered)), covered
@@ -180,6 +181,29 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
     if crc32c(data[position + CRC_START : covered_end]) != crc:
         raise InvalidRecordError("checksum")
     return RecordHeader(kind, flags, length, own_offset, floor, store_time)
+
+
+Placement = tuple[str, int, int, int, int]
+"""Where a message belongs: (topic, queue id, queue offset, record length, filter hash)."""
+
+
+def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:
+    """The placement of a whole message record, with one unpack: recovery reads millions.
+
+    None for anything else, also for what is harmed: `decode_header` says what it is.
+    """
+    if position + MESSAGE_HEADER_SIZE > len(data) or data[position + 9] != RecordKind.MESSAGE:
+        return None
+    magic, crc, version, _, _, length, own_offset, _, _, queue_id, queue_offset, _, hashed, topic_length = (
+        _unpack_placement(data, position)
+    )
+    end = position + length
+    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or end > len(data):
+        return None
+    if crc32c(data[position + CRC_START : end]) != crc:
+        return None
+    start = position + MESSAGE_HEADER_SIZE
+    return data[start : start + topic_length].decode(), queue_id, queue_offset, length, hashed
 
 
 def peek_length(data: bytes, position: int) -> int:

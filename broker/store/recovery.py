@@ -23,7 +23,7 @@ def recover(engine: StorageEngine, topic_since: dict[str, int]) -> None:
     engine.report.was_unclean = mark is not None
     position = _restore_checkpoint(engine)
     log = engine.commit_log
-    for data, at, header in log.scan(position):
+    for data, at, header in log.scan(position, engine.dispatcher.place):
         engine.dispatcher.dispatch(data, at, header)
     end = log.scan_end
     engine.report.scanned_bytes = end - position
@@ -63,7 +63,7 @@ def _restore_checkpoint(engine: StorageEngine) -> int:
     engine.recovery_epoch = checkpoint.recovery_epoch
     for state in checkpoint.queues:
         queue = engine.dispatcher.queue(state.topic, state.queue_id)
-        queue.flushed_entries = queue.visible_offset = state.entries
+        queue.flushed_entries = queue.visible_offset = queue.max_offset = state.entries
         queue.checksum = state.checksum
     engine.checkpoint_position = checkpoint.position
     return checkpoint.position

@@ -23,6 +23,7 @@ import sys
 import threading
 
 MAX_OPEN = 64
+MAX_LINKED = 100_000
 
 
 class Files:
@@ -30,6 +31,7 @@ class Files:
 
     def __init__(self) -> None:
         self._open: dict[str, int] = {}
+        self._linked: set[str] = set()  # paths whose directory was synced since they were there
 
     def sync(self, path: str) -> None:
         descriptor = self._open.get(path)
@@ -38,6 +40,10 @@ class Files:
             if len(self._open) >= MAX_OPEN:
                 os.close(self._open.pop(next(iter(self._open))))
             self._open[path] = descriptor
+        if path not in self._linked:
+            if len(self._linked) >= MAX_LINKED:
+                self._linked.clear()
+            self._linked.add(path)
             sync_directory(os.path.dirname(path))
         if os.path.isdir(path):
             os.fsync(descriptor)
@@ -48,6 +54,15 @@ class Files:
         descriptor = self._open.pop(path, None)
         if descriptor is not None:
             os.close(descriptor)
+
+
+def sync_file(path: str) -> None:
+    """Make a file durable that will not keep its name."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(path: str) -> None:
@@ -70,9 +85,7 @@ def carry_out(files: Files, verb: str, paths: list[str]) -> int:
                     pass
                 finally:
                     files.forget(path)
-            files.forget(draft)
-            files.sync(draft)
-            files.forget(draft)
+            sync_file(draft)
             os.replace(draft, final)
             sync_directory(os.path.dirname(final))
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import fields, replace
+from functools import partial
 
 import pytest
 
@@ -38,9 +39,13 @@ class Collector:
 async def test_confirmations_come_in_the_order_of_their_appends(store: Store):
     await store.put_topic(Topic("t", queues=2))
     order: list[int] = []
+
+    def note(index: int, failure: EntrepotError | None) -> None:
+        order.append(index)
+
     confirmations = [store.append([message("t", f"{i}", i % 2)]) for i in range(20)]
     for index, confirmation in enumerate(confirmations):
-        confirmation.when_settled(lambda failure, index=index: order.append(index))
+        confirmation.when_settled(partial(note, index))
     assert order == [], "nothing is confirmed inside append"
     await settled(confirmations[-1])
     assert order == list(range(20))

@@ -65,6 +65,17 @@ async def test_a_recreated_topic_is_a_new_one(store: Store):
     assert codes(await store.acknowledge("t", "g", handles(found))) == [None]
 
 
+async def test_a_recreated_group_is_a_new_one(store: Store):
+    await store.put_topic(Topic("t", queues=1))
+    await append(store, "t", "a")
+    old = handles(await pop(store, "t"))
+    await store.delete_group("g")
+    found = await pop(store, "t")
+    assert (bodies(found), found[0].attempt) == (["a"], 1), "it begins anew"
+    assert codes(await store.acknowledge("t", "g", old)) == [VOID], "same place, same attempt, another group"
+    assert codes(await store.acknowledge("t", "g", handles(found))) == [None]
+
+
 async def test_groups_are_put_and_listed(store: Store):
     b = await store.put_group(ConsumerGroup("b", max_attempts=2))
     a = await store.put_group(ConsumerGroup("a", start="2024-05-01T00:00:00+02:00"))

@@ -37,10 +37,11 @@ async def produce(store: Broker, round_number: int) -> None:
             message_id = f"{round_number:04d}{number:012d}".encode()
             batch.append(Message("t", message_id * (1 + number % 40), queue_id=number % 2, message_id=message_id))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        store.append(batch).when_settled(
-            lambda failure, done=done: done.set_result(None) if failure is None else done.set_exception(failure)
-        )
+        confirmation = store.append(batch)
+        confirmation.when_settled(lambda failure: done.set_result(None))  # noqa: B023 - awaited right here
         await done
+        if confirmation.failure is not None:
+            raise confirmation.failure
         print("confirmed", *(m.message_id.decode() for m in batch), flush=True)
 
 

@@ -55,7 +55,7 @@ def test_a_publish_of_either_door_reaches_the_subscribers_of_the_other(tmp_path:
         subscribed, arrived = threading.Event(), threading.Event()
 
         def on_message(client: paho.Client, userdata: Any, message: paho.MQTTMessage) -> None:
-            got.append((message.topic, message.payload))
+            got.append((message.topic, bytes(message.payload)))
             if len(got) == 2:
                 arrived.set()
 

@@ -267,7 +267,11 @@ class SimulatedSyncChannel:
         raise NotImplementedError("no event loop here")
 
     def sync(self, paths: list[str]) -> None:
-        self._ask(lambda: [self._sync(path) for path in paths])
+        def work() -> None:
+            for path in paths:
+                self._sync(path)
+
+        self._ask(work)
 
     def publish(self, paths: list[str], draft: str, final: str) -> None:
         def work() -> None:
@@ -297,11 +301,11 @@ class SimulatedSyncChannel:
     def close(self) -> None:
         pass
 
-    def _ask(self, work: Callable[[], object]) -> None:
+    def _ask(self, work: Callable[[], None]) -> None:
         assert self._work is None, "one request at a time"
-        self._work = lambda: (work(), None)[1]
+        self._work = work
         if not self.deferred:
-            self._answer = _errno_of(self._work)
+            self._answer = _errno_of(work)
 
     def _sync(self, path: str) -> None:
         if path not in self._known:

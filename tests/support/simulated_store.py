@@ -95,6 +95,13 @@ class SimulatedStore:
             self.world.held = [held for held in self.world.held if held.topic != name]
             self._record(changes.drop_topic(name))
 
+    def put_group(self, group: ConsumerGroup) -> None:
+        self._record(changes.put_group(group))
+
+    def append_all(self, messages: Sequence[Message]) -> list[EntrepotError | None] | None:
+        """Append without a word to the history."""
+        return self.engine.append_messages(messages, self._queue_for, self.now_ms)
+
     def append(self, topic: str, queue_id: int = 0, count: int = 1, size: int = 16) -> None:
         messages = self.world.new_messages(topic, queue_id, count, size)
         history = self.world.history

@@ -1,0 +1,47 @@
+"""The engine's refusals."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from domain.errors import Code, EntrepotError
+from tests.support.simulated_disk import SimulatedDisk
+from tests.support.simulated_store import SMALL, SimulatedStore, World
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tag": "x" * 256},
+        {"message_id": b"x" * 256},
+        {"message_group": "x" * 65_536},
+        {"keys": ("x" * 40_000, "y" * 40_000)},
+        {"properties": (("x" * (1 << 20), ""),)},
+        {"born_time_ms": -1},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_message_that_does_not_fit_a_record_is_refused_by_itself(change: dict[str, Any]):
+    store = SimulatedStore(SimulatedDisk(), World())
+    store.put_topic("t", 1)
+    first, odd, last = store.world.new_messages("t", 0, 3, 20)
+    refusals = store.append_all([first, replace(odd, **change), last])
+    assert refusals is not None
+    assert [refusal and refusal.code for refusal in refusals] == [None, Code.MESSAGE_PROPERTIES_TOO_LARGE, None]
+    store.answer()
+    assert [m.message_id for m in store.stored()["t", 0]] == [first.message_id, last.message_id]
+
+
+def test_a_message_larger_than_a_segment_is_refused():
+    store = SimulatedStore(SimulatedDisk(), World())
+    store.put_topic("t", 1)
+    [huge] = store.world.new_messages("t", 0, 1, SMALL.segment_size_bytes)
+    [refusal] = store.append_all([huge]) or [None]
+    assert isinstance(refusal, EntrepotError)
+    assert refusal.code == Code.MESSAGE_BODY_TOO_LARGE
+    store.append("t", count=3)
+    store.answer()
+    assert len(store.stored()["t", 0]) == 3

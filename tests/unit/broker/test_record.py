@@ -1,0 +1,100 @@
+"""Records: what is written is read back, and nothing else passes for a record."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.store import record
+from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordKind
+from domain.message import Message
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
+U64 = st.integers(0, 2**64 - 1)
+VALUE = TEXT | st.binary(max_size=20)
+MESSAGES = st.builds(
+    Message,
+    topic=WORD,
+    body=st.binary(max_size=200),
+    sub_topic=TEXT,
+    queue_id=st.integers(0, 2**32 - 1),
+    qos=st.integers(0, 2),
+    tag=TEXT,
+    keys=st.lists(WORD, max_size=3).map(tuple),
+    message_group=TEXT,
+    message_id=st.binary(max_size=64),
+    born_time_ms=U64,
+    filter_hash=U64,
+    properties=st.lists(st.tuples(TEXT, VALUE), max_size=4).map(tuple),
+    system=st.dictionaries(TEXT, VALUE, max_size=4),
+)
+KINDS = st.sampled_from([RecordKind.MESSAGE, RecordKind.DEAD_LETTER])
+
+
+@given(MESSAGES, KINDS, U64, U64, U64, U64, st.binary(max_size=50), st.binary(max_size=50))
+def test_a_message_comes_back(
+    message: Message, kind: int, place: int, floor: int, time_ms: int, offset: int, before: bytes, after: bytes
+):
+    data = b"".join(record.encode_message(message, kind, place, floor, time_ms, offset))
+    around = before + data + after
+    header = record.decode_header(around, len(before), place)
+    assert (header.kind, header.length, header.commit_log_offset) == (kind, len(data), place)
+    assert (header.durable_floor, header.store_time_ms) == (floor, time_ms)
+    found = record.decode_message(around, len(before), place)
+    for field in fields(Message):
+        assert getattr(found, field.name) == getattr(message, field.name), field.name
+    assert (found.queue_offset, found.commit_log_offset, found.store_time_ms) == (offset, place, time_ms)
+    assert record.decode_route(around, len(before)) == (message.topic, message.queue_id, offset, message.filter_hash)
+    assert record.peek_length(around, len(before)) == len(data)
+
+
+@given(MESSAGES, st.data())
+def test_one_flipped_bit_is_found(message: Message, data: st.DataObject):
+    whole = bytearray(b"".join(record.encode_message(message, RecordKind.MESSAGE, 7, 5, 3, 1)))
+    bit = data.draw(st.integers(0, len(whole) * 8 - 1))
+    whole[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(InvalidRecordError):
+        record.decode_header(bytes(whole), 0, 7)
+
+
+@given(MESSAGES, st.data())
+def test_a_record_cut_short_is_found(message: Message, data: st.DataObject):
+    whole = b"".join(record.encode_message(message, RecordKind.MESSAGE, 7, 5, 3, 1))
+    cut = data.draw(st.integers(0, len(whole) - 1))
+    with pytest.raises(InvalidRecordError):
+        record.decode_header(whole[:cut], 0, 7)
+
+
+@given(MESSAGES, U64)
+def test_a_record_is_valid_in_its_place_only(message: Message, place: int):
+    whole = b"".join(record.encode_message(message, RecordKind.MESSAGE, 7, 5, 3, 1))
+    if place != 7:
+        with pytest.raises(InvalidRecordError):
+            record.decode_header(whole, 0, place)
+
+
+@given(st.binary(max_size=300), st.sampled_from([RecordKind.CONSUMPTION, RecordKind.METADATA]), U64, U64, U64)
+def test_a_payload_comes_back(payload: bytes, kind: int, place: int, floor: int, time_ms: int):
+    data = record.encode_record(kind, payload, place, floor, time_ms)
+    header = record.decode_header(data, 0, place)
+    assert (header.kind, header.durable_floor, header.store_time_ms) == (kind, floor, time_ms)
+    assert data[HEADER_SIZE : header.length] == payload
+
+
+@given(st.integers(HEADER_SIZE, 2**32 - 1), U64)
+def test_padding_is_whole_with_its_header(length: int, place: int):
+    data = record.encode_padding(length, place, 0, 0)
+    assert len(data) == HEADER_SIZE
+    assert record.decode_header(data, 0, place).length == length
+
+
+@given(st.binary(max_size=400), U64)
+def test_noise_is_no_record(noise: bytes, place: int):
+    with pytest.raises(InvalidRecordError):
+        record.decode_header(noise, 0, place)
+    with pytest.raises(InvalidRecordError):
+        record.decode_header(record.MAGIC + noise, 0, place)
