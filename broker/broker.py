@@ -79,7 +79,7 @@ class Broker:
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
         refusals = self.engine.append_messages(messages, self._queue_for, self._clock.now_ms())
-        return self.commit.submit(Confirmation(refusals))
+        return self.commit.submit(Confirmation(refusals), len(messages))
 
     def _queue_for(self, message: Message) -> ConsumeQueue | EntrepotError:
         queue = self.engine.dispatcher.queues.get((message.topic, message.queue_id))

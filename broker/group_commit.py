@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 class GroupCommit:
     """Drives the engine's syncs on the running event loop.
 
-    `linger_ms`: the shortest time between the starts of two syncs while the last one confirmed more than one append:
+    `linger_ms`: the shortest time between the starts of two syncs while the last one confirmed more than one message:
     it trades a little latency under load for fewer syncs, and a lone producer, who waits for each answer, never waits
     for it.
     """
@@ -43,7 +43,7 @@ class GroupCommit:
         self._on_grown = on_grown
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[int, Confirmation]] = deque()
+        self._waiting: deque[tuple[int, Confirmation, int]] = deque()
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
         self._last_start = 0.0
@@ -52,7 +52,7 @@ class GroupCommit:
         self.sync_seconds = 0.0
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
-    def submit(self, confirmation: Confirmation) -> Confirmation:
+    def submit(self, confirmation: Confirmation, answers: int = 1) -> Confirmation:
         """Settle the confirmation once everything appended so far is durable, or with the failure of a failed store."""
         if self._engine.failure is not None:
             confirmation.settle(self._engine.failure)
@@ -60,7 +60,7 @@ class GroupCommit:
         if self._engine.end <= self._engine.confirmed_offset:  # nothing new: all of it is durable, earlier ones too
             confirmation.settle()
             return confirmation
-        self._waiting.append((self._engine.end, confirmation))
+        self._waiting.append((self._engine.end, confirmation, answers))
         if not self._is_ticking:
             self._is_ticking = True
             self._loop.call_soon(self._tick)
@@ -143,10 +143,11 @@ class GroupCommit:
 
     def _settle(self, grown: list[ConsumeQueue]) -> None:
         waiting, confirmed = self._waiting, self._engine.confirmed_offset
-        before = len(waiting)
+        self._last_confirmed = 0
         while waiting and waiting[0][0] <= confirmed:
-            waiting.popleft()[1].settle()
-        self._last_confirmed = before - len(waiting)
+            _, confirmation, answers = waiting.popleft()
+            self._last_confirmed += answers
+            confirmation.settle()
         if grown:
             self._on_grown(grown)
         if self._relieved and self._engine.end - confirmed <= self._max_unconfirmed // 2:
@@ -158,7 +159,7 @@ class GroupCommit:
         self._loop.remove_reader(self._engine.log_channel.fileno())
         log.critical("the store has stopped", error=failure.message)
         waiting, self._waiting = self._waiting, deque()
-        for _, confirmation in waiting:
+        for _, confirmation, _ in waiting:
             confirmation.settle(failure)
         self._on_failure(failure)
         relieved, self._relieved = self._relieved, []

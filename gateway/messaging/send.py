@@ -43,6 +43,7 @@ class Sender:
         self._messages: list[Message] = []
         self._calls: list[tuple[int, OnSent]] = []
         self._is_scheduled = False
+        self._relieved: list[Callable[[], None]] = []
         self._creating: asyncio.Task[None] | None = None
         self._round_robin = RoundRobin()
         self._origin = os.urandom(6)
@@ -82,6 +83,13 @@ class Sender:
         """Whether producers should pause."""
         return self._store.backlogged or len(self._messages) > MAX_WAITING_MESSAGES
 
+    def when_relieved(self, callback: Callable[[], None]) -> None:
+        """Call back once when `backlogged` has ended."""
+        if self._store.backlogged:
+            self._store.when_relieved(callback)
+        else:
+            self._relieved.append(callback)
+
     def _flush(self) -> None:
         self._is_scheduled = False
         if self._creating is not None or not self._calls:
@@ -108,6 +116,9 @@ class Sender:
             self._creating = None
         self._append(messages, calls)
         self._flush()
+        relieved, self._relieved = self._relieved, []
+        for callback in relieved:
+            callback()
 
     def _append(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
         try:

@@ -154,7 +154,7 @@ class MqttConversation:
             self.driver.pause_reading()
             if not self._is_relief_asked:
                 self._is_relief_asked = True
-                frontend.store.when_relieved(self._relieved)
+                frontend.sender.when_relieved(self._relieved)
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
