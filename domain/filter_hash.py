@@ -6,12 +6,16 @@ fixed for ever: BLAKE2b, first bytes, big-endian, with 0 (which means "none") ma
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 
 TAG_BITS = 16
 TAG_MASK = (1 << TAG_BITS) - 1
+REMEMBERED_NAMES = 16_384
+"""Names come again and again: their hashes are kept, the least used forgotten."""
 
 
+@lru_cache(maxsize=REMEMBERED_NAMES)
 def sub_topic_hash(sub_topic: str) -> int:
     """48-bit hash of a full sub-topic name, already shifted above the tag's bits; 0 for the empty name."""
     if not sub_topic:
