@@ -17,7 +17,7 @@ class BrokerSettings:
     name: str = "broker"
     layout: CommitLogLayout = field(default_factory=CommitLogLayout)
     flush_async: bool = False
-    linger_ms: float = 0.5
+    linger_ms: float = 0.2
     max_unconfirmed_bytes: int = 64 << 20
     max_message_bytes: int = 4 << 20
     max_in_flight_per_queue: int = 65_536

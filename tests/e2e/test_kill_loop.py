@@ -38,6 +38,7 @@ class Load:
         self.stop_consuming = threading.Event()
         self._lock = threading.Lock()
         self._ids: dict[int, str] = {}
+        self._early: set[int] = set()
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:
         request = urllib.request.Request(self.http + path, body, headers, method="POST")
@@ -75,11 +76,15 @@ class Load:
         while not self.stop_producing.is_set():
             name = f"mqtt-{number}"
             self.sent.add(name)
-            with self._lock:
-                info = client.publish(f"load/device{number % 5}", json.dumps({"id": name}), qos=1)
-                if info.rc in (paho.MQTT_ERR_SUCCESS, paho.MQTT_ERR_NO_CONN):
-                    self._ids[info.mid] = name
-                    number += 1
+            info = client.publish(f"load/device{number % 5}", json.dumps({"id": name}), qos=1)
+            if info.rc in (paho.MQTT_ERR_SUCCESS, paho.MQTT_ERR_NO_CONN):
+                number += 1
+                with self._lock:  # not around publish: paho has locks of its own, which its callbacks hold
+                    if info.mid in self._early:
+                        self._early.discard(info.mid)
+                        self.confirmed.add(name)
+                    else:
+                        self._ids[info.mid] = name
             time.sleep(0.002 if info.rc == paho.MQTT_ERR_SUCCESS else 0.02)
         client.loop_stop()
         client.disconnect()
@@ -87,8 +92,10 @@ class Load:
     def _confirm_mqtt(self, mid: int) -> None:
         with self._lock:
             name = self._ids.pop(mid, None)
-        if name is not None:
-            self.confirmed.add(name)
+            if name is None:
+                self._early.add(mid)  # confirmed before the publisher could note its name
+            else:
+                self.confirmed.add(name)
 
     def consume(self) -> None:
         path = "/topics/load/eventsubscriptions/workers"
