@@ -47,7 +47,6 @@ class Broker:
         self.engine = opened.engine
         self.registry: Registry = opened.registry
         self.consumption: Consumption = opened.consumption
-        self.sync_process_id = opened.sync_process_id
         self.polling = LongPolling()
         self.commit = GroupCommit(
             self.engine,

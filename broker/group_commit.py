@@ -48,8 +48,6 @@ class GroupCommit:
         self._is_ticking = False
         self._last_start = 0.0
         self._last_confirmed = 0
-        self.sync_count = 0
-        self.sync_seconds = 0.0
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
     def submit(self, confirmation: Confirmation, answers: int = 1) -> Confirmation:
@@ -135,8 +133,6 @@ class GroupCommit:
         except StoreFailedError as failure:
             self._fail(failure)
             return
-        self.sync_count += 1
-        self.sync_seconds += self._loop.time() - self._last_start
         self._settle(grown)
         if self._engine.end > self._engine.commit_log.durable_offset and not self._is_ticking:
             self._tick()

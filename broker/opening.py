@@ -32,18 +32,16 @@ class OpenedStore:
     progress: Progress
     consumption: Consumption
     on_topic: list[Callable[[str], None]]
-    sync_process_id: int = 0
 
 
 def open_store(settings: BrokerSettings) -> OpenedStore:
     """Open the data directory with the real disk and a sync process."""
-    log_channel, checkpoint_channel, process_id = start_sync_process()
+    log_channel, checkpoint_channel = start_sync_process()
     try:
         opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel)
     except BaseException:
         log_channel.close()
         raise
-    opened.sync_process_id = process_id
     report = opened.engine.report
     log.info(
         "store opened",

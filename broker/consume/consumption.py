@@ -7,7 +7,7 @@ only when the log is durable up to `engine.end` as it was on return, so an answe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -31,17 +31,6 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
-class ConsumptionCounters:
-    """Totals since start, for metrics."""
-
-    delivered: int = 0
-    redelivered: int = 0
-    acknowledged: int = 0
-    dead_lettered: int = 0
-    corrupted: int = 0
-
-
-@dataclass(slots=True)
 class Consumption:
     """Pop consumption over one engine.  `max_in_flight` bounds each window."""
 
@@ -51,7 +40,6 @@ class Consumption:
     mint: HandleMint
     group_defaults: ConsumerGroup
     max_in_flight: int = 65_536
-    counters: ConsumptionCounters = field(default_factory=ConsumptionCounters)
     _turn: int = 0
 
     # -- pop -----------------------------------------------------------------------------------------------------
@@ -111,16 +99,14 @@ class Consumption:
         spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
         if spent:
             self._dead_letter(queue, window, group, spent, "max attempts reached", now_ms)
-            offsets = [offset for offset in offsets if offset not in set(spent)]
+            gone = set(spent)
+            offsets = [offset for offset in offsets if offset not in gone]
         messages, corrupted = self._read(queue, offsets)
         self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, deadline_ms, now_ms)
         self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
         attempts = [window.attempt(message.queue_offset) for message in messages]
-        self.counters.redelivered += sum(attempt > 1 for attempt in attempts)
         handles = context.mint(queue.queue_id, [(m.queue_offset, a) for m, a in zip(messages, attempts, strict=True)])
-        deliveries = [Delivery(*parts) for parts in zip(messages, handles, attempts, strict=True)]
-        self.counters.delivered += len(deliveries)
-        return deliveries
+        return [Delivery(*parts) for parts in zip(messages, handles, attempts, strict=True)]
 
     def _read(self, queue: ConsumeQueue, offsets: list[int]) -> tuple[list[StoredMessage], list[int]]:
         """The messages at some offsets, and the offsets whose records are harmed."""
@@ -134,7 +120,6 @@ class Consumption:
             for distance, item in enumerate(self.engine.read(queue, offsets[at], run)):
                 if isinstance(item, CorruptedError):
                     corrupted.append(offsets[at] + distance)
-                    self.counters.corrupted += 1
                     log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
                 else:
                     messages.append(item)
@@ -148,7 +133,6 @@ class Consumption:
         current, outcomes = self._current(topic, group, handles)
         for queue, offsets in current.items():
             self._append(ConsumptionOp.SETTLE, group, queue, offsets, 0, now_ms)
-            self.counters.acknowledged += len(offsets)
         return outcomes
 
     def change_invisible(
@@ -221,7 +205,6 @@ class Consumption:
         self._append(ConsumptionOp.RENEW, group.name, queue, corrupted, now + CORRUPTED_RETRY_MS, now)
         for message in messages:
             self.engine.append_dead_letter(_dead_letter_of(message, name, why, window), now)
-            self.counters.dead_lettered += 1
 
     # -- windows -------------------------------------------------------------------------------------------------
 

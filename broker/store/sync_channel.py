@@ -80,8 +80,8 @@ class ProcessSyncChannel:
             raise StoreFailedError(f"the sync process cannot be reached: {error}") from error
 
 
-def start_sync_process() -> tuple[ProcessSyncChannel, ProcessSyncChannel, int]:
-    """Start the process; returns its channel for group commits, the one for checkpoints, and its process id."""
+def start_sync_process() -> tuple[ProcessSyncChannel, ProcessSyncChannel]:
+    """Start the process; returns its channel for group commits and the one for checkpoints."""
     ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
     script = Path(__file__).with_name("sync_process.py")
     process = subprocess.Popen(
@@ -92,4 +92,4 @@ def start_sync_process() -> tuple[ProcessSyncChannel, ProcessSyncChannel, int]:
     )
     for end in theirs:
         end.close()
-    return ProcessSyncChannel(ours[0], process), ProcessSyncChannel(ours[1], process), process.pid
+    return ProcessSyncChannel(ours[0], process), ProcessSyncChannel(ours[1], process)

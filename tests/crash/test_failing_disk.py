@@ -251,7 +251,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
     disk = FailingDisk()
 
     def open_store(settings: BrokerSettings) -> OpenedStore:
-        log_channel, checkpoint_channel, _ = start_sync_process()
+        log_channel, checkpoint_channel = start_sync_process()
         return assemble(settings, disk, log_channel, checkpoint_channel)
 
     monkeypatch.setattr(broker.broker, "open_store", open_store)
