@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression
+from domain.retry_policy import RetryPolicy
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -36,13 +38,20 @@ class ConsumerGroup:
 
     `max_attempts`: deliveries of one message before it goes to `%DLQ%<name>`.  `invisible_seconds`: how long a popped
     message stays with its consumer unless the request says otherwise.  `start`: where it begins on a queue it has
-    never read: `earliest`, `latest` or an RFC 3339 time.
+    never read: `earliest`, `latest` or an RFC 3339 time.  `retry`: how long a message that was given back waits.
+    `max_in_flight`: how many messages of a topic its consumers may hold at once; None is no limit of its own.
+    `fifo`: messages of one message group are delivered in order, and to one consumer at a time; messages without a
+    group, and other groups of the same queue, flow.  `filter`: what of a topic it wants, unless a pop says otherwise.
     """
 
     name: str
     max_attempts: int = 16
     invisible_seconds: int = 30
     start: str = EARLIEST
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    max_in_flight: int | None = None
+    fifo: bool = False
+    filter: FilterExpression | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT:
@@ -54,6 +63,8 @@ class ConsumerGroup:
                 Code.BAD_REQUEST,
                 f"invisible_seconds must be 1 to {MAX_INVISIBLE_SECONDS}, not {self.invisible_seconds}",
             )
+        if self.max_in_flight is not None and self.max_in_flight < 1:
+            raise EntrepotError(Code.BAD_REQUEST, f"max_in_flight must be at least 1, not {self.max_in_flight}")
         parse_start(self.start)
 
 

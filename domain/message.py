@@ -11,6 +11,9 @@ from typing import Final
 
 PropertyValue = str | bytes
 Properties = tuple[tuple[str, PropertyValue], ...]
+Destinations = tuple[tuple[str, int], ...]
+"""Message queues, as (topic, queue id)."""
+MAX_FURTHER_QUEUES: Final = 20_000
 
 
 class _NoProperties(dict[str, PropertyValue]):
@@ -44,6 +47,13 @@ class SystemProperty:
     DEAD_LETTER_MESSAGE_ID: Final = "dead_letter_message_id"
     DEAD_LETTER_REASON: Final = "dead_letter_reason"
     DEAD_LETTER_ATTEMPTS: Final = "dead_letter_attempts"
+    DEAD_LETTER_TIME_MS: Final = "dead_letter_time_ms"  # decimal, epoch milliseconds
+    RETRY_TOPIC: Final = "retry_topic"  # where a message that is tried again was stored first
+    RETRY_QUEUE: Final = "retry_queue"
+    RETRY_QUEUE_OFFSET: Final = "retry_queue_offset"
+    PRIORITY: Final = "priority"  # decimal, 0 is the lowest
+    DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
+    TRANSACTION_ID: Final = "transaction_id"
 
 
 @dataclass(slots=True)
@@ -54,7 +64,10 @@ class Message:
     `message_group` is RocketMQ's FIFO key.  `properties` are the user's, in order, a name may repeat.
     `qos` is the strongest delivery the producer asked for: 0 at most once, 1 at least once, 2 as strong as the
     subscriber likes (the default of doors that have no such word).
-    `message_id` is 16 bytes minted at the door it came in by, or the client's own id.
+    `message_id` is 16 bytes minted at the door it came in by (48 bits of born time in milliseconds, 48 of the gateway
+    process, 32 of a count), or the client's own id.
+    `further_queues`: queues of other topics that get an entry for the same record (store once, refer many); what is
+    read there keeps the topic it was sent to, and has the queue id and offset of where it is read.
     """
 
     topic: str
@@ -70,6 +83,7 @@ class Message:
     filter_hash: int = 0
     properties: Properties = ()
     system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+    further_queues: Destinations = ()
 
     def system_text(self, name: str) -> str | None:
         """The well-known property as text, or None."""

@@ -1,4 +1,8 @@
-"""Names of topics and groups: the alphabet, the limits, and the system's own names."""
+"""Names of topics and groups: the alphabet, the limits, the namespaces, and the system's own names.
+
+A name in a namespace other than `default` is written `<namespace>/<name>` wherever the store is asked; `/` is in no
+name, so a name of one namespace can never be that of another.  Doors speak of plain names and add their namespace.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +18,22 @@ CATCH_ALL_TOPIC: Final = "mqtt"
 MAX_TOPIC_LENGTH: Final = 127
 MAX_GROUP_LENGTH: Final = 120
 MAX_SUB_TOPIC_BYTES: Final = 65_535
+MAX_NAMESPACE_LENGTH: Final = 64
+NAMESPACE_SEPARATOR: Final = "/"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
+RETRY_PREFIX: Final = "%RETRY%"
 SYSTEM_PREFIX: Final = "%"
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
+_RETRY_NAME = re.compile(r"%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+")
+_NAMESPACE = re.compile(r"[a-zA-Z0-9_-]+")
+
+
 def is_system_topic(name: str) -> bool:
     """Whether the name is the system's own: readable by consumers, never published to by clients."""
-    return name.startswith(SYSTEM_PREFIX)
+    return split_name(name)[1].startswith(SYSTEM_PREFIX)
 
 
 def is_topic_name(name: str) -> bool:
@@ -34,7 +45,7 @@ def check_topic_name(name: str, *, system_allowed: bool = False) -> None:
     """Raise `ILLEGAL_TOPIC` unless the name is a topic's.  System names only where `system_allowed`."""
     if is_topic_name(name):
         return
-    if is_system_topic(name) and _NAME.fullmatch(name) and len(name) <= MAX_TOPIC_LENGTH + len(DEAD_LETTER_PREFIX):
+    if is_system_topic(name) and _is_system_name(name):
         if system_allowed:
             return
         raise EntrepotError(Code.FORBIDDEN, f"{name!r} is a system topic: it can be consumed, not written or changed")
@@ -42,6 +53,12 @@ def check_topic_name(name: str, *, system_allowed: bool = False) -> None:
         Code.ILLEGAL_TOPIC,
         f"{name[:160]!r} is not a topic name: 1 to {MAX_TOPIC_LENGTH} characters out of a-z A-Z 0-9 _ - % |",
     )
+
+
+def _is_system_name(name: str) -> bool:
+    if _RETRY_NAME.fullmatch(name):
+        return len(name) <= len(RETRY_PREFIX) + MAX_GROUP_LENGTH + 1 + MAX_TOPIC_LENGTH
+    return _NAME.fullmatch(name) is not None and len(name) <= MAX_TOPIC_LENGTH + len(DEAD_LETTER_PREFIX)
 
 
 def check_group_name(name: str) -> None:
@@ -53,11 +70,57 @@ def check_group_name(name: str) -> None:
         )
 
 
+# -- namespaces ----------------------------------------------------------------------------------------------------
+
+
+def check_namespace(name: str) -> None:
+    """Raise BAD_REQUEST unless the name is a namespace's."""
+    if not (0 < len(name) <= MAX_NAMESPACE_LENGTH and _NAMESPACE.fullmatch(name)):
+        raise EntrepotError(
+            Code.BAD_REQUEST,
+            f"{name[:80]!r} is not a namespace: 1 to {MAX_NAMESPACE_LENGTH} characters out of a-z A-Z 0-9 _ -",
+        )
+
+
+def qualified(namespace: str, name: str) -> str:
+    """The name as the store knows it."""
+    return name if namespace == DEFAULT_NAMESPACE else f"{namespace}{NAMESPACE_SEPARATOR}{name}"
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """(namespace, plain name) of a name as the store knows it."""
+    namespace, separator, plain = name.partition(NAMESPACE_SEPARATOR)
+    return (namespace, plain) if separator else (DEFAULT_NAMESPACE, name)
+
+
+def check_same_namespace(topic: str, group: str) -> None:
+    """Raise FORBIDDEN where a group of one namespace asks for a topic of another."""
+    if split_name(topic)[0] != split_name(group)[0]:
+        raise EntrepotError(Code.FORBIDDEN, f"group {group!r} and topic {topic!r} are not of one namespace")
+
+
+# -- the system's own topics -----------------------------------------------------------------------------------------
+
+
 def dead_letter_topic(group: str) -> str:
     """The topic of a group's dead letters (RocketMQ: `%DLQ%<group>`)."""
-    return DEAD_LETTER_PREFIX + group
+    namespace, plain = split_name(group)
+    return qualified(namespace, DEAD_LETTER_PREFIX + plain)
 
 
 def dead_letter_group(topic: str) -> str | None:
     """The group whose dead letters the topic holds, or None if it is not a dead-letter topic."""
-    return topic[len(DEAD_LETTER_PREFIX) :] if topic.startswith(DEAD_LETTER_PREFIX) else None
+    namespace, plain = split_name(topic)
+    return qualified(namespace, plain[len(DEAD_LETTER_PREFIX) :]) if plain.startswith(DEAD_LETTER_PREFIX) else None
+
+
+def retry_topic(group: str, topic: str) -> str:
+    """Where messages of `topic` wait for `group` to try them again, out of the way of newer ones (RocketMQ:
+    `%RETRY%<group>+<topic>`)."""
+    namespace, plain = split_name(group)
+    return qualified(namespace, f"{RETRY_PREFIX}{plain}+{split_name(topic)[1]}")
+
+
+def is_retry_topic(topic: str) -> bool:
+    """Whether the topic is one of `retry_topic`'s."""
+    return split_name(topic)[1].startswith(RETRY_PREFIX)

@@ -14,7 +14,13 @@ from typing import Protocol
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import EntrepotError
+from domain.expression.filter import FilterExpression
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
 from domain.message import Delivery, Message, StoredMessage
+from domain.position import Position
+from domain.query import MessageConsumer, MessagePage, MessageQuery
+from domain.timing import TimedMessage, TimerCursor
+from domain.transaction import TransactionEnd
 from domain.topic import QueueBounds, Topic, TopicStatus
 
 MAX_POP_MESSAGES = 100
@@ -24,7 +30,9 @@ MAX_POP_MESSAGES = 100
 class PopRequest:
     """Ask for up to `max_messages` of `topic` for `group`, waiting up to `wait_ms` for the first one.
 
-    `invisible_ms` None is the group's own.
+    `invisible_ms` None is the group's own.  `filter` None is the group's own; what a filter does not want counts as
+    settled.  `attempt_id`: a name for this try, for groups that are FIFO: a consumer that never got the answer asks
+    again with the same name, and gets the same messages while they are in flight.
     """
 
     topic: str
@@ -32,11 +40,29 @@ class PopRequest:
     max_messages: int
     wait_ms: int = 0
     invisible_ms: int | None = None
+    filter: FilterExpression | None = None
+    attempt_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What was read by offset: the messages wanted, and where to go on.  `next_offset` may have passed messages that
+    the filter does not want, so it counts even where there are no messages."""
+
+    messages: list[StoredMessage]
+    next_offset: int
+    min_offset: int
+    max_offset: int
 
 
 class MessageAppender(Protocol):
     def append(self, messages: Sequence[Message]) -> Confirmation:
-        """Take a batch.  Each message names an existing topic and one of its queues, else it is refused."""
+        """Take a batch.  Each message names an existing topic and one of its queues, else it is refused; so it is
+        where one of its further queues does not exist or may not be written to: it is then in none of them.
+
+        Refusals: TOPIC_NOT_FOUND, FORBIDDEN, MESSAGE_BODY_TOO_LARGE (the store's or the topic's limit),
+        MESSAGE_PROPERTIES_TOO_LARGE, TOO_MANY_REQUESTS (the topic's backlog), STORAGE_FULL.
+        """
         ...
 
     @property
@@ -70,6 +96,19 @@ class MessageReader(Protocol):
         """
         ...
 
+    async def pull(
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
+    ) -> Pulled:
+        """Read by offset without a group: like `read`, with a filter.  Empty at the end.
+
+        Raises as `read`, and ILLEGAL_FILTER_EXPRESSION.
+        """
+        ...
+
+    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
+        """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
+        ...
+
     async def bounds(self, topic: str) -> list[QueueBounds]:
         """What can be read of each queue.  Raises TOPIC_NOT_FOUND."""
         ...
@@ -85,7 +124,10 @@ class Consumption(Protocol):
     async def pop(self, request: PopRequest) -> list[Delivery]:
         """Deliver messages to one consumer of the group; the group comes into being on first use.
 
-        Raises TOPIC_NOT_FOUND, FORBIDDEN (topic not readable).
+        Messages of the topic that wait in the group's retry topic are delivered too, as what they were first: with
+        the topic they were sent to, and the attempts go on.
+        Raises TOPIC_NOT_FOUND, FORBIDDEN (topic not readable, or of another namespace), TOO_MANY_REQUESTS (the
+        group's `max_in_flight` is reached), ILLEGAL_FILTER_EXPRESSION.
         """
         ...
 
@@ -97,11 +139,28 @@ class Consumption(Protocol):
         self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
     ) -> list[EntrepotError | None]:
         """Renew (`release` False: invisible from now on, None = the group's own) or give back (`release` True:
-        visible to others after `invisible_ms`, and the handle is void)."""
+        visible to others after `invisible_ms`, None = as the group's retry policy says; the handle is void)."""
         ...
 
     async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         """Send to the group's dead-letter topic at once."""
+        ...
+
+    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
+        """Let the group go on from a position, on one queue or on all of the topic's: what is before it counts as
+        settled, what is behind it is delivered (again), attempts begin anew, handles given out before are void.
+        What waits in its retry topic for this topic is dropped with it when all queues are reset.
+
+        Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND.
+        """
+        ...
+
+    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
+        """Let the group try dead letters of its once more, with all its attempts: they go to its retry topic, and no
+        other group sees them.  The dead letters stay where they are.
+
+        Raises CONSUMER_GROUP_NOT_FOUND.  Refusals: ILLEGAL_OFFSET where there is none at an offset.
+        """
         ...
 
     def release_waiting(self) -> None:
@@ -119,7 +178,15 @@ class Topology(Protocol):
         ...
 
     async def put_topic(self, topic: Topic) -> Topic:
-        """Create or change; idempotent.  Raises PRECONDITION_FAILED where queues would shrink."""
+        """Create or change; idempotent.  Raises what `put_topics` refuses with."""
+        ...
+
+    async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
+        """Create or change many at once.
+
+        Refusals: ILLEGAL_TOPIC, FORBIDDEN (system names), BAD_REQUEST (a namespace that is not there),
+        PRECONDITION_FAILED (queues would shrink that are not drained).
+        """
         ...
 
     async def delete_topic(self, name: str) -> None:
@@ -127,6 +194,19 @@ class Topology(Protocol):
         ...
 
     async def topic_status(self, name: str) -> TopicStatus: ...
+
+    def namespaces(self) -> list[str]:
+        """Every namespace, `default` first."""
+        ...
+
+    async def put_namespace(self, name: str) -> None:
+        """Create; idempotent.  Raises BAD_REQUEST for what is no name of one."""
+        ...
+
+    async def delete_namespace(self, name: str) -> None:
+        """Delete an empty one.  Raises PRECONDITION_FAILED while topics or groups are in it, and for `default`;
+        BAD_REQUEST where there is none of that name."""
+        ...
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         """Create or change; idempotent."""
@@ -147,7 +227,88 @@ class Topology(Protocol):
         ...
 
 
-class Store(MessageAppender, MessageReader, Consumption, Topology, Protocol):
+class KeyValues(Protocol):
+    """Small durable facts (`domain.key_value`)."""
+
+    async def get(self, keys: Sequence[str]) -> list[KeyValue | None]: ...
+
+    async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
+        """Keys with a prefix in order of their code points, those behind `after`; at most MAX_SCAN."""
+        ...
+
+    async def write(self, changes: Sequence[KeyValueChange]) -> int:
+        """All of the changes or none; durable when this returns.  Returns their version.
+
+        Raises PRECONDITION_FAILED, naming the first key whose version is another; BAD_REQUEST beyond the limits.
+        """
+        ...
+
+    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
+        """Call back with the changes of each write, in order, once they are durable; returns the way to stop that."""
+        ...
+
+
+class MessageFinder(Protocol):
+    """Looking messages up (`domain.query`)."""
+
+    async def query(self, query: MessageQuery) -> MessagePage:
+        """Messages of a topic, the newest first.  Raises TOPIC_NOT_FOUND, BAD_REQUEST (a cursor that is none)."""
+        ...
+
+    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+        """Every stored message with an id, the newest first: producers choose ids, and a dead letter keeps that of the
+        message it was made from.  At most MAX_QUERY_MESSAGES."""
+        ...
+
+    async def message_at(self, commit_log_offset: int) -> StoredMessage:
+        """The message whose record lies at a place.  Raises OFFSET_NOT_FOUND."""
+        ...
+
+    async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
+        """What became of a stored message for each group that reads its topic, by name of the group."""
+        ...
+
+
+class Timers(Protocol):
+    """Messages that are to be delivered later: those appended with DELIVER_AT_MS behind now."""
+
+    async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
+        """Take one back before its time.  Raises OFFSET_NOT_FOUND where it is not waiting (any more)."""
+        ...
+
+    async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
+        """Give one another time.  Raises OFFSET_NOT_FOUND, ILLEGAL_DELIVERY_TIME."""
+        ...
+
+    async def timed_messages(
+        self, topic: str | None = None, *, after: TimerCursor | None = None, limit: int = 100
+    ) -> list[TimedMessage]:
+        """What is waiting, the next one first, of one topic or all."""
+        ...
+
+
+class Transactions(Protocol):
+    """Half messages (RocketMQ's transactional messages): kept, and delivered only if their producer commits."""
+
+    def append_half(self, messages: Sequence[Message]) -> Confirmation:
+        """Keep messages that wait for their end; each has a TRANSACTION_ID of its own.  Refusals as `append`, and
+        BAD_REQUEST for an id that is missing or waiting already."""
+        ...
+
+    async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
+        """Commit or roll back; durable when this returns.  INVALID_TRANSACTION_ID where none of that id is waiting
+        (any more)."""
+        ...
+
+    async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
+        """Half messages whose producer has been silent for too long: ask one of its kind, and end them as it says.
+        Each is given out again after the check interval, and expires after the last check: it is rolled back."""
+        ...
+
+
+class Store(
+    MessageAppender, MessageReader, Consumption, Topology, KeyValues, MessageFinder, Timers, Transactions, Protocol
+):
     """All of it: one store, as a gateway holds it."""
 
     @property

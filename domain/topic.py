@@ -11,9 +11,24 @@ MAX_QUEUES = 1024
 
 
 class TopicType(StrEnum):
-    """What kinds of messages a topic takes (RocketMQ's `message.type`).  NORMAL is what exists today."""
+    """What kinds of messages a topic takes (RocketMQ's `message.type`).
+
+    NORMAL takes any.  In a PRIORITY topic the queue is the message's priority, and the highest queue is popped first.
+    """
 
     NORMAL = "NORMAL"
+    PRIORITY = "PRIORITY"
+
+
+class Cleanup(StrEnum):
+    """What becomes of old messages (RocketMQ's `cleanup.policy`).
+
+    DELETE: dropped by age and size.  CONSUMED: kept until every group of the topic has settled them, however old
+    (queues of AMQP applications).
+    """
+
+    DELETE = "DELETE"
+    CONSUMED = "CONSUMED"
 
 
 class Permission(StrEnum):
@@ -35,9 +50,13 @@ class Permission(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic's definition.  `queues` may grow, never shrink.
+    """A topic's definition.
 
-    `retention_seconds` and `retention_bytes` are kept with the topic: None is "the store's default".
+    `queues` may grow at any time, and shrink at the tail once the queues that go are drained: every group that reads
+    the topic has settled all of them.  `write_queues` (None = all) is how many of them new messages go to: lower it
+    first, drain, then lower `queues`.  `retention_seconds` and `retention_bytes`: None is the store's default.
+    `max_message_bytes`: the longest body; `max_backlog`: how many messages the slowest group may be behind before new
+    ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.
     """
 
     name: str
@@ -46,11 +65,22 @@ class Topic:
     permission: Permission = Permission.READ_WRITE
     retention_seconds: int | None = None
     retention_bytes: int | None = None
+    write_queues: int | None = None
+    cleanup: Cleanup = Cleanup.DELETE
+    max_message_bytes: int | None = None
+    max_backlog: int | None = None
+
+    @property
+    def writable_queues(self) -> int:
+        """How many of the queues, from 0, new messages go to."""
+        return self.queues if self.write_queues is None else self.write_queues
 
     def __post_init__(self) -> None:
         if not 1 <= self.queues <= MAX_QUEUES:
             raise EntrepotError(Code.BAD_REQUEST, f"queues must be 1 to {MAX_QUEUES}, not {self.queues}")
-        for name in ("retention_seconds", "retention_bytes"):
+        if self.write_queues is not None and not 1 <= self.write_queues <= self.queues:
+            raise EntrepotError(Code.BAD_REQUEST, f"write_queues must be 1 to {self.queues}, not {self.write_queues}")
+        for name in ("retention_seconds", "retention_bytes", "max_message_bytes", "max_backlog"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise EntrepotError(Code.BAD_REQUEST, f"{name} must be positive, not {value}")

@@ -1,0 +1,1 @@
+"""Filter expressions: tags, SQL92, sub-topics."""

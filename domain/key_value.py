@@ -1,0 +1,77 @@
+"""Key-values of the store: small durable facts with versions, which make gateways stateless.
+
+Sessions, retained messages, exchanges, bindings, subscriptions, users and policies live here.  Keys are paths
+(`session/<client id>`); owners of a kind of fact share a prefix and watch it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+
+MAX_KEY_BYTES: Final = 1024
+MAX_VALUE_BYTES: Final = 1 << 20
+MAX_CHANGES: Final = 10_000
+MAX_SCAN: Final = 10_000
+"""Named limits: of a key, a value, the changes of one write, and what one scan returns."""
+
+ABSENT: Final = 0
+"""The version of a key that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValue:
+    """A value with its version.  Versions grow with every write of the store, so a key that was deleted and written
+    anew never has a version that it had before."""
+
+    key: str
+    value: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueChange:
+    """Write (`value`) or delete (None) a key, if its version is `expected_version`: None = whatever it is,
+    `ABSENT` = only if it is not there."""
+
+    key: str
+    value: bytes | None
+    expected_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueEvent:
+    """What a watcher is told: the key with its new value, or None where it was deleted, and the write's version."""
+
+    key: str
+    value: bytes | None
+    version: int
+
+
+def check_changes(changes: Sequence[KeyValueChange]) -> None:
+    """Raise BAD_REQUEST where a write is beyond the limits or names a key twice."""
+    if len(changes) > MAX_CHANGES:
+        raise EntrepotError(Code.BAD_REQUEST, f"{len(changes)} changes in one write, the limit is {MAX_CHANGES}")
+    seen: set[str] = set()
+    for change in changes:
+        size = len(change.key.encode("utf-8", "surrogatepass"))
+        if not change.key or size > MAX_KEY_BYTES or not change.key.isprintable():
+            raise EntrepotError(Code.BAD_REQUEST, f"a key is 1 to {MAX_KEY_BYTES} bytes of printable text")
+        if change.value is not None and len(change.value) > MAX_VALUE_BYTES:
+            raise EntrepotError(
+                Code.BAD_REQUEST,
+                f"the value of {change.key!r} has {len(change.value)} bytes, not up to {MAX_VALUE_BYTES}",
+            )
+        if change.key in seen:
+            raise EntrepotError(Code.BAD_REQUEST, f"one write changes {change.key!r} twice")
+        seen.add(change.key)
+
+
+def conflict(key: str, expected: int, found: int) -> EntrepotError:
+    """The refusal of a write whose expectation does not hold."""
+    have = "is not there" if found == ABSENT else f"has version {found}"
+    want = "to be absent" if expected == ABSENT else f"version {expected}"
+    return EntrepotError(Code.PRECONDITION_FAILED, f"{key!r} {have}, the write expects {want}")

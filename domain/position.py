@@ -1,0 +1,31 @@
+"""Position: a place in a message queue, said in one of the ways that people say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from domain.errors import Code, EntrepotError
+
+
+class PositionKind(StrEnum):
+    EARLIEST = "earliest"  # the first message that can be read
+    LATEST = "latest"  # behind the last one
+    OFFSET = "offset"  # a queue offset; what lies outside of the queue is moved to its nearer end
+    TIME = "time"  # the first message stored at or after a time, epoch milliseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """`value` is the offset or the time; nothing for the ends."""
+
+    kind: PositionKind
+    value: int = 0
+
+    def __post_init__(self) -> None:
+        if self.value < 0:
+            raise EntrepotError(Code.ILLEGAL_OFFSET, f"{self.kind} must not be negative, not {self.value}")
+
+
+EARLIEST_POSITION = Position(PositionKind.EARLIEST)
+LATEST_POSITION = Position(PositionKind.LATEST)

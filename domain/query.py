@@ -1,0 +1,54 @@
+"""Finding messages: by topic, key, id and time, and what became of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from domain.message import StoredMessage
+
+MAX_QUERY_MESSAGES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """Messages of a topic, the newest first.
+
+    `key` is one of the message's keys; None = any message.  `from_ms` (inclusive) and `to_ms` (exclusive) bound the
+    store time.  `cursor` goes on where an earlier answer ended: its `next`.
+    """
+
+    topic: str
+    key: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    limit: int = 32
+    cursor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePage:
+    """One answer: the messages and the cursor that goes on, or None where nothing is left."""
+
+    messages: list[StoredMessage]
+    next: str | None
+
+
+class ConsumptionState(StrEnum):
+    """What became of a message for one group."""
+
+    NOT_YET = "not yet"  # not delivered, or waiting to be delivered again
+    IN_FLIGHT = "in flight"
+    CONSUMED = "consumed"
+    FILTERED = "filtered"  # the group's filter does not want it
+    DEAD_LETTERED = "dead-lettered"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageConsumer:
+    """A group that reads the message's topic.  `attempts`: deliveries so far, as far as still known."""
+
+    group: str
+    state: ConsumptionState
+    attempts: int

@@ -1,0 +1,47 @@
+"""RetryPolicy: how long a message that was given back waits before its next attempt (RocketMQ: group retry policy)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+
+MAX_DELAY_MS: Final = 7 * 24 * 3600 * 1000
+MAX_DELAYS: Final = 64
+
+
+class RetryKind(StrEnum):
+    IMMEDIATE = "immediate"
+    EXPONENTIAL = "exponential"  # initial, initial * multiplier, ... up to max
+    LIST = "list"  # RocketMQ's customised policy: the n-th wait; the last one goes on
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Delays in milliseconds.  Only the fields of its kind count.  It applies where a consumer gives a message back
+    and names no delay of its own; a message whose invisible time ran out has waited long enough and is due at once."""
+
+    kind: RetryKind = RetryKind.IMMEDIATE
+    initial_ms: int = 1000
+    max_ms: int = 2 * 3600 * 1000
+    multiplier: float = 2.0
+    delays_ms: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.kind is RetryKind.LIST and not 1 <= len(self.delays_ms) <= MAX_DELAYS:
+            raise EntrepotError(Code.BAD_REQUEST, f"a list of retry delays has 1 to {MAX_DELAYS} entries")
+        if any(not 0 <= delay <= MAX_DELAY_MS for delay in (self.initial_ms, self.max_ms, *self.delays_ms)):
+            raise EntrepotError(Code.BAD_REQUEST, f"a retry delay is 0 to {MAX_DELAY_MS} ms")
+        if not 1.0 <= self.multiplier <= 100.0:
+            raise EntrepotError(Code.BAD_REQUEST, f"the retry multiplier is 1 to 100, not {self.multiplier}")
+
+    def delay_ms(self, attempt: int) -> int:
+        """The wait after the `attempt`-th delivery (from 1)."""
+        if self.kind is RetryKind.LIST:
+            return self.delays_ms[min(attempt, len(self.delays_ms)) - 1]
+        if self.kind is RetryKind.EXPONENTIAL:
+            # beyond 64 doublings any limit is reached, and the power would only grow
+            return int(min(self.initial_ms * self.multiplier ** min(attempt - 1, 64), self.max_ms))
+        return 0
