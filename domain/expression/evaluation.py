@@ -59,15 +59,18 @@ _COMPARE: Final[dict[str, Compare]] = {
 
 def number_of(text: str) -> int | float:
     """The number a text is, written as Java writes numbers.  Raises `EvaluationError` if it is none."""
-    if len(text) <= MAX_NUMBER_LENGTH:
-        if text.isdecimal() and text.isascii():
+    if len(text) <= MAX_NUMBER_LENGTH and text.isascii():
+        if text.isdecimal():  # with the next line: most numbers, without the cost of the pattern
             return int(text)
-        if number := _NUMBER.fullmatch(text):
+        if not text.replace(".", "", 1).isdecimal():
+            number = _NUMBER.fullmatch(text)
+            if number is None:
+                raise EvaluationError
             if number.lastindex is None:  # neither a fraction nor an exponent
                 return int(text)
-            value = float(text)
-            if not isinf(value):
-                return value
+        value = float(text)
+        if not isinf(value):
+            return value
     raise EvaluationError
 
 
@@ -82,6 +85,13 @@ def truth_of(text: str) -> bool:
 def compile_condition(node: Node, slots: Slots) -> Condition:
     """The closure of a condition; properties that have no slot yet are given the next one."""
     match node:
+        case All(
+            parts=(
+                Comparison(sign=">=", left=Property(name=name), right=Constant(value=int() | float() as low)),
+                Comparison(sign="<=", left=Property(name=same), right=Constant(value=int() | float() as high)),
+            )
+        ) if name == same:
+            return _property_between(_slot(name, slots), low, high)
         case All(parts=parts):
             return _all([compile_condition(part, slots) for part in parts])
         case Any(parts=parts):
@@ -176,9 +186,10 @@ def _comparison(node: Comparison, slots: Slots) -> Condition:
             return _property_with_text(slot, compare, constant)
         if not isinstance(constant, bool | None):
             return _property_with_number(slot, compare, constant)
-    # The order of evaluation is that of the text.
-    first, second = _operands(node, slots)
-    return _any_with_any(first, _COMPARE[node.sign], second)
+    # from here on in the order of the text, which is that of evaluation
+    return _any_with_any(
+        _operand(node.left, slots), _COMPARE[node.sign], _operand(node.right, slots), _conversion(node)
+    )
 
 
 def _property_with_text(slot: int, compare: Compare, constant: str) -> Condition:
@@ -197,29 +208,33 @@ def _property_with_number(slot: int, compare: Compare, constant: int | float) ->
     return condition
 
 
-def _any_with_any(left: Operand, compare: Compare, right: Operand) -> Condition:
+def _property_between(slot: int, low: int | float, high: int | float) -> Condition:
     def condition(values: Values) -> bool | None:
-        first, second = left(values), right(values)
-        return None if first is None or second is None else compare(first, second)
+        text = values[slot]
+        return None if text is None else low <= number_of(text) <= high
 
     return condition
 
 
-def _operands(node: Comparison, slots: Slots) -> tuple[Operand, Operand]:
-    """Both sides, converted to the type in which they are compared."""
-    sides = (node.left, node.right)
-    types = [_type(side) for side in sides]
-    left, right = (_operand(side, slots) for side in sides)
+def _any_with_any(left: Operand, compare: Compare, right: Operand, convert: Callable[[str], Value] | None) -> Condition:
+    def condition(values: Values) -> bool | None:
+        first, second = left(values), right(values)
+        if first is None or second is None:
+            return None
+        if convert is not None:
+            first = convert(first) if isinstance(first, str) else first
+            second = convert(second) if isinstance(second, str) else second
+        return compare(first, second)
+
+    return condition
+
+
+def _conversion(node: Comparison) -> Callable[[str], Value] | None:
+    """What texts are taken for in a comparison: for numbers in an order, else for what the other side is."""
+    types = {_type(node.left), _type(node.right)}
     if int in types or node.sign not in ("=", "<>"):
-        convert: Callable[[str], Value] = number_of
-    elif bool in types:
-        convert = truth_of
-    else:
-        return left, right
-    return (
-        _converted(left, convert) if types[0] is str else left,
-        _converted(right, convert) if types[1] is str else right,
-    )
+        return number_of
+    return truth_of if bool in types else None
 
 
 def _type(node: Node) -> type:
@@ -252,14 +267,6 @@ def _negative(operand: Operand) -> Operand:
         return -(number_of(value) if isinstance(value, str) else value)
 
     return negative
-
-
-def _converted(operand: Operand, convert: Callable[[str], Value]) -> Operand:
-    def converted(values: Values) -> Value:
-        value = operand(values)
-        return convert(value) if isinstance(value, str) else None
-
-    return converted
 
 
 def _slot(name: str, slots: Slots) -> int:
