@@ -35,6 +35,8 @@ def compile_sql(text: str) -> Callable[[Message], bool]:
     condition = compile_condition(parse_sql(text), slots)
     if not slots:
         return _constant(condition)
+    if len(slots) == 1 and slots.keys().isdisjoint((TAGS, KEYS)):
+        return _decision_on_one(condition, *slots)
     return _decision(condition, slots)
 
 
@@ -44,6 +46,21 @@ def _constant(condition: Condition) -> Callable[[Message], bool]:
     except EvaluationError:
         matches = False
     return lambda _: matches
+
+
+def _decision_on_one(condition: Condition, wanted: str) -> Callable[[Message], bool]:
+    def matches(message: Message) -> bool:
+        text: str | None = None
+        for name, value in message.properties:
+            if name == wanted:
+                text = value if isinstance(value, str) else _text(value)
+                break
+        try:
+            return condition([text]) is True
+        except EvaluationError:
+            return False
+
+    return matches
 
 
 def _decision(condition: Condition, slots: Slots) -> Callable[[Message], bool]:
