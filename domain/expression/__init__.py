@@ -1,1 +1,1 @@
-"""Filter expressions: tags, SQL92, sub-topics."""
+"""Filter expressions of consumers: RocketMQ's tags and SQL92, and MQTT topic filters over sub-topics."""

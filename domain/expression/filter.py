@@ -1,12 +1,31 @@
-"""FilterExpression: what of a topic a consumer wants."""
+"""What a consumer wants of a topic, compiled once and then asked of every message.
+
+A filter is asked twice: `may_match` on the 64-bit hash of a consume-queue entry, before the record is read, and
+`matches` on the record, which decides.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from domain.expression.fault import fault, shown
+from domain.expression.sql92 import compile_sql
+from domain.expression.tag import parse_tags
+from domain.filter_hash import TAG_MASK, sub_topic_hash, tag_hash
+from domain.message import Message
+from domain.routing.topic_filter import MAX_LEVELS, MAX_TOPIC_BYTES, is_valid_filter
+from domain.routing.topic_filter import matches as name_matches
+
+REMEMBERED_FILTERS: Final = 512
+"""Consumers bring their expression with every request: compiled filters are kept, the least used forgotten."""
 
 
 class FilterKind(StrEnum):
+    """The language of an expression: RocketMQ's `FilterType`, and MQTT topic filters over sub-topics."""
+
     TAG = "TAG"
     SQL92 = "SQL92"
     SUB_TOPIC = "SUB_TOPIC"
@@ -14,7 +33,132 @@ class FilterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FilterExpression:
-    """An expression in one of the languages."""
+    """An expression as a consumer wrote it (RocketMQ: `FilterExpression`); it may not be valid."""
 
     kind: FilterKind
     text: str
+
+
+class MessageFilter:
+    """A compiled expression.  Made by `compile_filter` only; immutable, and its methods never raise.
+
+    `accepts_all`: the tag expression `*` or nothing, so that nobody needs to be asked.  A filter that merely happens to
+    be true of everything, such as `#`, does not say so: it is not true of sub-topics that start with `$`.
+    `exact_sub_topic`: the one name that a sub-topic filter without wildcards wants.
+    """
+
+    __slots__ = ("accepts_all", "exact_sub_topic", "expression")
+
+    def __init__(
+        self, expression: FilterExpression, *, accepts_all: bool = False, exact_sub_topic: str | None = None
+    ) -> None:
+        self.expression = expression
+        self.accepts_all = accepts_all
+        self.exact_sub_topic = exact_sub_topic
+
+    def may_match(self, filter_hash: int) -> bool:
+        """Whether a message with this filter hash can match.  False is certain, True is not."""
+        return True
+
+    def matches(self, message: Message) -> bool:
+        """Whether the message matches."""
+        return True
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.expression.kind.value}, {self.expression.text!r})"
+
+
+class _TagFilter(MessageFilter):
+    __slots__ = ("_hashes", "_tags")
+
+    def __init__(self, expression: FilterExpression, tags: frozenset[str]) -> None:
+        super().__init__(expression)
+        self._tags = tags
+        self._hashes = frozenset(map(tag_hash, tags))
+
+    def may_match(self, filter_hash: int) -> bool:
+        return filter_hash & TAG_MASK in self._hashes
+
+    def matches(self, message: Message) -> bool:
+        return message.tag in self._tags
+
+
+class _SqlFilter(MessageFilter):
+    __slots__ = ("_decide",)
+
+    def __init__(self, expression: FilterExpression) -> None:
+        super().__init__(expression)
+        self._decide = compile_sql(expression.text)
+
+    def matches(self, message: Message) -> bool:
+        return self._decide(message)
+
+
+class _SubTopicFilter(MessageFilter):
+    """With wildcards: hashes say nothing, the store has an index of names for these."""
+
+    __slots__ = ("_filter",)
+
+    def __init__(self, expression: FilterExpression) -> None:
+        super().__init__(expression)
+        self._filter = expression.text
+
+    def matches(self, message: Message) -> bool:
+        return name_matches(self._filter, message.sub_topic or message.topic)
+
+
+class _SubTopicName(MessageFilter):
+    __slots__ = ("_name", "_wanted")
+
+    def __init__(self, expression: FilterExpression) -> None:
+        super().__init__(expression, exact_sub_topic=expression.text)
+        self._name = expression.text
+        # A message without a sub-topic has the topic's own name for one, and the hash 0.
+        self._wanted = {sub_topic_hash(self._name)} | (set() if "/" in self._name else {0})
+
+    def may_match(self, filter_hash: int) -> bool:
+        return filter_hash & ~TAG_MASK in self._wanted
+
+    def matches(self, message: Message) -> bool:
+        return (message.sub_topic or message.topic) == self._name
+
+
+@lru_cache(maxsize=REMEMBERED_FILTERS)
+def compile_filter(expression: FilterExpression) -> MessageFilter:
+    """The filter that an expression means.
+
+    Raises ILLEGAL_FILTER_EXPRESSION with the position of the fault, counted in characters from 1.
+    """
+    text = expression.text
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise fault("half of a surrogate pair is not a character", error.start) from None
+    match expression.kind:
+        case FilterKind.TAG:
+            tags = parse_tags(text)
+            return MessageFilter(expression, accepts_all=True) if tags is None else _TagFilter(expression, tags)
+        case FilterKind.SQL92:
+            return _SqlFilter(expression)
+        case FilterKind.SUB_TOPIC:
+            _check_sub_topic_filter(text)
+            return _SubTopicFilter(expression) if "+" in text or "#" in text else _SubTopicName(expression)
+
+
+def _check_sub_topic_filter(text: str) -> None:
+    if len(encoded := text.encode()) > MAX_TOPIC_BYTES:
+        whole = encoded[:MAX_TOPIC_BYTES].decode(errors="ignore")
+        raise fault(f"a topic filter has at most {MAX_TOPIC_BYTES} bytes", len(whole))
+    if is_valid_filter(text):
+        return
+    place = 0
+    for depth, level in enumerate(text.split("/")):
+        if depth >= MAX_LEVELS:
+            raise fault(f"a topic filter has at most {MAX_LEVELS} levels", place)
+        for offset, character in enumerate(level):
+            if character == "\0" or (character in "+#" and len(level) > 1):
+                raise fault(f"{character!r} cannot stand in the level {shown(level)}", place + offset)
+        if level == "#" and place + 1 < len(text):
+            raise fault("'#' can only be the last level", place)
+        place += len(level) + 1
+    raise fault("the topic filter is empty", 0)

@@ -30,6 +30,7 @@ PROBLEMS: Final[Mapping[Code, Problem]] = MappingProxyType(
         Code.BAD_REQUEST: Problem(400, "bad-request", "The request is not valid"),
         Code.ILLEGAL_TOPIC: Problem(400, "illegal-topic", "The topic name is not valid"),
         Code.ILLEGAL_CONSUMER_GROUP: Problem(400, "illegal-consumer-group", "The consumer group name is not valid"),
+        Code.ILLEGAL_FILTER_EXPRESSION: Problem(400, "illegal-filter-expression", "The filter expression is not valid"),
         Code.ILLEGAL_INVISIBLE_TIME: Problem(400, "illegal-invisible-time", "The invisible time is out of range"),
         Code.INVALID_RECEIPT_HANDLE: Problem(409, "invalid-receipt-handle", "The receipt handle is not current"),
         Code.ILLEGAL_OFFSET: Problem(400, "illegal-offset", "The offset is out of range"),

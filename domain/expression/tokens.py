@@ -1,0 +1,128 @@
+"""The words of an SQL92 filter, with their places.
+
+Every word is found in one pass over the text: no pattern here can look at a character twice.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+from domain.expression.fault import fault, shown
+
+MAX_INTEGER: Final = 2**63 - 1
+"""The largest integer a constant may be (RocketMQ reads them as Java's `long`)."""
+
+KEYWORDS: Final = frozenset(
+    {"AND", "OR", "NOT", "IS", "NULL", "TRUE", "FALSE", "BETWEEN", "IN", "LIKE", "ESCAPE"}
+    | {"CONTAINS", "STARTSWITH", "ENDSWITH"}
+)
+
+
+class TokenKind(Enum):
+    """What a word is.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
+
+    KEYWORD = "a keyword"
+    SIGN = "a sign"
+    NAME = "a property"
+    TEXT = "a text"
+    NUMBER = "a number"
+    END = "the end"
+
+
+class Token(NamedTuple):
+    kind: TokenKind
+    value: str | int | float
+    place: int
+
+    def __str__(self) -> str:
+        """The token as an error names it."""
+        if self.kind is TokenKind.END:
+            return "the end of the expression"
+        if self.kind is TokenKind.TEXT:
+            return f"the text {shown(str(self.value))}"
+        return shown(str(self.value))
+
+
+_SKIPPED = re.compile(r"(?:[ \t\r\n\f]|--[^\r\n]*)+")
+_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_SIGN = re.compile(r"<>|<=|>=|[-+=<>(),]")
+_NUMBER = re.compile(r"(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_INTEGER = re.compile(r"(0|[1-9][0-9]*)[lL]?")
+_AFTER_NUMBER = re.compile(r"[A-Za-z0-9_$.]")
+
+
+def tokens_of(text: str) -> list[Token]:
+    """All words of the text, the last of which is END.  Raises ILLEGAL_FILTER_EXPRESSION where there is no word."""
+    tokens: list[Token] = []
+    place = _skip(text, 0)
+    while place < len(text):
+        token, end = _read(text, place)
+        tokens.append(token)
+        place = _skip(text, end)
+    tokens.append(Token(TokenKind.END, "", len(text)))
+    return tokens
+
+
+def _skip(text: str, place: int) -> int:
+    """Past blanks and comments, of which RocketMQ's grammar has SQL's two kinds."""
+    while True:
+        if blank := _SKIPPED.match(text, place):
+            place = blank.end()
+        if not text.startswith("/*", place):
+            return place
+        end = text.find("*/", place + 2)
+        if end < 0:
+            raise fault("the comment has no end", place)
+        place = end + 2
+
+
+def _read(text: str, place: int) -> tuple[Token, int]:
+    if name := _NAME.match(text, place):
+        word = name[0]
+        capitals = word.upper()
+        if capitals in KEYWORDS:
+            return Token(TokenKind.KEYWORD, capitals, place), name.end()
+        return Token(TokenKind.NAME, word, place), name.end()
+    if text[place] == "'":
+        return _read_text(text, place)
+    if number := _NUMBER.match(text, place):
+        return _read_number(text, place, number.end())
+    if sign := _SIGN.match(text, place):
+        return Token(TokenKind.SIGN, sign[0], place), sign.end()
+    raise fault(f"unexpected character {text[place]!r}", place)
+
+
+def _read_text(text: str, place: int) -> tuple[Token, int]:
+    """A quoted text, in which a quote is written twice."""
+    parts: list[str] = []
+    start = place + 1
+    while True:
+        end = text.find("'", start)
+        if end < 0:
+            raise fault("the text has no closing quote", place)
+        parts.append(text[start:end])
+        if not text.startswith("'", end + 1):
+            return Token(TokenKind.TEXT, "'".join(parts), place), end + 1
+        start = end + 2
+
+
+def _read_number(text: str, place: int, end: int) -> tuple[Token, int]:
+    integer = _INTEGER.match(text, place)
+    if integer and integer.end() >= end:
+        end = integer.end()
+    word = text[place:end]
+    if _AFTER_NUMBER.match(text, end):
+        raise fault(f"{shown(word)} is followed by {text[end]!r}, which no number has", place)
+    if integer and integer.end() == end:
+        digits = integer[1]
+        if len(digits) > len(str(MAX_INTEGER)) or int(digits) > MAX_INTEGER:
+            raise fault(f"the integer is greater than {MAX_INTEGER}", place)
+        return Token(TokenKind.NUMBER, int(digits), place), end
+    if word.isdecimal():
+        raise fault(f"the integer {shown(word)} begins with 0", place)
+    value = float(word)
+    if value == float("inf"):
+        raise fault("the number is too large", place)
+    return Token(TokenKind.NUMBER, value, place), end

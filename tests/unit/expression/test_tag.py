@@ -1,0 +1,71 @@
+"""RocketMQ's tag expressions."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind, MessageFilter, compile_filter
+from domain.expression.tag import MAX_TAG_ALTERNATIVES, MAX_TAG_EXPRESSION_LENGTH
+from domain.filter_hash import filter_hash
+from domain.message import Message
+
+
+def tag_filter(text: str) -> MessageFilter:
+    return compile_filter(FilterExpression(FilterKind.TAG, text))
+
+
+@pytest.mark.parametrize("text", ["*", "", " ", "\t* "])
+def test_everything_is_wanted(text: str) -> None:
+    wanted = tag_filter(text)
+    assert wanted.accepts_all
+    for tag in ("", "red", "*"):
+        assert wanted.matches(Message("t", b"", tag=tag))
+        assert wanted.may_match(filter_hash("t/x", tag))
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("red", {"red"}),
+        (" red ", {"red"}),
+        ("red||green", {"red", "green"}),
+        ("red || green\t||blue", {"red", "green", "blue"}),
+        ("red || || green ||", {"red", "green"}),
+        ("|| red", {"red"}),
+        ("red || red", {"red"}),
+        ("light red || größe", {"light red", "größe"}),
+        ("red || *", {"red", "*"}),
+        ("a|b", {"a|b"}),
+        ("a|||b", {"a", "|b"}),
+        ("Red", {"Red"}),
+    ],
+)
+def test_alternatives(text: str, tags: set[str]) -> None:
+    wanted = tag_filter(text)
+    assert not wanted.accepts_all
+    assert wanted.exact_sub_topic is None
+    for tag in tags | {"", "red", "green", "blue", "a", "b", "|", "light"}:
+        assert wanted.matches(Message("t", b"", tag=tag)) == (tag in tags)
+        assert wanted.may_match(filter_hash("t/x", tag)) == (tag in tags)
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("||", 1),
+        ("  || ||", 3),
+        ("x" * (MAX_TAG_EXPRESSION_LENGTH + 1), MAX_TAG_EXPRESSION_LENGTH + 1),
+        ("||".join(map(str, range(MAX_TAG_ALTERNATIVES + 1))), 2451),
+        ("red || \ud800", 8),
+    ],
+)
+def test_refusals(text: str, position: int) -> None:
+    with pytest.raises(EntrepotError) as refused:
+        tag_filter(text)
+    assert refused.value.code == Code.ILLEGAL_FILTER_EXPRESSION
+    assert f"at position {position}:" in refused.value.message
+
+
+def test_the_most_alternatives_are_taken() -> None:
+    assert tag_filter("||".join(map(str, range(MAX_TAG_ALTERNATIVES)))).matches(Message("t", b"", tag="511"))
