@@ -34,7 +34,7 @@ OPEN_POSTINGS: Final = 1_024
 
 
 class EntrySource(Protocol):
-    """What the index needs of a consume queue.  Offsets count entries."""
+    """What the index needs of a consume queue.  Offsets count entries; `flushed_entries` are all visible."""
 
     topic: str
     queue_id: int
@@ -43,7 +43,10 @@ class EntrySource(Protocol):
     flushed_entries: int
 
     def raw(self, from_offset: int, count: int) -> bytes | bytearray:
-        """The bytes of up to `count` visible entries; fewer only at the end.  Raises CorruptedError, OSError."""
+        """The bytes of up to `count` visible entries; fewer only at the end.  Raises CorruptedError, OSError.
+
+        Of a file that `min_offset` lies in, the entries before it must still be readable.
+        """
         ...
 
 
@@ -108,6 +111,8 @@ class FilterIndex:
         cost = 0
         if limit <= 0:
             return found, offset
+        if not len(wanted) and known is None:
+            return found, max(offset, self._source.visible_offset)
         for offsets, step_end, step_cost in self._steps(wanted, known, offset):
             found += offsets.tolist()
             offset = step_end

@@ -1,7 +1,7 @@
 """HashSet and `scan`: which consume-queue entries carry one of a set of sub-topic hashes, found as vectors.
 
 A sub-topic hash here is the 48-bit number `filter_hash >> TAG_BITS`; 0 stands for "no sub-topic".  Entries are looked
-at in place through strided views: copying a column out first takes longer than the search.
+at in place through strided views: copying the columns out first would take as long as the search.
 """
 
 from __future__ import annotations
