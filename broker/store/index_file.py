@@ -231,7 +231,7 @@ class IndexFile:
         Raises CorruptedError.
         """
         is_outside = self.min_time_ms > until_ms or self.max_time_ms < from_ms or self.first_offset >= below
-        if self.is_gone or not self.count or is_outside:
+        if self.is_gone or is_outside:
             return
         if self._is_sealed and not self._is_checked:
             self._is_checked = self.is_intact(every_byte=True)
