@@ -1,0 +1,236 @@
+"""FilterIndex: which offsets of one queue may match a set of sub-topic hashes, found without reading records.
+
+Every full consume-queue file gets a postings file beside it (`postings.py`), in which a few hashes are looked up.
+Entries that are in no full file yet, and questions about many hashes, are answered by a scan (`hash_scan.py`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE
+from broker.store.disk import is_want_of_space
+from broker.store.hash_scan import HashSet, Positions, scan
+from broker.store.open_files import OpenFiles
+from broker.store.postings import Postings, are_postings_of, encode_postings, longest_postings
+from domain.errors import CorruptedError
+
+LOOKUP_HASHES: Final = 64
+"""Up to here hashes are looked up one by one; more are scanned for, which takes as long for any number."""
+LOOKUP_POSITIONS: Final = 16_384
+"""A hash that is more frequent than this in a file is scanned for: the scan meets it soon."""
+LOOKUP_COST: Final = 2_048
+"""What one lookup in one file takes, as entries that could be scanned in the time."""
+FIRST_CHUNK: Final = 4_096
+LARGEST_CHUNK: Final = 65_536
+"""Entries per step of a scan: small at first, for a limit that is soon reached."""
+OPEN_POSTINGS: Final = 1_024
+"""Postings files of a queue whose fences are kept in memory (at most 5 KB each)."""
+
+
+class EntrySource(Protocol):
+    """What the index needs of a consume queue.  Offsets count entries; `flushed_entries` are all visible."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    visible_offset: int
+    flushed_entries: int
+
+    def raw(self, from_offset: int, count: int) -> bytes | bytearray:
+        """The bytes of up to `count` visible entries; fewer only at the end.  Raises CorruptedError, OSError.
+
+        Of a file that `min_offset` lies in, the entries before it must still be readable.
+        """
+        ...
+
+
+class FilterIndex:
+    """The index of one queue.  Nothing here is needed for correctness: what is missing is scanned for instead."""
+
+    def __init__(self, files: OpenFiles, source: EntrySource, entries_per_file: int = ENTRIES_PER_FILE) -> None:
+        self.directory = f"{files.root}/filterindex/{source.topic}/{source.queue_id}"
+        self._files = files
+        self._source = source
+        self._per_file = entries_per_file
+        self._opened: OrderedDict[int, Postings] = OrderedDict()
+        self._verified: set[int] = set()
+        self._present: set[int] | None = None  # file numbers; harmed ones are taken out when found
+        self._complete_before = 0  # no file below this number is missing
+
+    def build_next(self) -> bool:
+        """Build one missing postings file; False if there is nothing to do, or no room on the disk for now.
+
+        Takes some 10 ms a file.  Raises CorruptedError if the consume queue cannot be read, OSError if the disk fails.
+        """
+        present = self._on_disk()
+        number = max(self._complete_before, -(-self._source.min_offset // self._per_file))
+        while number in present:
+            number += 1
+        self._complete_before = number
+        if (number + 1) * self._per_file > self._source.flushed_entries:
+            return False
+        entries = self._entries_of(number)
+        path = self._path(number)
+        try:
+            self._files.remove(path)  # a harmed one may be longer
+            self._files.write(path, encode_postings(entries), 0)
+        except OSError as error:
+            if not is_want_of_space(error):
+                raise
+            self._files.remove(path)
+            return False
+        present.add(number)
+        self._verified.add(number)
+        return True
+
+    def matching_offsets(
+        self,
+        wanted: HashSet,
+        from_offset: int,
+        limit: int,
+        *,
+        known: HashSet | None = None,
+        budget: int | None = None,
+    ) -> tuple[list[int], int]:
+        """Up to `limit` ascending offsets, from `from_offset` on, of visible entries that may match.
+
+        The second figure is the offset up to which all were looked at: go on from there.  `known` makes candidates of
+        hashes that are not in it (`SubTopicDictionary.known_hashes`).  An entry without a sub-topic has the hash 0,
+        which is no name's: it is found if 0 is in `wanted`, as it should be when the topic's own name matches.
+        `budget` bounds the time, as entries that may be scanned (at some 300 M/s); it is overstepped by at most one
+        file.  Raises CorruptedError if the consume queue cannot be read, OSError if the disk fails.
+        """
+        offset = max(from_offset, self._source.min_offset)
+        found: list[int] = []
+        cost = 0
+        if limit <= 0:
+            return found, offset
+        if not len(wanted) and known is None:
+            return found, max(offset, self._source.visible_offset)
+        for offsets, step_end, step_cost in self._steps(wanted, known, offset):
+            found += offsets.tolist()
+            offset = step_end
+            cost += step_cost
+            if len(found) >= limit:
+                del found[limit:]
+                return found, found[-1] + 1
+            if budget is not None and cost >= budget:
+                break
+        return found, offset
+
+    def drop_before(self, offset: int) -> None:
+        """Remove the postings of files that end at or before an offset: their consume-queue files go too."""
+        first_kept = offset // self._per_file
+        for name in self._files.disk.names(self.directory):
+            if name.isdigit() and int(name) // (self._per_file * ENTRY_SIZE) < first_kept:
+                self._files.remove(f"{self.directory}/{name}")
+        for number in [n for n in self._on_disk() if n < first_kept]:
+            self._forget(number)
+        self._complete_before = max(self._complete_before, first_kept)
+
+    def reset(self) -> None:
+        """Remove all postings: the queue is rebuilt, or its topic is new."""
+        self._files.remove(self.directory)
+        self._opened.clear()
+        self._verified.clear()
+        self._present = None
+        self._complete_before = 0
+
+    def _steps(self, wanted: HashSet, known: HashSet | None, offset: int) -> Iterator[tuple[Positions, int, int]]:
+        """Walk to the visible end: what a step found, where it ended, what it took."""
+        end = self._source.visible_offset
+        by_lookup = known is None and len(wanted) <= LOOKUP_HASHES
+        chunk = FIRST_CHUNK
+        scan_before = 0
+        while offset < end:
+            number, within = divmod(offset, self._per_file)
+            file_end = (number + 1) * self._per_file
+            if by_lookup and offset >= scan_before and file_end <= self._source.flushed_entries:
+                cost = LOOKUP_COST * len(wanted) + (0 if number in self._verified else self._per_file)
+                positions = self._look_up(number, wanted)
+                if positions is not None:
+                    offset = file_end
+                    yield positions[positions.searchsorted(within) :] + number * self._per_file, offset, cost
+                    continue
+                scan_before = file_end
+            count = min(chunk, (file_end if by_lookup else end) - offset, end - offset)
+            entries = self._source.raw(offset, count)
+            if not entries:
+                return
+            positions = scan(entries, wanted, known) + offset
+            offset += len(entries) // ENTRY_SIZE
+            chunk = min(2 * chunk, LARGEST_CHUNK)
+            yield positions, offset, count
+
+    def _look_up(self, number: int, wanted: HashSet) -> Positions | None:
+        """The ascending positions in a file; None if it has to be scanned."""
+        if number not in self._on_disk():
+            return None
+        found: list[NDArray[np.uint32]] = []
+        try:
+            postings = self._open(number)
+            room = LOOKUP_POSITIONS
+            for hash48 in wanted.hashes.tolist():
+                positions = postings.positions(hash48, room)
+                if positions is None:
+                    return None
+                if positions.size:
+                    room -= positions.size
+                    found.append(positions)
+        except CorruptedError:
+            self._forget(number)  # and `build_next` makes it anew
+            return None
+        if not found:
+            return np.empty(0, np.int64)
+        if len(found) == 1:
+            return found[0].astype(np.int64)
+        merged = np.concatenate(found).astype(np.int64)
+        merged.sort()
+        return merged
+
+    def _open(self, number: int) -> Postings:
+        postings = self._opened.get(number)
+        if postings is not None:
+            self._opened.move_to_end(number)
+            return postings
+        path = self._path(number)
+        if not self._files.exists(path):
+            raise CorruptedError("a postings file is missing")
+        if number not in self._verified:
+            data = self._files.read(path, longest_postings(self._per_file) + 1, 0)
+            if not are_postings_of(data, self._entries_of(number)):
+                raise CorruptedError("a postings file is harmed, or of another consume-queue file")
+            self._verified.add(number)
+        postings = Postings(self._files, path, self._per_file)
+        if len(self._opened) >= OPEN_POSTINGS:
+            self._opened.popitem(last=False)
+        self._opened[number] = postings
+        return postings
+
+    def _entries_of(self, number: int) -> bytes:
+        """A full file's bytes.  Raises CorruptedError if there are fewer."""
+        entries = self._source.raw(number * self._per_file, self._per_file)
+        if len(entries) != self._per_file * ENTRY_SIZE:
+            raise CorruptedError(f"the consume queue {self._source.topic}/{self._source.queue_id} is cut short")
+        return bytes(entries)
+
+    def _forget(self, number: int) -> None:
+        self._opened.pop(number, None)
+        self._verified.discard(number)
+        self._on_disk().discard(number)
+        self._complete_before = min(self._complete_before, number)
+
+    def _on_disk(self) -> set[int]:
+        if self._present is None:
+            names = (int(name) for name in self._files.disk.names(self.directory) if name.isdigit())
+            self._present = {name // (self._per_file * ENTRY_SIZE) for name in names}
+        return self._present
+
+    def _path(self, number: int) -> str:
+        return f"{self.directory}/{number * self._per_file * ENTRY_SIZE:020d}"

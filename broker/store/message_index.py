@@ -1,0 +1,256 @@
+"""MessageIndex: where the messages with a key are, as a series of index files over the commit log.
+
+A message's keys are noted as it is appended (`put`) and written when its record is durable, many at once: hashing,
+chaining and packing are done then, as vectors.
+
+Invariants: a file never holds an entry whose record is not durable; entries rise with the commit log, within a file
+and from file to file; only the last file takes entries.  All records before `indexed_until` are in the files.
+
+What the checkpoint keeps are *rows*: one of each file and one of the whole.  A row counts only if the files that were
+in `dirty_files` when it was taken are synced before it is kept.  A lost or harmed file is rebuilt, with all others,
+from the commit log.  Hashes collide: an offset that is found is a candidate, and the record decides.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import numpy as np
+from google_crc32c import value as crc32c
+
+from broker.store.disk import is_want_of_space
+from broker.store.index_file import IndexFile, IndexLayout
+from broker.store.open_files import OpenFiles
+from domain.errors import CorruptedError
+
+FLUSH_ENTRIES: Final = 8192
+"""Entries kept in memory before durable ones are written: about two milliseconds of writing."""
+BATCH_ENTRIES: Final = 65_536
+"""Entries written at once at most, which bounds the memory of a rebuild."""
+HEAD_ROW: Final = "head"
+"""The key of the row that is not a file's."""
+
+_HEAD = struct.Struct(">IQQQ")
+_HEAD_VERSION = 1
+_EVER = 2**63 - 1
+
+
+class MessageIndex:
+    """The index in `<root>/index`.  Starts empty: `restore` takes up what a checkpoint says.
+
+    `indexed_until`: commit-log offset before which every record is in the files.  `min_offset`: nothing below it is
+    found.  `dirty_files`: paths written since the set was last taken.
+    """
+
+    def __init__(self, files: OpenFiles, layout: IndexLayout | None = None) -> None:
+        self.indexed_until = 0
+        self.min_offset = 0
+        self.dirty_files: set[str] = set()
+        self.directory = f"{files.root}/index"
+        self._layout = layout or IndexLayout()
+        self._open_files = files
+        self._durable_offset = 0
+        self._next_number = 0
+        self._files: list[IndexFile] = []
+        self._keys: list[bytes] = []
+        self._offsets: list[int] = []
+        self._times: list[int] = []
+        self._changed: set[str] = set()
+        self._reported_head = b""
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def put(self, key: bytes, commit_log_offset: int, store_time_ms: int) -> None:
+        """Note a key of the record at a commit-log offset, which must not fall; the keys of a record come together.
+
+        A record that is indexed already is left alone (dispatching again is harmless).
+        """
+        if commit_log_offset >= self.indexed_until:
+            self._keys.append(key)
+            self._offsets.append(commit_log_offset)
+            self._times.append(store_time_ms)
+
+    def advance(self, durable_offset: int) -> None:
+        """Let what lies before the commit log's durable offset be found; written when there is enough of it."""
+        self._durable_offset = durable_offset
+        if len(self._keys) >= FLUSH_ENTRIES:
+            try:
+                self.flush(durable_offset)
+            except OSError as error:
+                if not is_want_of_space(error):
+                    raise
+                # the log has it all: the entries stay in memory until there is room
+
+    def flush(self, durable_offset: int) -> None:
+        """Write the entries of durable records to their files (page cache; the checkpoint syncs them).
+
+        Raises OSError: what is not written is kept, to be tried again.
+        """
+        self._durable_offset = durable_offset
+        count = bisect_left(self._offsets, durable_offset)
+        while count:
+            file = self._writable()
+            batch = min(count, file.room, BATCH_ENTRIES)
+            self._write(file, batch)
+            count -= batch
+
+    def _writable(self) -> IndexFile:
+        """The last file; if that is full it is sealed, and the next one begun."""
+        last = self._files[-1] if self._files else None
+        if last is not None and last.room:
+            return last
+        if last is not None:
+            last.seal()
+            self._note(last)
+        self._files.append(IndexFile(self._open_files, self._next_number, self._layout))
+        self._next_number += 1
+        return self._files[-1]
+
+    def _write(self, file: IndexFile, count: int) -> None:
+        offsets = np.fromiter(self._offsets[:count], np.int64, count)
+        if np.any(offsets[1:] < offsets[:-1]):
+            raise CorruptedError("the message index was given records out of order")
+        hashes = np.fromiter(map(crc32c, self._keys[:count]), np.uint32, count)
+        file.append(hashes, offsets, np.fromiter(self._times[:count], np.int64, count))
+        self._note(file)
+        del self._keys[:count], self._offsets[:count], self._times[:count]
+        # Past a record only as a whole: its keys may be on both sides of the cut.
+        splits = bool(self._offsets) and self._offsets[0] == file.last_offset
+        self.indexed_until = file.last_offset + (0 if splits else 1)
+
+    def _note(self, file: IndexFile) -> None:
+        self._changed.add(file.name)
+        self.dirty_files.add(file.path)
+
+    # -- searching ---------------------------------------------------------------------------------------------
+
+    def find(
+        self, key: bytes, from_ms: int = 0, to_ms: int | None = None, before_offset: int | None = None
+    ) -> Iterator[int]:
+        """Commit-log offsets of durable records that may have the key, newest first and each once.
+
+        Candidates: the caller confirms key and store time on the record, stops when it has enough, and may go on later
+        with the last offset as `before_offset`.  Times are epoch milliseconds, both included; the index may be written
+        to between two steps.  Raises CorruptedError where a file is harmed: `reset` and rebuild.  A sealed file is
+        checked as a whole when it is first needed.
+        """
+        below = self._durable_offset if before_offset is None else min(before_offset, self._durable_offset)
+        until_ms = _EVER if to_ms is None else to_ms
+        files = self._files[::-1]
+        for offset in self._pending(key, below, from_ms, until_ms):
+            if offset < below:
+                yield (below := offset)
+        hashed = crc32c(key)
+        for file in files:
+            if below <= self.min_offset:
+                return
+            for offset in file.candidates(hashed, below, from_ms, until_ms):
+                if offset < self.min_offset:
+                    return
+                if offset < below:  # it may come twice, and may have been met while it was pending
+                    yield (below := offset)
+
+    def _pending(self, key: bytes, below: int, from_ms: int, until_ms: int) -> list[int]:
+        """Matches not in the files yet, newest first."""
+        found: list[int] = []
+        end = bisect_left(self._offsets, below)
+        place = -1
+        try:
+            while True:
+                place = self._keys.index(key, place + 1, end)
+                if from_ms <= self._times[place] <= until_ms and self._offsets[place] >= self.min_offset:
+                    found.append(self._offsets[place])
+        except ValueError:
+            return found[::-1]
+
+    # -- retention ---------------------------------------------------------------------------------------------
+
+    def drop_before(self, commit_log_offset: int) -> None:
+        """The log begins at this offset now: nothing below it is found, and files wholly below it are removed."""
+        self.min_offset = max(self.min_offset, commit_log_offset)
+        kept = [file for file in self._files if not file.count or file.last_offset >= commit_log_offset]
+        for file in self._files:
+            if file.count and file.last_offset < commit_log_offset:
+                file.remove()
+                self.dirty_files.discard(file.path)
+                self._changed.add(file.name)
+        self._files = kept
+
+    # -- checkpoint and recovery -------------------------------------------------------------------------------
+
+    def rows(self) -> dict[str, bytes]:
+        """What a checkpoint must keep: a row of each file by its name, and one under `HEAD_ROW`."""
+        return {HEAD_ROW: self._head()} | {file.name: file.row() for file in self._files if file.count}
+
+    def changed_rows(self) -> dict[str, bytes | None]:
+        """Rows that are not as this call last gave them, or as they were restored; None: the row is gone.
+
+        Whoever could not keep what this call gave must keep all `rows` the next time.
+        """
+        changed: dict[str, bytes | None] = dict.fromkeys(sorted(self._changed))
+        changed |= {file.name: file.row() for file in self._files if file.name in self._changed}
+        self._changed.clear()
+        head = self._head()
+        if head != self._reported_head:
+            self._reported_head = changed[HEAD_ROW] = head
+        return changed
+
+    def restore(self, rows: Mapping[str, bytes]) -> None:
+        """Take up what a checkpoint kept, into a fresh index; no rows, where there is no checkpoint.
+
+        Files it does not mention are removed: their records are dispatched again.  Call `drop_before` if the log was
+        shortened since, then `is_intact`.  Raises CorruptedError for rows that cannot be read: `reset`.
+        """
+        names = sorted(name for name in rows if name != HEAD_ROW)
+        self._changed.update(names)  # if they cannot be read they are to be forgotten
+        files = [IndexFile.from_row(self._open_files, name, rows[name]) for name in names]
+        if rows:
+            head = rows.get(HEAD_ROW, b"")
+            if len(head) != _HEAD.size or _HEAD.unpack(head)[0] != _HEAD_VERSION:
+                raise CorruptedError("the checkpoint's row of the message index cannot be read")
+            _, self.indexed_until, self.min_offset, self._next_number = _HEAD.unpack(head)
+            self._reported_head = head
+        for name in self._open_files.disk.names(self.directory):
+            if name not in rows:
+                self._open_files.remove(f"{self.directory}/{name}")
+        self._changed.clear()
+        self._files = files
+        self._durable_offset = self.indexed_until
+        if files:
+            files[-1].resume()
+
+    def is_intact(self, *, every_byte: bool = False) -> bool:
+        """Whether the files hold what the rows say; if not, `reset` and put everything from the log again.
+
+        By default sealed files are only looked at: they were synced, and are checked when first searched.
+        """
+        return all(file.is_intact(every_byte=every_byte) for file in self._files if file.count)
+
+    def reset(self) -> None:
+        """Forget all entries and files: the index is about to be rebuilt from the log."""
+        for file in self._files:
+            file.is_gone = True
+            self._changed.add(file.name)
+        self._open_files.remove(self.directory)
+        self._files.clear()
+        self.dirty_files.clear()
+        self._forget_pending()
+        self.indexed_until = self._durable_offset = 0  # numbers go on: a new file is never taken for an old one
+
+    def close(self) -> None:
+        """Let go of memory and end searches under way.  Writes nothing: `flush` before; the descriptors are others'."""
+        for file in self._files:
+            file.is_gone = True
+        self._files.clear()
+        self._forget_pending()
+
+    def _forget_pending(self) -> None:
+        self._keys.clear()
+        self._offsets.clear()
+        self._times.clear()
+
+    def _head(self) -> bytes:
+        return _HEAD.pack(_HEAD_VERSION, self.indexed_until, self.min_offset, self._next_number)
