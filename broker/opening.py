@@ -11,13 +11,15 @@ import structlog
 from broker.consume.consumption import Consumption
 from broker.consume.handle_mint import HandleMint
 from broker.consume.progress import Progress
+from broker.metadata.key_values import KeyValueTable
 from broker.metadata.registry import Registry
 from broker.settings import BrokerSettings
 from broker.store.disk import Disk, OsDisk
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
 from broker.store.recovery import recover
-from broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
+from broker.store.state_file import SqliteStateFile, StateFile
+from broker.store.store_files import FORMAT, FORMAT_1_CHECKPOINT, StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel, start_sync_process
 
 log = structlog.get_logger(__name__)
@@ -29,6 +31,7 @@ class OpenedStore:
 
     engine: StorageEngine
     registry: Registry
+    key_values: KeyValueTable
     progress: Progress
     consumption: Consumption
     on_topic: list[Callable[[str], None]]
@@ -38,8 +41,10 @@ def open_store(settings: BrokerSettings) -> OpenedStore:
     """Open the data directory with the real disk and a sync process."""
     log_channel, checkpoint_channel = start_sync_process()
     try:
-        opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel)
+        state_file = SqliteStateFile(f"{settings.data_dir}/state.db")
+        opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel, state_file)
     except BaseException:
+        checkpoint_channel.close()
         log_channel.close()
         raise
     report = opened.engine.report
@@ -58,7 +63,11 @@ def open_store(settings: BrokerSettings) -> OpenedStore:
 
 
 def assemble(
-    settings: BrokerSettings, disk: Disk, log_channel: SyncChannel, checkpoint_channel: SyncChannel
+    settings: BrokerSettings,
+    disk: Disk,
+    log_channel: SyncChannel,
+    checkpoint_channel: SyncChannel,
+    state_file: StateFile,
 ) -> OpenedStore:
     """Engine and appliers over any disk and any way to sync, recovered."""
     root = str(settings.data_dir)
@@ -67,34 +76,67 @@ def assemble(
     identity = files.identity()
     if identity is None:
         identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32))
-        files.write_identity_draft(identity)
-        log_channel.publish([root], files.identity_draft, files.identity_path)
-        log_channel.finish()
+        _put_identity(files, identity, log_channel)
     engine = StorageEngine(
-        disk, root, settings.layout, log_channel, checkpoint_channel, identity, flush_async=settings.flush_async
+        disk,
+        root,
+        settings.layout,
+        log_channel,
+        checkpoint_channel,
+        state_file,
+        identity,
+        flush_async=settings.flush_async,
     )
-    registry, progress = Registry(), Progress()
-    engine.dispatcher.register(RecordKind.METADATA, "metadata", registry)
-    engine.dispatcher.register(RecordKind.CONSUMPTION, "consumption", progress)
-    engine.dispatcher.dead_letters = progress
+    registry, progress, key_values = Registry(engine.rows), Progress(engine.rows), KeyValueTable(engine.rows)
+    watchers = _register(engine, registry, progress)
+    engine.dispatcher.appliers[RecordKind.KEY_VALUES] = key_values
+    dispatcher = engine.dispatcher
+    readers = {
+        b"n": registry.restore_namespace,
+        b"t": registry.restore_topic,
+        b"g": registry.restore_group,
+        b"q": dispatcher.restore_queue,
+        b"w": progress.restore_window,
+        b"k": key_values.restore,
+    }
+    recover(engine, readers)
+    if identity.format != FORMAT:
+        identity.format = FORMAT
+        _put_identity(files, identity, log_channel)
+        disk.remove(f"{root}/{FORMAT_1_CHECKPOINT}")
+    mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
+    consumption = Consumption(engine, registry, progress, mint, settings)
+    return OpenedStore(engine, registry, key_values, progress, consumption, watchers)
+
+
+def _put_identity(files: StoreFiles, identity: StoreIdentity, channel: SyncChannel) -> None:
+    files.write_identity_draft(identity)
+    channel.publish([files.root], files.identity_draft, files.identity_path)
+    channel.finish()
+
+
+def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> list[Callable[[str], None]]:
+    """Let what is derived have its records; returns the list of those who want to hear of topics."""
+    dispatcher = engine.dispatcher
+    dispatcher.appliers[RecordKind.METADATA] = registry
+    dispatcher.appliers[RecordKind.CONSUMPTION] = progress
+    dispatcher.message_appliers[RecordKind.DEAD_LETTER] = progress
+    dispatcher.message_appliers[RecordKind.RETRY] = progress
     watchers: list[Callable[[str], None]] = []
 
-    def on_topic(name: str) -> None:
+    def on_topic(name: str, commit_log_offset: int) -> None:
         topic = registry.topics.get(name)
-        if topic is None:
-            engine.dispatcher.drop_topic(name)
-            progress.drop_topic(name)
+        if topic is None or registry.topic_since(name) > commit_log_offset:
+            dispatcher.drop_topic(name, commit_log_offset)
+            progress.drop_topic(name, commit_log_offset)
         else:
             for queue_id in range(topic.queues):
-                engine.dispatcher.queue(name, queue_id)
+                dispatcher.queue(name, queue_id, commit_log_offset)
+            dispatcher.clear_queues(name, topic.queues, commit_log_offset)
+            progress.drop_queues(name, topic.queues, commit_log_offset)
         for watcher in watchers:
             watcher(name)
 
     registry.on_topic = on_topic
     registry.on_group_dropped = progress.drop_group
-    recover(engine, registry.topic_since)
-    mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
-    consumption = Consumption(
-        engine, registry, progress, mint, settings.group_defaults, settings.max_in_flight_per_queue
-    )
-    return OpenedStore(engine, registry, progress, consumption, watchers)
+    return watchers

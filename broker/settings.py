@@ -11,7 +11,11 @@ from domain.consumer_group import ConsumerGroup
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Defaults suit a laptop.  Sizes in bytes, times as the names say."""
+    """Defaults suit a laptop.  Sizes in bytes, times as the names say.
+
+    `max_in_flight_per_queue`: how many messages of a queue a group may have unsettled.  `hold_back_limit`: how far a
+    group's window may spread before what holds it back moves to the retry topic.
+    """
 
     data_dir: Path
     name: str = "broker"
@@ -21,6 +25,7 @@ class BrokerSettings:
     max_unconfirmed_bytes: int = 64 << 20
     max_message_bytes: int = 4 << 20
     max_in_flight_per_queue: int = 65_536
+    hold_back_limit: int = 32_768
     checkpoint_interval_bytes: int = 64 << 20
     checkpoint_interval_seconds: float = 30.0
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))

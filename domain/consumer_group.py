@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
+from domain.expression.filter import FilterExpression, compile_filter
 from domain.retry_policy import RetryPolicy
 
 EARLIEST: Final = "earliest"
@@ -66,6 +66,8 @@ class ConsumerGroup:
         if self.max_in_flight is not None and self.max_in_flight < 1:
             raise EntrepotError(Code.BAD_REQUEST, f"max_in_flight must be at least 1, not {self.max_in_flight}")
         parse_start(self.start)
+        if self.filter is not None:
+            compile_filter(self.filter)
 
 
 @dataclass(frozen=True, slots=True)

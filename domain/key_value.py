@@ -15,8 +15,9 @@ from domain.errors import Code, EntrepotError
 MAX_KEY_BYTES: Final = 1024
 MAX_VALUE_BYTES: Final = 1 << 20
 MAX_CHANGES: Final = 10_000
+MAX_WRITE_BYTES: Final = 8 << 20
 MAX_SCAN: Final = 10_000
-"""Named limits: of a key, a value, the changes of one write, and what one scan returns."""
+"""Named limits: of a key, a value, the changes of one write and their values together, and what one scan returns."""
 
 ABSENT: Final = 0
 """The version of a key that is not there."""
@@ -55,6 +56,8 @@ def check_changes(changes: Sequence[KeyValueChange]) -> None:
     """Raise BAD_REQUEST where a write is beyond the limits or names a key twice."""
     if len(changes) > MAX_CHANGES:
         raise EntrepotError(Code.BAD_REQUEST, f"{len(changes)} changes in one write, the limit is {MAX_CHANGES}")
+    if sum(len(change.value or b"") for change in changes) > MAX_WRITE_BYTES:
+        raise EntrepotError(Code.BAD_REQUEST, f"the values of one write have more than {MAX_WRITE_BYTES} bytes")
     seen: set[str] = set()
     for change in changes:
         size = len(change.key.encode("utf-8", "surrogatepass"))

@@ -13,6 +13,8 @@ PropertyValue = str | bytes
 Properties = tuple[tuple[str, PropertyValue], ...]
 Destinations = tuple[tuple[str, int], ...]
 """Message queues, as (topic, queue id)."""
+Place = tuple[str, int, int]
+"""A place in a message queue, as (topic, queue id, queue offset)."""
 MAX_FURTHER_QUEUES: Final = 20_000
 
 
@@ -51,6 +53,9 @@ class SystemProperty:
     RETRY_TOPIC: Final = "retry_topic"  # where a message that is tried again was stored first
     RETRY_QUEUE: Final = "retry_queue"
     RETRY_QUEUE_OFFSET: Final = "retry_queue_offset"
+    RETRY_ATTEMPTS: Final = "retry_attempts"  # decimal: deliveries before it was stored again
+    RETRY_VISIBLE_AT_MS: Final = "retry_visible_at_ms"  # decimal, epoch milliseconds
+    MOVED_FROM: Final = "moved_from"  # the place that a dead letter's or retry's own record settles
     PRIORITY: Final = "priority"  # decimal, 0 is the lowest
     DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"
@@ -93,11 +98,15 @@ class Message:
 
 @dataclass(slots=True)
 class StoredMessage(Message):
-    """A message with its place: the queue offset it has for ever, and where its record lies in the commit log."""
+    """A message with its place: the queue offset it has for ever, and where its record lies in the commit log.
+
+    `further_places`: where it lies in its further queues.
+    """
 
     queue_offset: int = 0
     commit_log_offset: int = 0
     store_time_ms: int = 0
+    further_places: tuple[Place, ...] = ()
 
 
 @dataclass(slots=True)

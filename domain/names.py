@@ -121,6 +121,12 @@ def retry_topic(group: str, topic: str) -> str:
     return qualified(namespace, f"{RETRY_PREFIX}{plain}+{split_name(topic)[1]}")
 
 
+def retry_group(topic: str) -> str:
+    """The group of a retry topic."""
+    namespace, plain = split_name(topic)
+    return qualified(namespace, plain[len(RETRY_PREFIX) :].rpartition("+")[0])
+
+
 def is_retry_topic(topic: str) -> bool:
     """Whether the topic is one of `retry_topic`'s."""
     return split_name(topic)[1].startswith(RETRY_PREFIX)

@@ -20,8 +20,8 @@ from domain.message import Delivery, Message, StoredMessage
 from domain.position import Position
 from domain.query import MessageConsumer, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
-from domain.transaction import TransactionEnd
 from domain.topic import QueueBounds, Topic, TopicStatus
+from domain.transaction import TransactionEnd
 
 MAX_POP_MESSAGES = 100
 
@@ -97,7 +97,7 @@ class MessageReader(Protocol):
         ...
 
     async def pull(
-        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, wanted: FilterExpression | None = None
     ) -> Pulled:
         """Read by offset without a group: like `read`, with a filter.  Empty at the end.
 

@@ -35,7 +35,7 @@ class QueueTail:
         self._is_scheduled = False
         self._is_closed = False
         self._next = queue.visible_offset if from_offset is None else from_offset
-        queue.watchers.append(self._on_growth)
+        queue.watchers = (*queue.watchers, self._on_growth)
         if self._next < queue.visible_offset:
             self._schedule()
 
@@ -46,7 +46,7 @@ class QueueTail:
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            self._queue.watchers.remove(self._on_growth)
+            self._queue.watchers = tuple(w for w in self._queue.watchers if w != self._on_growth)
 
     def _on_growth(self, queue: ConsumeQueue) -> None:
         if not self._is_scheduled:

@@ -1,11 +1,14 @@
 """ConsumeWindow: a group's progress on one message queue.
 
     base .. frontier    one status byte, one attempt count and one deadline per message, no objects
-    before base         all settled (`base` is the committed offset)
-    from frontier on    never delivered
+    before base         all done with (`base` is the committed offset)
+    from frontier on    never looked at
 
-Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change` write, and are called only with what a record of
-the log says, live and in recovery alike.  Time comes in.
+Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `hold` and `admit` write, and are called
+only with what a record of the log says, live and in recovery alike.  Time comes in.
+
+The row (big-endian): as-of offset (8), since (8), last reset (8), base (8), count (4), deflated (1), then status bytes,
+attempts (2 each) and deadlines (8 each), little-endian.
 
 Invariants: attempts never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
 only for the messages that still have the deadline it was made with.
@@ -13,13 +16,20 @@ only for the messages that still have the deadline it was made with.
 
 from __future__ import annotations
 
+import struct
+import zlib
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any
 
-PENDING, RELEASED, SETTLED = 0, 1, 2
+_ROW = struct.Struct(">QQQQI?")
+PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
+"""Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
+by the filter.  From SETTLED on a message is done with."""
+DEFLATE_ABOVE = 16_384
+MAX_SPREAD = 16
+"""How many times its limit of unsettled messages a window may spread over: what a filter passed over lies between."""
 COMPACT_AFTER = 4096
 """Settled messages at the head that are kept before the arrays are moved down."""
 
@@ -36,10 +46,18 @@ class ConsumeWindow:
         "_origin",
         "_status",
         "_timers",
+        "as_of",
+        "is_changed",
+        "reset_since",
+        "since",
         "unsettled",
     )
 
-    def __init__(self, base: int = 0) -> None:
+    def __init__(self, base: int = 0, *, since: int = 0) -> None:
+        self.since = since
+        self.as_of = 0
+        self.reset_since = 0
+        self.is_changed = False
         self._origin = base
         self._head = 0
         self._status = bytearray()
@@ -63,7 +81,7 @@ class ConsumeWindow:
     def claim(self, now_ms: int, count: int, end: int, limit: int) -> list[int]:
         """Offsets that may be delivered now: returned ones first, then new ones up to `end`.
 
-        `limit` bounds how far the frontier may run ahead of the base.
+        `limit` bounds how many may be unsettled.
         """
         self._collect_due(now_ms)
         offsets: list[int] = []
@@ -72,11 +90,11 @@ class ConsumeWindow:
         while due and len(offsets) < count:
             offset = due.popleft()
             index = offset - origin
-            if index >= self._head and status[index] != SETTLED and deadlines[index] <= now_ms and offset not in taken:
+            if index >= self._head and status[index] < SETTLED and deadlines[index] <= now_ms and offset not in taken:
                 offsets.append(offset)
                 taken.add(offset)
         frontier = self.frontier
-        last = min(end, frontier + count - len(offsets), self.base + limit)
+        last = min(end, frontier + min(count - len(offsets), limit - self.unsettled), self.base + limit * MAX_SPREAD)
         if last > frontier:
             offsets.extend(range(frontier, last))
         return offsets
@@ -90,6 +108,18 @@ class ConsumeWindow:
         """Deliveries so far; 0 for one never delivered or long settled."""
         index = offset - self._origin
         return self._attempts[index] if self._head <= index < len(self._attempts) else 0
+
+    def deadline(self, offset: int) -> int:
+        """When it becomes visible (again); 0 for one never delivered or long settled."""
+        index = offset - self._origin
+        return self._deadlines[index] if self._head <= index < len(self._deadlines) else 0
+
+    def is_held_back(self, limit: int, now_ms: int) -> bool:
+        """Whether the window spreads over `limit` messages, and its first one is with no consumer."""
+        index = self._head
+        return len(self._status) - index >= limit and (
+            self._status[index] == RELEASED or self._deadlines[index] <= now_ms
+        )
 
     def is_current(self, offset: int, attempt: int) -> bool:
         """Whether a handle with this attempt may settle the message."""
@@ -114,7 +144,7 @@ class ConsumeWindow:
             index = offset - self._origin
             if (
                 index >= self._head
-                and self._status[index] != SETTLED
+                and self._status[index] < SETTLED
                 and self._deadlines[index] <= now_ms
                 and self._attempts[index] >= max_attempts
             ):
@@ -132,7 +162,7 @@ class ConsumeWindow:
     # -- changes, as the log says them ---------------------------------------------------------------------------
 
     def deliver(self, offsets: Sequence[int], deadline_ms: int) -> None:
-        """One more attempt for each, invisible until the deadline."""
+        """One more attempt for each, invisible until the deadline.  What lies between new ones is not wanted."""
         status, attempts, deadlines, origin = self._status, self._attempts, self._deadlines, self._origin
         new = 0
         for offset in offsets:
@@ -143,23 +173,48 @@ class ConsumeWindow:
                 status[index] = PENDING
                 attempts[index] = min(attempts[index] + 1, 65_535)
                 deadlines[index] = deadline_ms
+            elif index > len(status) + new:
+                self._extend(new, PENDING, 1, deadline_ms)
+                self._extend(index - len(status), FILTERED, 0, 0)
+                new = 1
         if new:
-            status.extend(bytes(new))
-            attempts.extend([1] * new)
-            deadlines.extend([deadline_ms] * new)
-            self.unsettled += new
+            self._extend(new, PENDING, 1, deadline_ms)
         self._remind(deadline_ms, offsets)
+
+    def skip(self, end: int) -> None:
+        """Nothing from the frontier up to an offset is wanted."""
+        self._extend(end - self.frontier, FILTERED, 0, 0)
+        self.settle(())
+
+    def hold(self, end: int) -> None:
+        """All from the frontier up to an offset waits for its first delivery."""
+        self._extend(end - self.frontier, RELEASED, 0, 0)
+
+    def admit(self, offset: int, attempts: int, deadline_ms: int) -> None:
+        """A message that was delivered elsewhere before waits here from now on."""
+        if offset >= self.frontier:
+            self._extend(offset - self.frontier, FILTERED, 0, 0)
+            self._extend(1, RELEASED, attempts, deadline_ms)
+            self._remind(deadline_ms, (offset,))
+
+    def _extend(self, count: int, status: int, attempts: int, deadline_ms: int) -> None:
+        if count > 0:
+            self._status.extend(bytes((status,)) * count)
+            self._attempts.extend([attempts] * count)
+            self._deadlines.extend([deadline_ms] * count)
+            if status < SETTLED:
+                self.unsettled += count
 
     def settle(self, offsets: Iterable[int]) -> None:
         """Consumed, or moved to the dead letters."""
         status, origin, head = self._status, self._origin, self._head
         for offset in offsets:
             index = offset - origin
-            if head <= index < len(status) and status[index] != SETTLED:
+            if head <= index < len(status) and status[index] < SETTLED:
                 status[index] = SETTLED
                 self.unsettled -= 1
         length = len(status)
-        while head < length and status[head] == SETTLED:
+        while head < length and status[head] >= SETTLED:
             head += 1
         self._head = head
         if head > COMPACT_AFTER or head == length:
@@ -175,7 +230,7 @@ class ConsumeWindow:
         """A new deadline; a released one's handle is void."""
         for offset in offsets:
             index = offset - self._origin
-            if self._head <= index < len(self._status) and self._status[index] != SETTLED:
+            if self._head <= index < len(self._status) and self._status[index] < SETTLED:
                 self._deadlines[index] = deadline_ms
                 if release:
                     self._status[index] = RELEASED
@@ -196,30 +251,34 @@ class ConsumeWindow:
             for offsets in self._by_deadline.pop(deadline):
                 for offset in offsets:
                     index = offset - self._origin
-                    if index >= self._head and self._status[index] != SETTLED and self._deadlines[index] == deadline:
+                    if index >= self._head and self._status[index] < SETTLED and self._deadlines[index] == deadline:
                         self._due.append(offset)
 
-    # -- checkpoint ----------------------------------------------------------------------------------------------
+    # -- the row ---------------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> Any:
+    def row(self, as_of: int) -> bytes:
+        """See the module."""
         head = self._head
-        return (
-            self.base,
-            bytes(self._status[head:]),
-            self._attempts[head:].tobytes(),
-            self._deadlines[head:].tobytes(),
-        )
+        attempts, deadlines = self._attempts[head:], self._deadlines[head:]
+        data = b"".join((self._status[head:], attempts.tobytes(), deadlines.tobytes()))
+        deflated = len(data) > DEFLATE_ABOVE
+        if deflated:
+            data = zlib.compress(data, 1)
+        return _ROW.pack(as_of, self.since, self.reset_since, self.base, len(attempts), deflated) + data
 
     @classmethod
-    def restore(cls, state: Any) -> ConsumeWindow:
-        base, status, attempts, deadlines = state
-        window = cls(base)
-        window._status[:] = status
-        window._attempts.frombytes(attempts)
-        window._deadlines.frombytes(deadlines)
+    def restore(cls, row: bytes) -> ConsumeWindow:
+        """The window of a row."""
+        as_of, since, reset_since, base, count, deflated = _ROW.unpack_from(row)
+        data = zlib.decompress(row[_ROW.size :]) if deflated else row[_ROW.size :]
+        window = cls(base, since=since)
+        window.as_of, window.reset_since = as_of, reset_since
+        window._status[:] = data[:count]
+        window._attempts.frombytes(data[count : 3 * count])
+        window._deadlines.frombytes(data[3 * count :])
         by_deadline: dict[int, list[int]] = {}
         for index, value in enumerate(window._status):
-            if value != SETTLED:
+            if value < SETTLED:
                 window.unsettled += 1
                 by_deadline.setdefault(window._deadlines[index], []).append(base + index)
         for deadline, offsets in by_deadline.items():

@@ -1,124 +1,216 @@
-"""Registry: topics and consumer groups, as the metadata records of the log made them.
+"""Registry: namespaces, topics and consumer groups, as the metadata records of the log made them.
 
-A record is JSON: {"op": "put_topic" | "drop_topic" | "put_group" | "drop_group", ...definition}.
+A record is JSON: {"op": "put_topic" | "drop_topic" | "put_group" | "drop_group" | "put_namespace" | "drop_namespace",
+...definition}, or {"op": "put_topics", "topics": [...]}.  Each of them is a row: the definition with the commit-log
+offset of the record that made it, and of the last one that changed it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
-import orjson
+import msgspec
 
+from broker.store.changed_rows import ChangedRows
 from domain.consumer_group import LATEST, ConsumerGroup
-from domain.topic import Permission, Topic, TopicType
+from domain.names import DEFAULT_NAMESPACE, split_name
+from domain.topic import Topic
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+
+
+@dataclass(slots=True)
+class Entry:
+    """A definition as it is kept.
+
+    `since`: the commit-log offset of the record that made it, which sets it apart from an earlier one of its name.
+    `latest_since`: where a group begins whose start is latest.
+    """
+
+    value: Topic | ConsumerGroup | str
+    since: int
+    latest_since: int = 0
+    is_changed: bool = False
+
+    def row(self, as_of: int) -> bytes:
+        """As JSON."""
+        return _encode([self.value, self.since, self.latest_since])
 
 
 class Registry:
-    """Topics and groups by name.
+    """Namespaces, topics and groups by name.
 
-    `topic_since` and `group_since`: the commit-log offset at which each came to be, which sets it apart from an earlier
-    one of its name.  `group_latest_since`: where a group begins whose start is latest.
+    `constrained`: topics whose appends are looked at more closely than that they exist.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows: ChangedRows) -> None:
         self.topics: dict[str, Topic] = {}
-        self.unwritable: set[str] = set()
+        self.constrained: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
-        self.topic_since: dict[str, int] = {}
-        self.group_since: dict[str, int] = {}
-        self.group_latest_since: dict[str, int] = {}
-        self.on_topic: Callable[[str], None] = lambda name: None
-        self.on_group_dropped: Callable[[str], None] = lambda name: None
+        self.namespaces: dict[str, int] = {}
+        self.on_topic: Callable[[str, int], None] = lambda name, commit_log_offset: None
+        self.on_group_dropped: Callable[[str, int], None] = lambda name, commit_log_offset: None
+        self._rows = rows
+        self._entries: dict[bytes, Entry] = {}
+
+    def topic_since(self, name: str) -> int:
+        """The commit-log offset at which the topic came to be; 0 if there is none."""
+        return self._since(_key(b"t", name))
+
+    def group_since(self, name: str) -> int:
+        """The commit-log offset at which the group came to be; 0 if there is none."""
+        return self._since(_key(b"g", name))
+
+    def group_latest_since(self, name: str) -> int:
+        """Where the group begins if its start is latest."""
+        return self._entries[_key(b"g", name)].latest_since
+
+    def _since(self, key: bytes) -> int:
+        entry = self._entries.get(key)
+        return 0 if entry is None else entry.since
+
+    # -- records -------------------------------------------------------------------------------------------------
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
-        change: dict[str, Any] = orjson.loads(payload)
+        change: dict[str, Any] = _decode(payload)
         op = change.pop("op")
-        name = change["name"]
         if op == "put_topic":
-            self.topic_since.setdefault(name, commit_log_offset)
-            self._put_topic(_topic(change))
-        elif op == "drop_topic":
-            self.topics.pop(name, None)
-            self.unwritable.discard(name)
-            self.topic_since.pop(name, None)
+            self._put_topic(msgspec.convert(change, Topic), commit_log_offset)
+        elif op == "put_topics":
+            for fields in change["topics"]:
+                self._put_topic(msgspec.convert(fields, Topic), commit_log_offset)
         elif op == "put_group":
-            group = ConsumerGroup(**change)
-            previous = self.groups.get(name)
-            self.group_since.setdefault(name, commit_log_offset)
-            if previous is None or (group.start == LATEST and previous.start != LATEST):
-                self.group_latest_since[name] = commit_log_offset
-            self.groups[name] = group
+            self._put_group(msgspec.convert(change, ConsumerGroup), commit_log_offset)
+        elif op == "put_namespace":
+            self._put(b"n", change["name"], change["name"], commit_log_offset)
+            self.namespaces[change["name"]] = commit_log_offset
+        elif op == "drop_topic":
+            self._drop_topic(change["name"], commit_log_offset)
         elif op == "drop_group":
-            self.groups.pop(name, None)
-            self.group_since.pop(name, None)
-            self.group_latest_since.pop(name, None)
-            self.on_group_dropped(name)
-        if op.endswith("_topic"):
-            self.on_topic(name)
+            self._drop_group(change["name"], commit_log_offset)
+        elif op == "drop_namespace" and self._drop(b"n", change["name"], commit_log_offset):
+            del self.namespaces[change["name"]]
 
-    def _put_topic(self, topic: Topic) -> None:
+    def _put_topic(self, topic: Topic, commit_log_offset: int) -> None:
+        self._put(b"t", topic.name, topic, commit_log_offset)
+        self._index_topic(topic)
+        self.on_topic(topic.name, commit_log_offset)
+
+    def _index_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
-        if topic.permission.writable:
-            self.unwritable.discard(topic.name)
+        if (
+            topic.permission.writable
+            and topic.write_queues is None
+            and topic.max_message_bytes is None
+            and topic.max_backlog is None
+        ):
+            self.constrained.pop(topic.name, None)
         else:
-            self.unwritable.add(topic.name)
+            self.constrained[topic.name] = topic
 
-    def snapshot(self) -> Any:
-        return {
-            "topics": [(_topic_fields(t), self.topic_since[t.name]) for t in self.topics.values()],
-            "groups": [
-                (_group_fields(g), self.group_since[g.name], self.group_latest_since[g.name])
-                for g in self.groups.values()
-            ],
-        }
+    def _put_group(self, group: ConsumerGroup, commit_log_offset: int) -> None:
+        previous = self.groups.get(group.name)
+        entry = self._put(b"g", group.name, group, commit_log_offset)
+        if previous is None or (group.start == LATEST and previous.start != LATEST):
+            entry.latest_since = commit_log_offset
+        self.groups[group.name] = group
 
-    def restore(self, state: Any) -> None:
-        for fields, since in state["topics"]:
-            self._put_topic(_topic(fields))
-            self.topic_since[fields["name"]] = since
-        for fields, since, latest_since in state["groups"]:
-            self.groups[fields["name"]] = ConsumerGroup(**fields)
-            self.group_since[fields["name"]] = since
-            self.group_latest_since[fields["name"]] = latest_since
+    def _drop_topic(self, name: str, commit_log_offset: int) -> None:
+        if self._drop(b"t", name, commit_log_offset):
+            del self.topics[name]
+            self.constrained.pop(name, None)
+        self.on_topic(name, commit_log_offset)
+
+    def _drop_group(self, name: str, commit_log_offset: int) -> None:
+        if self._drop(b"g", name, commit_log_offset):
+            del self.groups[name]
+        self.on_group_dropped(name, commit_log_offset)
+
+    def _put(self, kind: bytes, name: str, value: Topic | ConsumerGroup | str, commit_log_offset: int) -> Entry:
+        key = _key(kind, name)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = Entry(value, commit_log_offset)
+        else:
+            entry.value = value
+        self._rows.mark(key, entry, commit_log_offset)
+        return entry
+
+    def _drop(self, kind: bytes, name: str, commit_log_offset: int) -> bool:
+        key = _key(kind, name)
+        entry = self._entries.get(key)
+        if entry is None or entry.since >= commit_log_offset:
+            return False  # not there, or one that was made later
+        del self._entries[key]
+        self._rows.drop(key, commit_log_offset)
+        return True
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def restore_topic(self, key: bytes, row: bytes) -> None:
+        """Take a topic's row."""
+        topic = self._restore(key, row, Topic)
+        self._index_topic(topic)
+
+    def restore_group(self, key: bytes, row: bytes) -> None:
+        """Take a group's row."""
+        group = self._restore(key, row, ConsumerGroup)
+        self.groups[group.name] = group
+
+    def restore_namespace(self, key: bytes, row: bytes) -> None:
+        """Take a namespace's row."""
+        name = self._restore(key, row, str)
+        self.namespaces[name] = self._entries[key].since
+
+    def _restore(self, key: bytes, row: bytes, kind: type[Any]) -> Any:
+        fields, since, latest_since = _decode(row)
+        value = msgspec.convert(fields, kind)
+        self._entries[key] = Entry(value, since, latest_since)
+        return value
+
+    # -- namespaces ----------------------------------------------------------------------------------------------
+
+    def has_namespace_of(self, name: str) -> bool:
+        """Whether the namespace of a topic's or group's name is there."""
+        namespace = split_name(name)[0]
+        return namespace == DEFAULT_NAMESPACE or namespace in self.namespaces
+
+
+def _key(kind: bytes, name: str) -> bytes:
+    return kind + name.encode()
 
 
 def put_topic(topic: Topic) -> bytes:
-    return orjson.dumps({"op": "put_topic", **_topic_fields(topic)})
+    return _encode({"op": "put_topic", **_fields(topic)})
+
+
+def put_topics(topics: Sequence[Topic]) -> bytes:
+    return _encode({"op": "put_topics", "topics": topics})
 
 
 def drop_topic(name: str) -> bytes:
-    return orjson.dumps({"op": "drop_topic", "name": name})
+    return _encode({"op": "drop_topic", "name": name})
 
 
 def put_group(group: ConsumerGroup) -> bytes:
-    return orjson.dumps({"op": "put_group", **_group_fields(group)})
+    return _encode({"op": "put_group", **_fields(group)})
 
 
 def drop_group(name: str) -> bytes:
-    return orjson.dumps({"op": "drop_group", "name": name})
+    return _encode({"op": "drop_group", "name": name})
 
 
-def _topic(fields: dict[str, Any]) -> Topic:
-    return replace(Topic(**fields), type=TopicType(fields["type"]), permission=Permission(fields["permission"]))
+def put_namespace(name: str) -> bytes:
+    return _encode({"op": "put_namespace", "name": name})
 
 
-def _topic_fields(topic: Topic) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "queues": topic.queues,
-        "type": topic.type.value,
-        "permission": topic.permission.value,
-        "retention_seconds": topic.retention_seconds,
-        "retention_bytes": topic.retention_bytes,
-    }
+def drop_namespace(name: str) -> bytes:
+    return _encode({"op": "drop_namespace", "name": name})
 
 
-def _group_fields(group: ConsumerGroup) -> dict[str, Any]:
-    return {
-        "name": group.name,
-        "max_attempts": group.max_attempts,
-        "invisible_seconds": group.invisible_seconds,
-        "start": group.start,
-    }
+def _fields(value: Topic | ConsumerGroup) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(value)
+    return fields

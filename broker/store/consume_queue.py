@@ -1,15 +1,21 @@
 """ConsumeQueue: the order of one message queue, as references into the commit log.
 
-An entry is 20 bytes, big-endian: commit-log offset (8), record size (4), filter hash (8).  Files hold 300,000 entries,
-have no header, and are named by the 20-digit byte offset of their first entry.
+An entry is 20 bytes, big-endian: commit-log offset (8), record size (4), filter hash (8).  Entries begin in memory
+(the tail) and are kept with the queue's row in the state file while they are few; what is many moves to files of
+300,000 entries, which have no header and are named by the 20-digit byte offset of their first entry.  So a queue with
+a few entries has no file at all, and a store may have hundreds of thousands of them.
 
-Invariant: a file never holds an entry whose record is not durable.  New entries wait in memory (`_tail`); what is
-durable of them moves to the file in batches.  A lost or harmed file is rebuilt from the commit log.
+The row (big-endian): as-of offset (8), since (8), min offset (8), flushed end (8), number of files (4), their crc32c (4
+each, of their entries so far), then the tail's entries.
+
+Invariant: a file never holds an entry whose record is not durable.  A lost or harmed file is rebuilt from the commit
+log.
 """
 
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable
 from typing import Final
 
@@ -25,27 +31,65 @@ ENTRIES_PER_FILE: Final = 300_000
 FILE_SIZE: Final = ENTRIES_PER_FILE * ENTRY_SIZE
 FLUSH_BYTES: Final = 64 * 1024
 """Durable entries kept in memory before they are written to the file."""
+ROW_TAIL_BYTES: Final = 4 * 1024
+"""Entries kept in the queue's row: a checkpoint writes a longer tail to the file."""
 
 _pack = ENTRY.pack
 _iter_entries = ENTRY.iter_unpack
+_ROW = struct.Struct(">QQQQI")
+_UNPLACED: Final = -1
 
 
 class ConsumeQueue:
-    """One queue.  `max_offset` is the next queue offset to be given; `visible_offset` the end of what may be read."""
+    """One queue.  `max_offset` is the next queue offset to be given; `visible_offset` the end of what may be read.
 
-    def __init__(self, files: OpenFiles, topic: str, queue_id: int, *, entries: int = 0, checksum: int = 0) -> None:
+    `since`: the commit-log offset of the record that made it.  `as_of`: records before it are in the row it came from.
+    """
+
+    __slots__ = (
+        "_checksums",
+        "_files",
+        "_tail",
+        "as_of",
+        "dirty_files",
+        "flushed_entries",
+        "is_changed",
+        "is_touched",
+        "max_offset",
+        "min_offset",
+        "obsolete_files",
+        "queue_id",
+        "since",
+        "topic",
+        "visible_offset",
+        "watchers",
+    )
+
+    def __init__(self, files: OpenFiles, topic: str, queue_id: int, *, since: int = 0) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.min_offset = 0
-        self.visible_offset = self.max_offset = entries
-        self.watchers: list[Callable[[ConsumeQueue], None]] = []
+        self.since = since
+        self.as_of = 0
+        self.min_offset = self.flushed_entries = self.visible_offset = self.max_offset = 0
+        self.watchers: tuple[Callable[[ConsumeQueue], None], ...] = ()
         self.is_touched = False
-        self.checksum = checksum
+        self.is_changed = False
         self._files = files
-        self.directory = f"{files.root}/consumequeue/{topic}/{queue_id}"
-        self.flushed_entries = entries
         self._tail = bytearray()
+        self._checksums: dict[int, int] = {}
         self.dirty_files: set[str] = set()
+        self.obsolete_files: list[str] = []
+
+    @property
+    def directory(self) -> str:
+        return f"{self._files.root}/consumequeue/{self.topic}/{self.queue_id}"
+
+    @property
+    def key(self) -> bytes:
+        """The row's key."""
+        return queue_key(self.topic, self.queue_id)
+
+    # -- writing -------------------------------------------------------------------------------------------------
 
     def put(self, queue_offset: int, commit_log_offset: int, size: int, filter_hash: int) -> None:
         """Add the entry of a record; one that is here already is left alone (dispatching again is harmless)."""
@@ -53,7 +97,12 @@ class ConsumeQueue:
             self._tail += _pack(commit_log_offset, size, filter_hash)
             self.max_offset = queue_offset + 1
         elif queue_offset > self.max_offset:
-            raise CorruptedError(f"queue {self.topic}/{self.queue_id} jumps from {self.max_offset} to {queue_offset}")
+            if self.max_offset != _UNPLACED:
+                raise CorruptedError(
+                    f"queue {self.topic}/{self.queue_id} jumps from {self.max_offset} to {queue_offset}"
+                )
+            self.begin_at(queue_offset)
+            self.put(queue_offset, commit_log_offset, size, filter_hash)
 
     def advance(self, durable_offset: int) -> bool:
         """Make visible what lies before the commit log's durable offset; says whether anything became so."""
@@ -91,10 +140,58 @@ class ConsumeQueue:
             path = self._path(index)
             self._files.write(path, data, within * ENTRY_SIZE)
             self.dirty_files.add(path)
-            self.checksum = crc32c_extend(self.checksum, data)
+            self._checksums[index] = crc32c_extend(self._checksums.get(index, 0), data)
             self.flushed_entries += batch
             del self._tail[: batch * ENTRY_SIZE]
             count -= batch
+
+    def drop_before(self, queue_offset: int) -> None:
+        """Forget the entries before an offset.  Files that hold nothing else are obsolete: they go once the row says
+        so too."""
+        queue_offset = min(queue_offset, self.visible_offset)
+        if queue_offset <= self.min_offset:
+            return
+        self.min_offset = queue_offset
+        for index in [i for i in self._checksums if (i + 1) * ENTRIES_PER_FILE <= queue_offset]:
+            self.dirty_files.discard(self._path(index))
+            self.obsolete_files.append(self._path(index))
+            del self._checksums[index]
+
+    def remove_obsolete(self, paths: list[str]) -> None:
+        """Remove files that the row does not name any more."""
+        for path in paths:
+            self._files.remove(path)
+
+    def clear(self) -> None:
+        """Forget all entries; offsets go on from here."""
+        end = self.max_offset
+        self.reset()
+        self.begin_at(end)
+
+    def reset(self, *, unplaced: bool = False) -> None:
+        """Forget all entries and files: the queue is about to be rebuilt from the log, or its topic is new.
+
+        `unplaced`: it begins wherever the first entry that comes says.
+        """
+        self._files.remove(self.directory)
+        self.dirty_files.clear()
+        self.obsolete_files.clear()
+        self._checksums.clear()
+        self.begin_at(0)
+        if unplaced:
+            self.max_offset = _UNPLACED
+
+    def begin_at(self, queue_offset: int) -> None:
+        """Be empty, with this as the next offset."""
+        self._tail.clear()
+        self.min_offset = self.flushed_entries = self.visible_offset = self.max_offset = queue_offset
+
+    def settle_place(self, queue_offset: int) -> None:
+        """End of a rebuild: a queue for which no entry came is empty at this offset."""
+        if self.max_offset == _UNPLACED:
+            self.begin_at(queue_offset)
+
+    # -- reading -------------------------------------------------------------------------------------------------
 
     def entries(self, from_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Up to `count` visible entries: (commit-log offset, size, filter hash)."""
@@ -104,11 +201,19 @@ class ConsumeQueue:
         if from_offset >= self.flushed_entries:
             start = (from_offset - self.flushed_entries) * ENTRY_SIZE
             return list(_iter_entries(self._tail[start : start + (end - from_offset) * ENTRY_SIZE]))
+        return list(_iter_entries(self.raw(from_offset, count)))
+
+    def raw(self, from_offset: int, count: int) -> bytes:
+        """The bytes of up to `count` visible entries."""
+        end = min(from_offset + count, self.visible_offset)
+        if from_offset >= end:
+            return b""
         flushed_end = min(end, self.flushed_entries)
-        data = self._read_files(from_offset, flushed_end)
+        data = self._read_files(from_offset, flushed_end) if from_offset < flushed_end else bytearray()
         if end > flushed_end:
-            data += self._tail[: (end - flushed_end) * ENTRY_SIZE]
-        return list(_iter_entries(data))
+            first = max(from_offset - self.flushed_entries, 0)
+            data += self._tail[first * ENTRY_SIZE : (end - self.flushed_entries) * ENTRY_SIZE]
+        return bytes(data)
 
     def first_at_or_after(self, commit_log_offset: int) -> int:
         """The first visible queue offset whose record lies at or after a place in the log."""
@@ -125,25 +230,6 @@ class ConsumeQueue:
                 high = middle
         return low
 
-    def is_intact(self) -> bool:
-        """Whether the files hold what the checksum says (used when opening)."""
-        found = 0
-        for index in range(-(-self.flushed_entries // ENTRIES_PER_FILE)):
-            count = min(ENTRIES_PER_FILE, self.flushed_entries - index * ENTRIES_PER_FILE)
-            path = self._path(index)
-            data = self._files.read(path, count * ENTRY_SIZE, 0) if self._files.exists(path) else b""
-            if len(data) != count * ENTRY_SIZE:
-                return False
-            found = crc32c_extend(found, data)
-        return found == self.checksum
-
-    def reset(self) -> None:
-        """Forget all entries and files: the queue is about to be rebuilt from the log, or its topic is new."""
-        self._files.remove(self.directory)
-        self.dirty_files.clear()
-        self._tail.clear()
-        self.flushed_entries = self.visible_offset = self.max_offset = self.checksum = 0
-
     def _read_files(self, start: int, end: int) -> bytearray:
         data = bytearray()
         while start < end:
@@ -158,3 +244,46 @@ class ConsumeQueue:
 
     def _path(self, index: int) -> str:
         return f"{self.directory}/{index * FILE_SIZE:020d}"
+
+    # -- the row -------------------------------------------------------------------------------------------------
+
+    def row(self, as_of: int) -> bytes:
+        """See the module.  A tail that has become long moves to the file.  May raise OSError."""
+        if (self.visible_offset - self.flushed_entries) * ENTRY_SIZE > ROW_TAIL_BYTES:
+            self.flush()
+        checksums = array("I", [self._checksums[index] for index in sorted(self._checksums)])
+        checksums.byteswap()
+        head = _ROW.pack(as_of, self.since, self.min_offset, self.flushed_entries, len(checksums))
+        return b"".join((head, checksums.tobytes(), self._tail))
+
+    def restore(self, row: bytes) -> None:
+        """Be as the row says."""
+        self.as_of, self.since, self.min_offset, self.flushed_entries, files = _ROW.unpack_from(row)
+        end = _ROW.size + 4 * files
+        if files:
+            last = -(-self.flushed_entries // ENTRIES_PER_FILE)
+            checksums = struct.unpack_from(f">{files}I", row, _ROW.size)
+            self._checksums = dict(zip(range(last - files, last), checksums, strict=True))
+        self._tail = bytearray(row[end:])
+        self.visible_offset = self.max_offset = self.flushed_entries + len(self._tail) // ENTRY_SIZE
+
+    def is_intact(self) -> bool:
+        """Whether the files hold what the row says (used when opening)."""
+        for index, checksum in self._checksums.items():
+            first = index * ENTRIES_PER_FILE
+            length = min(ENTRIES_PER_FILE, self.flushed_entries - first) * ENTRY_SIZE
+            path = self._path(index)
+            data = self._files.read(path, length, 0) if self._files.exists(path) else b""
+            if len(data) != length or crc32c_extend(0, data) != checksum:
+                return False
+        return True
+
+
+def queue_key(topic: str, queue_id: int) -> bytes:
+    """The key of a queue's row."""
+    return b"q" + topic.encode() + b"\0" + queue_id.to_bytes(4, "big")
+
+
+def read_queue_key(key: bytes) -> tuple[str, int]:
+    """The reverse of `queue_key`."""
+    return key[1:-5].decode(), int.from_bytes(key[-4:], "big")

@@ -1,99 +1,127 @@
 """Dispatcher: derives everything else from the commit log, live and in recovery by the same code.
 
-A record kind has one *applier*.  Message records go to their consume queue first; a dead letter also to the applier
-that settles the message it was made from.  Appliers must be deterministic and keep no other source of truth.
+A record kind has one *applier*.  Message records go to their consume queues first; one that also settles the message
+it was made from (a dead letter) goes to the applier that knows it as well.  Appliers must be deterministic and keep no
+other source of truth; what they keep is saved as rows (`changed_rows.py`), whose rules they follow.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from broker.store import record
-from broker.store.consume_queue import ConsumeQueue
+from broker.store.changed_rows import ChangedRows
+from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from broker.store.open_files import OpenFiles
-from broker.store.record import Placement, RecordHeader, RecordKind
-from domain.message import Message
+from broker.store.record import MESSAGE_KINDS, Placement, RecordHeader, RecordKind
+from domain.message import StoredMessage
 
 QueueKey = tuple[str, int]
 
 
 class Applier(Protocol):
-    """Something derived from the log."""
+    """Something derived from the log, out of records that are not messages."""
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
         """Take one record of its kind."""
         ...
 
-    def snapshot(self) -> Any:
-        """All of its state, as msgpack can carry it."""
+
+class MessageApplier(Protocol):
+    """Something derived from message records of a kind, beside their consume queues."""
+
+    def apply_message(self, message: StoredMessage) -> None:
+        """Take one record of its kind."""
         ...
-
-    def restore(self, state: Any) -> None:
-        """The reverse, into a fresh one."""
-        ...
-
-
-class DeadLetterApplier(Protocol):
-    """Settles the origin of dead letters."""
-
-    def apply_dead_letter(self, message: Message) -> None: ...
 
 
 class Dispatcher:
     """Owns the consume queues; the appliers are registered by the broker."""
 
-    def __init__(self, files: OpenFiles) -> None:
+    def __init__(self, files: OpenFiles, rows: ChangedRows) -> None:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
-        self.appliers: dict[int, tuple[str, Applier]] = {}
-        self.dead_letters: DeadLetterApplier | None = None
+        self.appliers: dict[int, Applier] = {}
+        self.message_appliers: dict[int, MessageApplier] = {}
+        self.rows = rows
         self._files = files
         self._touched: list[ConsumeQueue] = []
+        self._ids: dict[str, int] = {}
 
-    def register(self, kind: RecordKind, section: str, applier: Applier) -> None:
-        """Let `applier` have the records of a kind, and its snapshot kept under a name."""
-        self.appliers[kind] = (section, applier)
+    # -- queues --------------------------------------------------------------------------------------------------
 
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made if it is not there yet."""
+    def queue(self, topic: str, queue_id: int, since: int = 0) -> ConsumeQueue:
+        """The queue, made by the record at `since` if it is not there yet."""
         key = (topic, queue_id)
         queue = self.queues.get(key)
         if queue is None:
-            queue = self.queues[key] = ConsumeQueue(self._files, topic, queue_id)
+            queue = self.queues[key] = ConsumeQueue(self._files, topic, queue_id, since=since)
+            self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
+            self.rows.mark(queue.key, queue, since)
         return queue
 
-    def drop_topic(self, topic: str) -> None:
-        """Forget a topic's queues and their files."""
-        for key in [k for k in self.queues if k[0] == topic]:
-            self.queues.pop(key).reset()
+    def queues_of(self, topic: str, first_id: int = 0) -> list[ConsumeQueue]:
+        """The topic's queues from an id on, those of ids that it has no more included."""
+        ids = range(first_id, self._ids.get(topic, 0))
+        return [queue for queue_id in ids if (queue := self.queues.get((topic, queue_id))) is not None]
+
+    def drop_topic(self, topic: str, commit_log_offset: int) -> None:
+        """Forget a topic's queues and their files, as the record at an offset says."""
+        for queue in self.queues_of(topic):
+            if queue.since < commit_log_offset:
+                queue.reset()
+                del self.queues[topic, queue.queue_id]
+                self.rows.drop(queue.key, commit_log_offset)
+        if not self.queues_of(topic):
+            self._ids.pop(topic, None)
+
+    def clear_queues(self, topic: str, first_id: int, commit_log_offset: int) -> None:
+        """Empty the queues that a topic has no more, as the record at an offset says; their offsets go on if they come
+        back."""
+        for queue in self.queues_of(topic, first_id):
+            if queue.as_of <= commit_log_offset and queue.min_offset < queue.max_offset:
+                queue.clear()
+                self.rows.mark(queue.key, queue, commit_log_offset)
+
+    def restore_queue(self, key: bytes, row: bytes) -> None:
+        """Make a queue from its row."""
+        topic, queue_id = read_queue_key(key)
+        queue = self.queues[topic, queue_id] = ConsumeQueue(self._files, topic, queue_id)
+        self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
+        queue.restore(row)
+
+    # -- entries -------------------------------------------------------------------------------------------------
 
     def put(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int, size: int, hashed: int) -> None:
         """Enter a message into its queue."""
         queue.put(queue_offset, commit_log_offset, size, hashed)
         if not queue.is_touched:
-            self.touch(queue)
+            self.touch(queue, commit_log_offset)
 
-    def touch(self, queue: ConsumeQueue) -> None:
-        """Remember that the queue has entries that are to become visible."""
+    def touch(self, queue: ConsumeQueue, commit_log_offset: int) -> None:
+        """Remember that the queue has entries that are to become visible and to be saved, from that record on."""
         queue.is_touched = True
         self._touched.append(queue)
+        if not queue.is_changed:
+            self.rows.mark(queue_key(queue.topic, queue.queue_id), queue, commit_log_offset)
 
     def place(self, placement: Placement, commit_log_offset: int) -> None:
         """Enter a plain message read from the log into its queue (recovery)."""
         topic, queue_id, queue_offset, size, hashed = placement
         queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
-        self.put(queue, queue_offset, commit_log_offset, size, hashed)
+        if commit_log_offset >= queue.as_of and commit_log_offset >= queue.since:
+            self.put(queue, queue_offset, commit_log_offset, size, hashed)
 
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:
         """Apply one record read from the log (recovery)."""
-        kind = header.kind
-        if kind in (RecordKind.MESSAGE, RecordKind.DEAD_LETTER):
-            topic, queue_id, queue_offset, hashed = record.decode_route(data, position)
-            self.put(self.queue(topic, queue_id), queue_offset, header.commit_log_offset, header.length, hashed)
-            if kind == RecordKind.DEAD_LETTER and self.dead_letters is not None:
-                self.dead_letters.apply_dead_letter(record.decode_message(data, position, header.commit_log_offset))
+        kind, offset = header.kind, header.commit_log_offset
+        if kind in MESSAGE_KINDS:
+            for topic, queue_id, queue_offset, hashed in record.decode_routes(data, position):
+                self.place((topic, queue_id, queue_offset, header.length, hashed), offset)
+            if kind in self.message_appliers:
+                self.message_appliers[kind].apply_message(record.decode_message(data, position, offset))
         elif kind in self.appliers:
             payload = data[position + record.HEADER_SIZE : position + header.length]
-            self.appliers[kind][1].apply(payload, header.commit_log_offset, header.store_time_ms)
+            self.appliers[kind].apply(payload, offset, header.store_time_ms)
 
     def advance(self, durable_offset: int) -> list[ConsumeQueue]:
         """Make durable entries visible; returns the queues that have new ones."""
@@ -107,3 +135,6 @@ class Dispatcher:
             else:
                 queue.is_touched = False
         return grown
+
+
+__all__ = ["Applier", "Dispatcher", "MessageApplier", "QueueKey", "RecordKind"]

@@ -12,16 +12,21 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from broker.store.checkpointer import Checkpointer
 from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.dispatcher import Dispatcher
 from broker.store.open_files import OpenFiles
-from broker.store.record import RecordKind
-from broker.store.store_files import Checkpoint, QueueState, StoreFiles, StoreIdentity
+from broker.store.record import RecordKind, encode_further
+from broker.store.state_file import StateFile
+from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
-from domain.message import Message, StoredMessage
+from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage
+
+QueueFor = Callable[[str, int, int], ConsumeQueue | EntrepotError]
+"""The queue of (topic, queue id) for a body of so many bytes, or why it may not go there."""
 
 
 @dataclass(slots=True)
@@ -45,6 +50,7 @@ class StorageEngine:
         layout: CommitLogLayout,
         log_channel: SyncChannel,
         checkpoint_channel: SyncChannel,
+        state_file: StateFile,
         identity: StoreIdentity,
         *,
         flush_async: bool = False,
@@ -55,17 +61,15 @@ class StorageEngine:
         self.files = StoreFiles(disk, root)
         self.commit_log = CommitLog(disk, root, layout)
         self.open_files = OpenFiles(disk, root)
-        self.dispatcher = Dispatcher(self.open_files)
+        self.checkpointer = Checkpointer(state_file, checkpoint_channel)
+        self.rows = self.checkpointer.rows
+        self.dispatcher = Dispatcher(self.open_files, self.rows)
         self.log_channel = log_channel
-        self.checkpoint_channel = checkpoint_channel
         self.flush_async = flush_async
         self.recovery_epoch = 0
         self.report = RecoveryReport()
         self.failure: StoreFailedError | None = None
         self.syncing_to: int | None = None
-        self.checkpoint_position = 0
-        self._checkpointing_to: int | None = None
-        self._checkpointed_files: list[tuple[ConsumeQueue, set[str]]] = []
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -80,17 +84,20 @@ class StorageEngine:
         return self.commit_log.written_offset if self.flush_async else self.commit_log.durable_offset
 
     def append_messages(
-        self, messages: Sequence[Message], queue_for: Callable[[Message], ConsumeQueue | EntrepotError], now_ms: int
+        self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
     ) -> list[EntrepotError | None] | None:
         """Take a batch; returns None if all were taken, else one refusal or None for each."""
         self._check_alive()
         append, touch = self.commit_log.append_message, self.dispatcher.touch
         refusals: list[EntrepotError | None] | None = None
         for index, message in enumerate(messages):
-            queue = queue_for(message)
+            queue = queue_for(message.topic, message.queue_id, len(message.body))
             try:
                 if isinstance(queue, EntrepotError):
                     raise queue
+                if message.further_queues:
+                    self._append_to_many(message, queue, queue_for, now_ms)
+                    continue
                 queue_offset = queue.max_offset
                 offset, size = append(message, queue_offset, now_ms)
             except (EntrepotError, struct.error) as error:
@@ -100,22 +107,42 @@ class StorageEngine:
             except OSError as error:
                 raise self.fail(error) from error
             queue.put(queue_offset, offset, size, message.filter_hash)
-            if not queue.is_touched:
-                touch(queue)
+            if not (queue.is_touched and queue.is_changed):
+                touch(queue, offset)
         return refusals
 
-    def append_dead_letter(self, message: Message, now_ms: int) -> None:
-        """Take a dead letter; its origin is settled by the same record."""
+    def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> None:
+        """Take a message for several queues: all of them, or none.  Raises the first refusal."""
+        if len(message.further_queues) > MAX_FURTHER_QUEUES:
+            raise EntrepotError(
+                Code.BAD_REQUEST, f"{len(message.further_queues)} further queues, the limit is {MAX_FURTHER_QUEUES}"
+            )
+        queues = {first: first.max_offset}
+        for topic, queue_id in message.further_queues:
+            queue = queue_for(topic, queue_id, len(message.body))
+            if isinstance(queue, EntrepotError):
+                raise queue
+            queues[queue] = queue.max_offset
+        further = encode_further([(q.topic, q.queue_id, end) for q, end in queues.items() if q is not first])
+        offset, size = self.commit_log.append_message(message, queues[first], now_ms, further=further)
+        for queue, end in queues.items():
+            self.dispatcher.put(queue, end, offset, size, message.filter_hash)
+
+    def append_derived(self, kind: RecordKind, message: Message, now_ms: int) -> StoredMessage:
+        """Take a message that was made from another one (dead letter, retry), which the same record settles."""
         self._check_alive()
         queue = self.dispatcher.queue(message.topic, message.queue_id)
         queue_offset = queue.max_offset
         try:
-            offset, size = self.commit_log.append_message(message, queue_offset, now_ms, RecordKind.DEAD_LETTER)
+            offset, size = self.commit_log.append_message(message, queue_offset, now_ms, kind)
         except OSError as error:
             raise self.fail(error) from error
         self.dispatcher.put(queue, queue_offset, offset, size, message.filter_hash)
-        if self.dispatcher.dead_letters is not None:
-            self.dispatcher.dead_letters.apply_dead_letter(message)
+        content = {name: getattr(message, name) for name in Message.__slots__}
+        stored = StoredMessage(**content, queue_offset=queue_offset, commit_log_offset=offset, store_time_ms=now_ms)
+        if kind in self.dispatcher.message_appliers:
+            self.dispatcher.message_appliers[kind].apply_message(stored)
+        return stored
 
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
         """Take a record of an applier's and apply it; returns its commit-log offset."""
@@ -124,7 +151,7 @@ class StorageEngine:
             offset = self.commit_log.append_payload(kind, payload, now_ms)
         except OSError as error:
             raise self.fail(error) from error
-        self.dispatcher.appliers[kind][1].apply(payload, offset, now_ms)
+        self.dispatcher.appliers[kind].apply(payload, offset, now_ms)
         return offset
 
     # -- durability --------------------------------------------------------------------------------------------
@@ -193,18 +220,19 @@ class StorageEngine:
 
     def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
         """Visible messages of a queue from an offset on, harmed ones as errors in their place."""
-        return self.read_entries(queue, from_offset, queue.entries(from_offset, count))
+        return self.read_places(queue, list(enumerate(queue.entries(from_offset, count), from_offset)))
 
-    def read_entries(
-        self, queue: ConsumeQueue, from_offset: int, entries: list[tuple[int, int, int]]
+    def read_places(
+        self, queue: ConsumeQueue, places: list[tuple[int, tuple[int, int, int]]]
     ) -> list[StoredMessage | CorruptedError]:
-        """The messages of entries that follow each other from `from_offset`, each checked to be what they say."""
+        """The messages of (queue offset, entry), in the order of the log, each checked to be what its entry says."""
         found: list[StoredMessage | CorruptedError] = []
-        for queue_offset, item in enumerate(self.commit_log.read(entries), from_offset):
+        items = self.commit_log.read([entry for _, entry in places])
+        for (queue_offset, _), item in zip(places, items, strict=True):
             if isinstance(item, StoredMessage) and (
                 item.queue_offset != queue_offset or item.queue_id != queue.queue_id or item.topic != queue.topic
             ):
-                item = CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
+                item = _at_further_place(item, queue, queue_offset)
             found.append(item)
         return found
 
@@ -220,48 +248,39 @@ class StorageEngine:
     # -- checkpoint --------------------------------------------------------------------------------------------
 
     @property
+    def checkpoint_position(self) -> int:
+        """Recovery would begin there."""
+        return self.checkpointer.position
+
+    @property
     def is_checkpointing(self) -> bool:
-        return self._checkpointing_to is not None
+        return self.checkpointer.is_under_way
+
+    @property
+    def is_slice_waiting(self) -> bool:
+        """Whether a slice was taken that waits for the log to be durable."""
+        return self.checkpointer.is_slice_waiting
 
     def begin_checkpoint(self) -> bool:
-        """Write down everything derived up to the watermark, and ask for it to be put in place.
-
-        Only when nothing is waiting for the watermark: then state in memory and durable log are the same.
-        """
-        log = self.commit_log
-        if self.failure is not None or self.is_checkpointing or log.end != log.durable_offset:
+        """Take a slice of what has changed, or one that was taken before, and ask for it to be saved if the log is
+        durable so far; says whether it was asked for."""
+        if self.failure is not None:
             return False
         try:
-            for queue in self.dispatcher.queues.values():
-                queue.flush()
-            states = [
-                QueueState(q.topic, q.queue_id, q.flushed_entries, q.checksum) for q in self.dispatcher.queues.values()
-            ]
-            sections = {name: applier.snapshot() for name, applier in self.dispatcher.appliers.values()}
-            self.files.write_checkpoint_draft(Checkpoint(log.end, self.recovery_epoch, states, sections))
+            return self.checkpointer.begin(self.end, self.commit_log.durable_offset, self.recovery_epoch)
+        except StoreFailedError as error:
+            raise self.fail(error) from error
         except OSError as error:
             if not is_want_of_space(error):
                 raise self.fail(error) from error
             return False  # no room for it now: the log has everything, the next try may fare better
-        self._checkpointing_to = log.end
-        self._checkpointed_files = []
-        paths: list[str] = []
-        for queue in self.dispatcher.queues.values():
-            if queue.dirty_files:
-                self._checkpointed_files.append((queue, queue.dirty_files))
-                paths += sorted(queue.dirty_files)
-                queue.dirty_files = set()
-        self.checkpoint_channel.publish(paths, self.files.checkpoint_draft, self.files.checkpoint_path)
-        return True
 
     def finish_checkpoint(self) -> None:
         """Take the answer."""
         try:
-            self.checkpoint_channel.finish()
-        except StoreFailedError as error:
+            self.checkpointer.finish()
+        except (StoreFailedError, OSError) as error:
             raise self.fail(error) from error
-        assert self._checkpointing_to is not None
-        self.checkpoint_position, self._checkpointing_to = self._checkpointing_to, None
 
     def close(self) -> None:
         """Stop: cleanly if the store is well (all durable, a checkpoint at the end, no abort mark)."""
@@ -269,14 +288,26 @@ class StorageEngine:
             self.sync_now()
             if self.is_checkpointing:
                 self.finish_checkpoint()
-            if self.begin_checkpoint():
+            while self.checkpoint_position < self.end and self.begin_checkpoint():
+                before = self.checkpoint_position
                 self.finish_checkpoint()
+                if self.checkpoint_position == before:
+                    break
+            if self.checkpoint_position == self.end:
                 self.files.remove_abort_mark()
             self.failure = StoreFailedError("the store is closed")
         self.commit_log.close()
         self.open_files.close()
+        self.checkpointer.channel.close()
         self.log_channel.close()
-        self.checkpoint_channel.close()
+
+
+def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: int) -> StoredMessage | CorruptedError:
+    """The message as it is read in one of its further queues."""
+    if (queue.topic, queue.queue_id, queue_offset) not in item.further_places:
+        return CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
+    item.queue_id, item.queue_offset = queue.queue_id, queue_offset
+    return item
 
 
 def _too_long(error: struct.error) -> EntrepotError:

@@ -6,8 +6,8 @@ Every record (big-endian):
     0       4     magic  "ENTR"
     4       4     crc32c of everything after this field, to the end of the record
     8       1     version (1)
-    9       1     kind: 1 message, 2 dead letter, 3 consumption, 4 metadata, 5 padding
-    10      2     flags: bits 0-1 QoS (messages)
+    9       1     kind (`RecordKind`)
+    10      2     flags: bits 0-1 QoS, bit 2 further queues (messages)
     12      4     length of the whole record
     16      8     commit-log offset of the record itself: bytes that lie elsewhere are not this record
     24      8     durable floor: what was known to be durable when this was written.  A valid record proves that
@@ -28,19 +28,22 @@ A message (and a dead letter) goes on with
     76      2     keys length (keys joined by NUL)
     78      4     properties length
     82      4     body length
-    86            topic, sub-topic, message group, tag, message id, keys, properties, body
+    86            topic, sub-topic, message group, tag, message id, keys, properties, body, further queues
+
+Further queues (store once, refer many): u32 count, then for each u16 topic length, u32 queue id, u64 queue offset,
+topic.
 
 Properties: msgpack of [system properties as a map, user properties as an array of (name, value)]; text values are
 strings, others binary.  No properties at all is no bytes at all.
 
-A dead letter is a message whose record, at the same time, settles the message it was made from (named by its system
-properties): one record, so that it is never both consumed and lost.
+A dead letter, and a retry, is a message whose record, at the same time, settles the message it was made from (named by
+its system properties): one record, so that it is never both consumed and lost.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
@@ -49,7 +52,7 @@ import msgspec
 from google_crc32c import value as crc32c
 
 from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, PropertyValue, StoredMessage
+from domain.message import NO_SYSTEM_PROPERTIES, Message, Place, Properties, PropertyValue, StoredMessage
 
 MAGIC: Final = b"ENTR"
 VERSION: Final = 1
@@ -60,11 +63,16 @@ MAX_PROPERTIES: Final = 4096
 MAX_PROPERTIES_BYTES: Final = 1 << 20
 """Named limits of a message's properties, system and user ones together."""
 
+FURTHER_FLAG: Final = 4
+
 _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
 _ROUTE_PART = struct.Struct(">IQQQH")
+_COUNT = struct.Struct(">I")
+_FURTHER = struct.Struct(">HIQ")
+_LENGTHS = struct.Struct(">HHHBBHII")
 _encode_properties = msgspec.msgpack.Encoder().encode
 _decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
@@ -82,6 +90,12 @@ class RecordKind(IntEnum):
     CONSUMPTION = 3
     METADATA = 4
     PADDING = 5
+    RETRY = 6
+    KEY_VALUES = 7
+
+
+MESSAGE_KINDS: Final = frozenset((RecordKind.MESSAGE, RecordKind.DEAD_LETTER, RecordKind.RETRY))
+"""Kinds of records that are messages in a queue."""
 
 
 class InvalidRecordError(Exception):
@@ -101,9 +115,18 @@ class RecordHeader:
 
 
 def encode_message(
-    message: Message, kind: int, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
+    message: Message,
+    kind: int,
+    commit_log_offset: int,
+    durable_floor: int,
+    store_time_ms: int,
+    queue_offset: int,
+    further: bytes = b"",
 ) -> tuple[bytes, bytes]:
-    """The record in two pieces (magic and checksum; the rest), so that the one copy is made when it is written."""
+    """The record in two pieces (magic and checksum; the rest), so that the one copy is made when it is written.
+
+    `further`: what `encode_further` made.
+    """
     topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
     message_id, body = message.message_id, message.body
     group = tag = keys = properties = b""
@@ -118,7 +141,7 @@ def encode_message(
     head = _pack_message(
         VERSION,
         kind,
-        message.qos,
+        message.qos | FURTHER_FLAG if further else message.qos,
         MESSAGE_HEADER_SIZE
         + topic_length
         + sub_topic_length
@@ -127,7 +150,8 @@ def encode_message(
         + id_length
         + keys_length
         + properties_length
-        + body_length,
+        + body_length
+        + len(further),
         commit_log_offset,
         durable_floor,
         store_time_ms,
@@ -144,8 +168,30 @@ def encode_message(
         properties_length,
         body_length,
     )
-    covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body))
+    covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body, further))
     return _pack_prefix(MAGIC, crc32c(covered)), covered
+
+
+def encode_further(places: Sequence[Place]) -> bytes:
+    """The end of a message's record: where else it has its place."""
+    parts = [_COUNT.pack(len(places))]
+    for name, queue_id, queue_offset in places:
+        topic = name.encode()
+        parts += (_FURTHER.pack(len(topic), queue_id, queue_offset), topic)
+    return b"".join(parts)
+
+
+def decode_further(data: bytes, at: int) -> tuple[Place, ...]:
+    """The reverse of `encode_further`."""
+    (count,) = _COUNT.unpack_from(data, at)
+    at += _COUNT.size
+    places: list[Place] = []
+    for _ in range(count):
+        length, queue_id, queue_offset = _FURTHER.unpack_from(data, at)
+        at += _FURTHER.size
+        places.append((data[at : at + length].decode(), queue_id, queue_offset))
+        at += length
+    return tuple(places)
 
 
 def encode_record(kind: int, payload: bytes, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
@@ -192,7 +238,11 @@ def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Plac
 
     None for anything else, also for what is harmed: `decode_header` says what it is.
     """
-    if position + MESSAGE_HEADER_SIZE > len(data) or data[position + 9] != RecordKind.MESSAGE:
+    if (
+        position + MESSAGE_HEADER_SIZE > len(data)
+        or data[position + 9] != RecordKind.MESSAGE
+        or data[position + 11] & FURTHER_FLAG
+    ):
         return None
     magic, crc, version, _, _, length, own_offset, _, _, queue_id, queue_offset, _, hashed, topic_length = (
         _unpack_placement(data, position)
@@ -213,11 +263,15 @@ def peek_length(data: bytes, position: int) -> int:
     return int.from_bytes(data[position + 12 : position + 16], "big")
 
 
-def decode_route(data: bytes, position: int) -> tuple[str, int, int, int]:
-    """(topic, queue id, queue offset, filter hash) of a checked message record: what the dispatcher needs."""
+def decode_routes(data: bytes, position: int) -> list[tuple[str, int, int, int]]:
+    """(topic, queue id, queue offset, filter hash) of a checked message record, one for each queue it is in."""
     queue_id, queue_offset, _, hashed, topic_length = _ROUTE_PART.unpack_from(data, position + HEADER_SIZE)
     start = position + MESSAGE_HEADER_SIZE
-    return data[start : start + topic_length].decode(), queue_id, queue_offset, hashed
+    routes = [(data[start : start + topic_length].decode(), queue_id, queue_offset, hashed)]
+    if data[position + 11] & FURTHER_FLAG:
+        lengths = _LENGTHS.unpack_from(data, position + 68)
+        routes += [(*place, hashed) for place in decode_further(data, start + sum(lengths))]
+    return routes
 
 
 def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:
@@ -251,7 +305,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         body_length,
     ) = _unpack_message(data, position)
     end = position + length
-    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind > RecordKind.DEAD_LETTER:
+    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind not in MESSAGE_KINDS:
         raise InvalidRecordError("not the message of this place")
     if end > len(data) or crc32c(data[position + CRC_START : end]) != crc:
         raise InvalidRecordError("cut short or checksum")
@@ -276,9 +330,11 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
     if properties_length:
         system, properties = decode_properties(data[a : a + properties_length])
         a += properties_length
+    body_end = a + body_length
+    places = decode_further(data, body_end) if flags & FURTHER_FLAG else ()
     return StoredMessage(
         topic,
-        data[a : a + body_length],
+        data[a:body_end],
         sub_topic,
         queue_id,
         flags & 3,
@@ -290,9 +346,11 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         hashed,
         properties,
         system,
+        tuple([place[:2] for place in places]),
         queue_offset,
         commit_log_offset,
         store_time,
+        places,
     )
 
 

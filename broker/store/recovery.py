@@ -1,27 +1,30 @@
 """Recovery: opens a store, whatever state its process left it in.
 
-The commit log decides.  What the checkpoint has is taken; the log behind it is read and dispatched by the same code as
-live; the first record that is not whole ends the log.  If a whole record behind that place proves that the place had
-been synced, it is damage and not a torn tail: the store refuses to open rather than guess.  Everything that remains is
-synced before anything of it is served.
+The commit log decides.  What the state file has is taken; the log behind its position is read and dispatched by the
+same code as live; the first record that is not whole ends the log.  If a whole record behind that place proves that
+the place had been synced, it is damage and not a torn tail: the store refuses to open rather than guess.  Everything
+that remains is synced before anything of it is served.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
-from broker.store.record import RecordKind, decode_route
+from broker.store.record import MESSAGE_KINDS, decode_routes
+from broker.store.state_file import Rows, read_meta
 from domain.errors import CorruptedError
 
+RowReaders = Mapping[bytes, Callable[[bytes, bytes], None]]
+"""By the first byte of the rows' keys, in the order in which they are to be read: what takes (key, value)."""
 
-def recover(engine: StorageEngine, topic_since: dict[str, int]) -> None:
-    """Bring a freshly made engine, with its appliers registered, to the end of its log.
 
-    `topic_since` is the metadata applier's live view: topic -> commit-log offset of its creation.
-    """
+def recover(engine: StorageEngine, readers: RowReaders) -> None:
+    """Bring a freshly made engine, with its appliers registered, to the end of its log."""
     mark = engine.files.abort_mark()
     engine.report.was_unclean = mark is not None
-    position = _restore_checkpoint(engine)
+    position = _restore_state(engine, readers)
     log = engine.commit_log
     for data, at, header in log.scan(position, engine.dispatcher.place):
         engine.dispatcher.dispatch(data, at, header)
@@ -33,10 +36,10 @@ def recover(engine: StorageEngine, topic_since: dict[str, int]) -> None:
             f"the commit log is damaged at offset {end}: the record at {proof} shows that data there had been kept. "
             "Restore the data directory from a copy"
         )
-    rebuild = _harmed_queues(engine)
     _cut(engine, position, end)
-    if rebuild:
-        _rebuild(engine, rebuild, topic_since)
+    harmed = {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
+    if harmed:
+        _rebuild(engine, harmed)
     engine.dispatcher.advance(end)
     if mark is not None:
         flush, epoch = mark
@@ -48,30 +51,32 @@ def recover(engine: StorageEngine, topic_since: dict[str, int]) -> None:
     engine.log_channel.finish()
 
 
-def _restore_checkpoint(engine: StorageEngine) -> int:
-    checkpoint = engine.files.read_checkpoint()
-    log = engine.commit_log
-    if checkpoint is None:
-        return log.min_offset
+def _restore_state(engine: StorageEngine, readers: RowReaders) -> int:
+    """Take what the state file has; returns where in the log to go on."""
+    state_file, log = engine.checkpointer.state_file, engine.commit_log
+    rows = state_file.load()
+    meta = None if rows is None else read_meta(rows)
     kept = log.min_offset + sum(log.sizes().values())
-    if checkpoint.position > kept:  # the log was cut from outside: derive all from what is left, and say so
-        engine.report.missing_bytes = checkpoint.position - kept
+    if rows is None or meta is None or not log.min_offset <= meta[0] <= kept:
+        if meta is not None and meta[0] > kept:  # the log was cut from outside: derive all from what is left, say so
+            engine.report.missing_bytes = meta[0] - kept
+        state_file.discard()
         return log.min_offset
-    for name, applier in engine.dispatcher.appliers.values():
-        if name in checkpoint.sections:
-            applier.restore(checkpoint.sections[name])
-    engine.recovery_epoch = checkpoint.recovery_epoch
-    for state in checkpoint.queues:
-        queue = engine.dispatcher.queue(state.topic, state.queue_id)
-        queue.flushed_entries = queue.visible_offset = queue.max_offset = state.entries
-        queue.checksum = state.checksum
-    engine.checkpoint_position = checkpoint.position
-    return checkpoint.position
+    _read_rows(rows, readers)
+    position, engine.recovery_epoch = meta
+    engine.checkpointer.position = position
+    return position
 
 
-def _harmed_queues(engine: StorageEngine) -> set[QueueKey]:
-    """Queues whose files do not hold what the checkpoint says."""
-    return {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
+def _read_rows(rows: Rows, readers: RowReaders) -> None:
+    by_kind: dict[bytes, list[tuple[bytes, bytes]]] = {kind: [] for kind in readers}
+    for key, value in rows.items():
+        kind = by_kind.get(key[:1])
+        if kind is not None:
+            kind.append((key, value))
+    for kind_byte, read in readers.items():
+        for key, value in by_kind[kind_byte]:
+            read(key, value)
 
 
 def _cut(engine: StorageEngine, position: int, end: int) -> None:
@@ -86,22 +91,35 @@ def _cut(engine: StorageEngine, position: int, end: int) -> None:
     log.durable_offset = end
 
 
-def _rebuild(engine: StorageEngine, harmed: set[QueueKey], topic_since: dict[str, int]) -> None:
+def _rebuild(engine: StorageEngine, harmed: set[QueueKey]) -> None:
     """Derive queues anew from the whole log."""
     engine.report.rebuilt_queues = len(harmed)
-    queues = {key: engine.dispatcher.queues[key] for key in harmed}
+    dispatcher, log = engine.dispatcher, engine.commit_log
+    ends = {key: dispatcher.queues[key].max_offset for key in harmed}
+    starts = {key: dispatcher.queues[key].min_offset for key in harmed}
+    queues = {key: dispatcher.queues[key] for key in harmed}
     for queue in queues.values():
-        queue.reset()
-    log = engine.commit_log
-    since = 0
+        queue.reset(unplaced=True)
+        queue.as_of = 0
+    seen = 0
     for data, at, header in log.scan(log.min_offset):
-        if header.kind in (RecordKind.MESSAGE, RecordKind.DEAD_LETTER):
-            topic, queue_id, queue_offset, hashed = decode_route(data, at)
-            queue_found = queues.get((topic, queue_id))
-            if queue_found is not None and header.commit_log_offset >= topic_since.get(topic, 0):
-                engine.dispatcher.put(queue_found, queue_offset, header.commit_log_offset, header.length, hashed)
-                since += 1
-                if since % 4096 == 0:
-                    engine.dispatcher.advance(log.durable_offset)
+        if header.kind not in MESSAGE_KINDS:
+            continue
+        offset = header.commit_log_offset
+        for topic, queue_id, queue_offset, hashed in decode_routes(data, at):
+            found = queues.get((topic, queue_id))
+            if found is not None and offset >= found.since and queue_offset >= starts[topic, queue_id]:
+                dispatcher.put(found, queue_offset, offset, header.length, hashed)
+                seen += 1
+                if seen % 4096 == 0:
+                    dispatcher.advance(log.durable_offset)
+    for key, queue in queues.items():
+        queue.settle_place(ends[key])
+        if queue.max_offset != ends[key]:
+            raise CorruptedError(
+                f"queue {key[0]}/{key[1]} cannot be rebuilt: the log has its messages up to {queue.max_offset} "
+                f"only, not {ends[key]}"
+            )
+        engine.rows.mark(queue.key, queue, log.durable_offset)
     if log.scan_end < log.durable_offset:
         raise CorruptedError(f"the commit log is damaged at offset {log.scan_end}; its queues cannot be rebuilt")

@@ -1,29 +1,28 @@
-"""The files of a data directory that are not log or queue: identity, lock, abort mark, checkpoint.
+"""The files of a data directory that are not log, queue or state: identity, lock, abort mark.
 
-store.json   {"format": 1, "store_id": ..., "handle_key": ...}, written once
+store.json   {"format": 2, "store_id": ..., "handle_key": ...}
 lock         held with flock while a process has the store open; holds its process id
 abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode and the
              recovery epoch, durable before anything is served
-checkpoint   magic "ENCP", u32 crc32c, then the state as msgpack (see `Checkpoint`)
+state.db     what is derived from the log (`state_file.py`)
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import struct
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import orjson
-from google_crc32c import value as crc32c
 
 from broker.store.disk import Disk
 from domain.errors import CorruptedError, StoreFailedError
 
-FORMAT: Final = 1
-_CHECKPOINT_HEAD = struct.Struct(">4sI")
-_CHECKPOINT_MAGIC = b"ENCP"
+FORMAT: Final = 2
+READABLE_FORMATS: Final = (1, 2)
+FORMAT_1_CHECKPOINT: Final = "checkpoint"
+"""What format 1 had in place of the state file: all of it is derived from the log again."""
 
 
 class StoreIdentity(msgspec.Struct):
@@ -34,32 +33,13 @@ class StoreIdentity(msgspec.Struct):
     handle_key: str
 
 
-class QueueState(msgspec.Struct, array_like=True):
-    """A consume queue as its files are: that many entries, with the checksum of all of them."""
-
-    topic: str
-    queue_id: int
-    entries: int
-    checksum: int
-
-
-class Checkpoint(msgspec.Struct):
-    """Everything derived from the log before `position`.  What comes after is derived again when recovering."""
-
-    position: int
-    recovery_epoch: int
-    queues: list[QueueState]
-    sections: dict[str, Any]
-
-
 class StoreFiles:
     """Reads and writes them.  Small and rare, except the checkpoint, which the sync process puts in place."""
 
     def __init__(self, disk: Disk, root: str) -> None:
         self._disk = disk
         self.root = root
-        self.checkpoint_path = f"{root}/checkpoint"
-        self.checkpoint_draft = f"{root}/checkpoint.draft"
+        self.state_path = f"{root}/state.db"
         self.abort_path = f"{root}/abort"
         self.abort_draft = f"{root}/abort.draft"
         self.identity_path = f"{root}/store.json"
@@ -74,30 +54,14 @@ class StoreFiles:
             found = msgspec.json.decode(data, type=StoreIdentity)
         except msgspec.DecodeError as error:
             raise CorruptedError(f"{self.identity_path} cannot be read: {error}") from error
-        if found.format != FORMAT:
-            raise StoreFailedError(f"{self.root} has store format {found.format}; this version reads {FORMAT}")
+        if found.format not in READABLE_FORMATS:
+            raise StoreFailedError(
+                f"{self.root} has store format {found.format}; this version reads {READABLE_FORMATS[0]} to {FORMAT}"
+            )
         return found
 
     def write_identity_draft(self, identity: StoreIdentity) -> None:
         self._write(self.identity_draft, orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
-
-    def read_checkpoint(self) -> Checkpoint | None:
-        """The checkpoint, or None where there is none or it fails its checksum (then all is derived anew)."""
-        data = self._read(self.checkpoint_path)
-        if len(data) < _CHECKPOINT_HEAD.size:
-            return None
-        magic, crc = _CHECKPOINT_HEAD.unpack_from(data)
-        body = data[_CHECKPOINT_HEAD.size :]
-        if magic != _CHECKPOINT_MAGIC or crc32c(body) != crc:
-            return None
-        try:
-            return msgspec.msgpack.decode(body, type=Checkpoint)
-        except msgspec.DecodeError:
-            return None
-
-    def write_checkpoint_draft(self, checkpoint: Checkpoint) -> None:
-        body = msgspec.msgpack.encode(checkpoint)
-        self._write(self.checkpoint_draft, _CHECKPOINT_HEAD.pack(_CHECKPOINT_MAGIC, crc32c(body)) + body)
 
     def abort_mark(self) -> tuple[str, int] | None:
         """Flush mode and recovery epoch of a store that did not end cleanly, else None."""

@@ -5,16 +5,18 @@ One request is under way at a time on each channel.  An error, or the end of the
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
 import subprocess
 import sys
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from domain.errors import StoreFailedError
+from domain.errors import StorageFullError, StoreFailedError
 
+NO_ROOM: Final = -errno.ENOSPC
 LONGEST_SYNC_SECONDS = 3600.0
 
 
@@ -33,8 +35,13 @@ class SyncChannel(Protocol):
         """Ask for files to be made durable, then `draft` to take the place of `final`, durably."""
         ...
 
+    def commit(self, paths: list[str], state_path: str, changes: bytes) -> None:
+        """Ask for files to be made durable, then the state file's rows to be changed in one durable transaction."""
+        ...
+
     def finish(self) -> None:
-        """Take the answer, waiting for it.  Raises StoreFailedError if it is an error."""
+        """Take the answer, waiting for it.  Raises StorageFullError where a commit found no room (nothing was changed,
+        and it may be tried again), StoreFailedError for any other error."""
         ...
 
     def close(self) -> None: ...
@@ -43,8 +50,9 @@ class SyncChannel(Protocol):
 class ProcessSyncChannel:
     """A channel to the sync process."""
 
-    def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes], *, is_last: bool) -> None:
         self._socket = channel
+        self._is_last = is_last
         channel.settimeout(LONGEST_SYNC_SECONDS)  # a timeout makes calls wait even where the event loop unblocked it
         self._process = process
 
@@ -57,6 +65,9 @@ class ProcessSyncChannel:
     def publish(self, paths: list[str], draft: str, final: str) -> None:
         self._ask("\n".join(("publish", *paths, draft, final)))
 
+    def commit(self, paths: list[str], state_path: str, changes: bytes) -> None:
+        self._ask("\n".join(("commit", *paths, state_path)), changes)
+
     def finish(self) -> None:
         try:
             answer = self._socket.recv(4)
@@ -65,23 +76,26 @@ class ProcessSyncChannel:
         if len(answer) != 4:
             raise StoreFailedError("the sync process has ended")
         (code,) = struct.unpack(">i", answer)
+        if code == NO_ROOM:
+            raise StorageFullError
         if code:
             raise StoreFailedError(f"making data durable failed: {os.strerror(code)}")
 
     def close(self) -> None:
         self._socket.close()
-        self._process.wait()
+        if self._is_last:  # the process ends when both of its sockets have
+            self._process.wait()
 
-    def _ask(self, text: str) -> None:
-        data = text.encode()
+    def _ask(self, text: str, data: bytes = b"") -> None:
+        raw = text.encode()
         try:
-            self._socket.sendall(struct.pack(">I", len(data)) + data)
+            self._socket.sendall(b"".join((struct.pack(">II", 4 + len(raw) + len(data), len(raw)), raw, data)))
         except OSError as error:
             raise StoreFailedError(f"the sync process cannot be reached: {error}") from error
 
 
 def start_sync_process() -> tuple[ProcessSyncChannel, ProcessSyncChannel]:
-    """Start the process; returns its channel for group commits and the one for checkpoints."""
+    """Start the process; returns its channel for group commits and the one for checkpoints, to be closed first."""
     ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
     script = Path(__file__).with_name("sync_process.py")
     process = subprocess.Popen(
@@ -92,4 +106,4 @@ def start_sync_process() -> tuple[ProcessSyncChannel, ProcessSyncChannel]:
     )
     for end in theirs:
         end.close()
-    return ProcessSyncChannel(ours[0], process), ProcessSyncChannel(ours[1], process)
+    return ProcessSyncChannel(ours[0], process, is_last=True), ProcessSyncChannel(ours[1], process, is_last=False)

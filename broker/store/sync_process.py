@@ -5,25 +5,34 @@ file whoever wrote it; each file stays open here from its first sync on, and the
 nobody has seen yet to whoever syncs next.  Run as a script by `sync_channel.ProcessSyncChannel`, with isolated Python
 and nothing but the standard library imported.  It ends when its parent does (end of file on the socket).
 
-Wire: request = u32 length, then lines: `sync` or `publish`, then paths.
-Reply = i32: 0, or the errno.  Requests of one socket are answered in order.  There are two sockets, served by two
-threads: group commits must not wait for a checkpoint.
+Wire: request = u32 length, u32 length of the text, the text in lines: `sync`, `publish` or `commit`, then paths; then
+bytes (`commit`).
+Reply = i32: 0, or the errno, or NO_ROOM.  Requests of one socket are answered in order.  There are two sockets, served
+by two threads: group commits must not wait for a checkpoint.
 
     sync     fdatasync every path (a directory: fsync)
     publish  fdatasync every path but the last two; then move the first of these over the second, both made durable.
-             A path that is gone is passed over: a checkpoint's queue file, of a topic deleted meanwhile
+    commit   fdatasync every path but the last, which is the state file: change its rows as the bytes say, in one
+             transaction (`state_file.py`).  A path that is gone is passed over: a queue file of a topic deleted
+             meanwhile
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+import sqlite3
 import struct
 import sys
 import threading
+from collections.abc import Iterator
 
 MAX_OPEN = 64
 MAX_LINKED = 100_000
+NO_ROOM = -errno.ENOSPC
+"""The answer to a commit for which there is no room: nothing was changed.  (A sync that fails for want of room is an
+error like any other.)"""
 
 
 class Files:
@@ -56,6 +65,67 @@ class Files:
             os.close(descriptor)
 
 
+class State:
+    """The state file, open for writing.  Raises sqlite3.Error; then the next use opens it anew."""
+
+    def __init__(self) -> None:
+        self._connection: sqlite3.Connection | None = None
+
+    def commit(self, path: str, data: bytes) -> None:
+        """Change rows as encoded changes say, in one durable transaction."""
+        connection = self._connection or self._open(path)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            ((rows, total),) = connection.execute("SELECT rows, sum FROM digest").fetchall()
+            for key, crc, value in read_changes(data):
+                for (old,) in connection.execute("SELECT crc FROM state WHERE key = ?", (key,)):
+                    rows, total = rows - 1, total ^ old
+                if value is None:
+                    connection.execute("DELETE FROM state WHERE key = ?", (key,))
+                else:
+                    rows, total = rows + 1, total ^ crc
+                    connection.execute("REPLACE INTO state (key, crc, value) VALUES (?, ?, ?)", (key, crc, value))
+            connection.execute("UPDATE digest SET rows = ?, sum = ?", (rows, total))
+            connection.execute("COMMIT")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()  # what was not committed is rolled back
+            self._connection = None
+
+    def _open(self, path: str) -> sqlite3.Connection:
+        connection = self._connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS state (key BLOB PRIMARY KEY, crc INTEGER NOT NULL, value BLOB NOT NULL)"
+        )
+        connection.execute("CREATE TABLE IF NOT EXISTS digest (rows INTEGER NOT NULL, sum INTEGER NOT NULL)")
+        if not connection.execute("SELECT 1 FROM digest").fetchall():
+            connection.execute("INSERT INTO digest VALUES (0, 0)")
+        connection.execute("COMMIT")
+        return connection
+
+
+def read_changes(data: bytes) -> Iterator[tuple[bytes, int, bytes | None]]:
+    """(key, checksum, value or None) of encoded changes."""
+    at = 0
+    while at < len(data):
+        crc, key_length, length = struct.unpack_from(">IHI", data, at)
+        at += 10
+        key = data[at : at + key_length]
+        at += key_length
+        if length == 0xFFFFFFFF:
+            yield key, crc, None
+        else:
+            yield key, crc, data[at : at + length]
+            at += length
+
+
 def sync_file(path: str) -> None:
     """Make a file durable that will not keep its name."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -73,11 +143,18 @@ def sync_directory(path: str) -> None:
         os.close(descriptor)
 
 
-def carry_out(files: Files, verb: str, paths: list[str]) -> int:
+def carry_out(files: Files, state: State, verb: str, paths: list[str], data: bytes) -> int:
     """Do one request; returns 0 or the errno of the first failure."""
     try:
         if verb == "publish":
             *others, draft, final = paths
+            for path in others:
+                files.sync(path)
+            sync_file(draft)
+            os.replace(draft, final)
+            sync_directory(os.path.dirname(final))
+        elif verb == "commit":
+            *others, state_path = paths
             for path in others:
                 try:
                     files.sync(path)
@@ -85,41 +162,49 @@ def carry_out(files: Files, verb: str, paths: list[str]) -> int:
                     pass
                 finally:
                     files.forget(path)
-            sync_file(draft)
-            os.replace(draft, final)
-            sync_directory(os.path.dirname(final))
+            state.commit(state_path, data)
         else:
             for path in paths:
                 files.sync(path)
     except OSError as error:
         return error.errno or -1
+    except sqlite3.Error as error:
+        return NO_ROOM if "full" in str(error) else errno.EIO
     return 0
 
 
 def receive_exactly(channel: socket.socket, length: int) -> bytes:
-    data = b""
-    while len(data) < length:
+    parts: list[bytes] = []
+    while length:
         try:
-            more = channel.recv(length - len(data))
+            more = channel.recv(length)
         except ConnectionResetError:  # the parent went while an answer was on its way
             more = b""
         if not more:
             return b""
-        data += more
-    return data
+        parts.append(more)
+        length -= len(more)
+    return b"".join(parts)
 
 
 def serve(channel: socket.socket) -> None:
-    files = Files()
-    while head := receive_exactly(channel, 4):
-        verb, *paths = receive_exactly(channel, struct.unpack(">I", head)[0]).decode().split("\n")
-        channel.sendall(struct.pack(">i", carry_out(files, verb, paths)))
+    files, state = Files(), State()
+    try:
+        while head := receive_exactly(channel, 8):
+            length, text_length = struct.unpack(">II", head)
+            request = receive_exactly(channel, length - 4)
+            verb, *paths = request[:text_length].decode().split("\n")
+            channel.sendall(struct.pack(">i", carry_out(files, state, verb, paths, request[text_length:])))
+    finally:
+        state.close()
 
 
 def main() -> None:
     log_socket, background_socket = (socket.socket(fileno=int(number)) for number in sys.argv[1:3])
-    threading.Thread(target=serve, args=(background_socket,), daemon=True).start()
+    background = threading.Thread(target=serve, args=(background_socket,))
+    background.start()
     serve(log_socket)
+    background.join()
 
 
 if __name__ == "__main__":

@@ -200,7 +200,7 @@ def test_damage_below_synced_records_is_not_cut(seed: int):
 
 def test_a_missing_segment_is_damage():
     disk, world, _ = segments_log()
-    disk.delete(f"{ROOT}/checkpoint")
+    disk.delete(f"{ROOT}/state.db")
     disk.delete(f"{ROOT}/commitlog/{SEGMENT:020d}")
     before = disk.files(f"{ROOT}/commitlog/")
     with pytest.raises(CorruptedError):

@@ -17,6 +17,7 @@ from broker.opening import OpenedStore, assemble
 from broker.settings import BrokerSettings
 from broker.store import consume_queue
 from broker.store.disk import OsDisk
+from broker.store.state_file import SqliteStateFile
 from broker.store.sync_channel import start_sync_process
 from domain.errors import EntrepotError, StorageFullError, StoreFailedError
 from domain.topic import Topic
@@ -111,7 +112,7 @@ def test_an_error_of_a_checkpoint_is_final():
     store.put_topic("t", 1)
     store.append("t")
     store.answer()
-    disk.fault = fault("sync", errno.EIO, "checkpoint")
+    disk.fault = fault("sync", errno.EIO, "state.db")
     store.begin_checkpoint()
     with pytest.raises(StoreFailedError):
         store.finish_checkpoint()
@@ -216,7 +217,7 @@ def test_a_checkpoint_without_room_is_tried_again(harm: str):
     life.play([("topic", 0, 0), ("append", 0, 6), ("answer", 0, 0)])
     store = life.store
     assert store is not None
-    life.disk.fault = fault("write", errno.ENOSPC, "/consumequeue/" if harm == "queue" else "checkpoint.draft")
+    life.disk.fault = fault("write", errno.ENOSPC, "/consumequeue/" if harm == "queue" else "state.db.draft")
     store.checkpoint()
     assert store.engine.checkpoint_position == 0
     life.disk.fault = no_fault
@@ -252,7 +253,9 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
 
     def open_store(settings: BrokerSettings) -> OpenedStore:
         log_channel, checkpoint_channel = start_sync_process()
-        return assemble(settings, disk, log_channel, checkpoint_channel)
+        return assemble(
+            settings, disk, log_channel, checkpoint_channel, SqliteStateFile(f"{settings.data_dir}/state.db")
+        )
 
     monkeypatch.setattr(broker.broker, "open_store", open_store)
     return disk

@@ -28,8 +28,13 @@ def state_of(store: SimulatedStore) -> dict[str, Any]:
     return {
         "entries": {(q.topic, q.queue_id): q.entries(0, q.max_offset) for q in queues},
         "offsets": {(q.topic, q.queue_id): (q.min_offset, q.visible_offset, q.max_offset) for q in queues},
-        "topics": store.registry.snapshot(),
-        "progress": sorted(store.opened.progress.snapshot()),
+        "topics": [(t, store.registry.topic_since(t.name)) for _, t in sorted(store.registry.topics.items())],
+        "groups": [(g, store.registry.group_since(g.name)) for _, g in sorted(store.registry.groups.items())],
+        "progress": sorted(
+            (group, topic, queue_id, window.row(0))
+            for (group, topic), windows in store.opened.progress.windows.items()
+            for queue_id, window in windows.items()
+        ),
         "messages": store.stored(),
     }
 
@@ -42,7 +47,7 @@ def derived_files(disk: SimulatedDisk) -> dict[str, bytes]:
     return {
         path: data
         for path, data in disk.files().items()
-        if path.startswith(f"{ROOT}/consumequeue/") or path == f"{ROOT}/checkpoint"
+        if path.startswith(f"{ROOT}/consumequeue/") or path == f"{ROOT}/state.db"
     }
 
 

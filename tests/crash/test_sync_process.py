@@ -4,39 +4,93 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from random import Random
 
-from broker.store.sync_process import Files, carry_out
+import pytest
+
+from broker.store import sync_process
+from broker.store.state_file import SqliteStateFile, encode_changes
+from broker.store.sync_process import NO_ROOM, Files, State
+
+
+def carry_out(verb: str, paths: list[str], data: bytes = b"", files: Files | None = None) -> int:
+    state = State()
+    try:
+        return sync_process.carry_out(files or Files(), state, verb, paths, data)
+    finally:
+        state.close()
 
 
 def test_publishing_moves_the_draft(tmp_path: Path):
     draft, final, other = (tmp_path / name for name in ("draft", "final", "other"))
     for path in (draft, final, other):
         path.write_text(path.name)
-    assert carry_out(Files(), "publish", [str(other), str(draft), str(final)]) == 0
+    assert carry_out("publish", [str(other), str(draft), str(final)]) == 0
     assert (final.read_text(), draft.exists()) == ("draft", False)
 
 
-def test_publishing_passes_over_what_is_gone(tmp_path: Path):
+def test_a_commit_passes_over_what_is_gone(tmp_path: Path):
     """A topic may be deleted while a checkpoint that names its files is on its way to the disk."""
-    draft = tmp_path / "draft"
-    draft.write_text("x")
-    files = Files()
-    gone = tmp_path / "topic" / "0"
-    assert carry_out(files, "publish", [str(gone), str(draft), str(tmp_path / "final")]) == 0
-    assert (tmp_path / "final").read_text() == "x"
+    gone, state = tmp_path / "topic" / "0", tmp_path / "state.db"
+    assert carry_out("commit", [str(gone), str(state)], encode_changes([(b"a", b"1")])) == 0
+    assert SqliteStateFile(str(state)).load() == {b"a": b"1"}
 
 
 def test_syncing_or_publishing_what_must_be_there_fails(tmp_path: Path):
     missing = str(tmp_path / "missing")
-    assert carry_out(Files(), "sync", [missing]) == errno.ENOENT
-    assert carry_out(Files(), "publish", [missing, str(tmp_path / "final")]) == errno.ENOENT
+    assert carry_out("sync", [missing]) == errno.ENOENT
+    assert carry_out("publish", [missing, str(tmp_path / "final")]) == errno.ENOENT
 
 
 def test_a_file_by_the_same_name_is_another_file(tmp_path: Path):
-    files, path, draft = Files(), tmp_path / "queue", tmp_path / "draft"
+    files, path = Files(), tmp_path / "queue"
     for content in ("old", "new"):
         path.unlink(missing_ok=True)
         path.write_text(content)
-        draft.write_text(content)
-        assert carry_out(files, "publish", [str(path), str(draft), str(tmp_path / "final")]) == 0
-    assert (tmp_path / "final").read_text() == "new"
+        assert carry_out("commit", [str(path), str(tmp_path / "state.db")], files=files) == 0
+        assert str(path) not in files._open
+
+
+def test_commits_change_rows(tmp_path: Path):
+    path = str(tmp_path / "state.db")
+    state_file = SqliteStateFile(path)
+    assert state_file.load() is None
+    changes = [(b"a", b"1"), (b"b", b"2" * 5000), (b"c", b"")]
+    assert carry_out("commit", [path], encode_changes(changes)) == 0
+    assert state_file.load() == dict(changes)
+    assert carry_out("commit", [path], encode_changes([(b"a", None), (b"b", b"3"), (b"x", None)])) == 0
+    assert state_file.load() == {b"b": b"3", b"c": b""}
+
+
+def test_a_commit_without_room_changes_nothing(tmp_path: Path):
+    path = str(tmp_path / "state.db")
+    assert carry_out("commit", [path], encode_changes([(b"a", b"1")])) == 0
+    state = State()
+    state.commit(path, b"")
+    assert state._connection is not None
+    (pages,) = state._connection.execute("PRAGMA page_count").fetchone()
+    state._connection.execute(f"PRAGMA max_page_count = {pages + 3}")
+    much = encode_changes([(b"a", None), *((b"%d" % i, bytes(10_000)) for i in range(100))])
+    assert sync_process.carry_out(Files(), state, "commit", [path], much) == NO_ROOM
+    assert SqliteStateFile(path).load() == {b"a": b"1"}
+    assert sync_process.carry_out(Files(), state, "commit", [path], encode_changes([(b"b", b"2")])) == 0
+    state.close()
+    assert SqliteStateFile(path).load() == {b"a": b"1", b"b": b"2"}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_harmed_state_file_is_none_or_right(tmp_path: Path, seed: int):
+    """Whatever bit is flipped: what is read is what was written, or nothing at all."""
+    rng, path = Random(seed), tmp_path / "state.db"
+    rows = {b"%d" % i: rng.randbytes(rng.randrange(200)) for i in range(300)}
+    assert carry_out("commit", [str(path)], encode_changes(list(rows.items()))) == 0
+    data = bytearray(path.read_bytes())
+    for _ in range(5):
+        harmed = data.copy()
+        if rng.random() < 0.2:
+            del harmed[rng.randrange(len(harmed)) :]
+        else:
+            bit = rng.randrange(len(harmed) * 8)
+            harmed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(harmed)
+        assert SqliteStateFile(str(path)).load() in (None, rows)

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from random import Random
 
-from domain.errors import StoreFailedError
+from google_crc32c import value as crc32c
+
+from broker.store.state_file import Rows, decode_changes, encode_changes
+from broker.store.sync_channel import NO_ROOM
+from domain.errors import StorageFullError, StoreFailedError
 
 PAGE = 4096
 Fault = Callable[[str, str], "OSError | None"]
@@ -250,6 +254,32 @@ class SimulatedDisk:
             raise error
 
 
+class NoRoom(Exception):
+    """A transaction found no room; nothing was changed."""
+
+
+class SimulatedStateFile:
+    """Implements `broker.store.state_file.StateFile` on a simulated disk: a checksum, then encoded changes."""
+
+    def __init__(self, disk: SimulatedDisk, path: str) -> None:
+        self.disk = disk
+        self.path = path
+
+    def load(self) -> Rows | None:
+        if not self.disk.exists(self.path):
+            return None
+        descriptor = self.disk.open(self.path)
+        data = self.disk.read(descriptor, self.disk.size(descriptor), 0)
+        self.disk.close(descriptor)
+        if not data or crc32c(data[4:]) != int.from_bytes(data[:4], "big"):
+            return None
+        return {key: value for key, value in decode_changes(data[4:]) if value is not None}
+
+    def discard(self) -> None:
+        if self.disk.exists(self.path):
+            self.disk.remove(self.path)
+
+
 class SimulatedSyncChannel:
     """Implements `broker.store.sync_channel.SyncChannel` as the sync process would, on a simulated disk.
 
@@ -290,11 +320,48 @@ class SimulatedSyncChannel:
 
         self._ask(work)
 
+    def commit(self, paths: list[str], state_path: str, changes: bytes) -> None:
+        """Rows are changed all together or not at all, as a transaction does it."""
+
+        def work() -> None:
+            for path in paths:
+                try:
+                    self._sync(path)
+                except FileNotFoundError:
+                    pass
+                finally:
+                    self._known.discard(path)
+            rows = SimulatedStateFile(self.disk, state_path).load() or {}
+            for key, value in decode_changes(changes):
+                if value is None:
+                    rows.pop(key, None)
+                else:
+                    rows[key] = value
+            draft = f"{state_path}.draft"
+            descriptor = self.disk.open(draft)
+            self.disk.truncate(descriptor, 0)
+            try:
+                data = encode_changes(list(rows.items()))
+                self.disk.write(descriptor, crc32c(data).to_bytes(4, "big") + data, 0)
+            except OSError as error:
+                raise NoRoom if error.errno == errno.ENOSPC else error from error
+            finally:
+                self.disk.close(descriptor)
+            self._known.discard(draft)
+            self._sync(draft)
+            self._known.discard(draft)
+            self.disk.replace(draft, state_path)
+            self.disk.sync_directory(_parent(state_path))
+
+        self._ask(work)
+
     def finish(self) -> None:
         assert self._work is not None, "an answer without a question"
         work, self._work = self._work, None
         if self.deferred:
             self._answer = _errno_of(work)
+        if self._answer == NO_ROOM:
+            raise StorageFullError
         if self._answer:
             raise StoreFailedError(f"making data durable failed: {os.strerror(self._answer)}")
 
@@ -319,6 +386,8 @@ class SimulatedSyncChannel:
 def _errno_of(work: Callable[[], None]) -> int:
     try:
         work()
+    except NoRoom:
+        return NO_ROOM
     except OSError as error:
         return error.errno or -1
     return 0

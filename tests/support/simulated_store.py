@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.consume.consumption import PopTerms
 from broker.metadata import registry as changes
 from broker.opening import OpenedStore, assemble
 from broker.settings import BrokerSettings
@@ -18,7 +19,7 @@ from domain.message import Delivery, Message, StoredMessage
 from domain.topic import Topic
 from tests.support.checker import History, Report, check
 from tests.support.clock import ManualClock
-from tests.support.simulated_disk import SimulatedDisk, SimulatedSyncChannel
+from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile, SimulatedSyncChannel
 from tests.support.store_steps import message
 
 ROOT = "/data"
@@ -78,7 +79,9 @@ class SimulatedStore:
             flush_async=flush_async,
             group_defaults=ConsumerGroup("defaults", max_attempts=max_attempts, invisible_seconds=INVISIBLE_MS // 1000),
         )
-        self.opened: OpenedStore = assemble(settings, disk, self.channel, self.checkpoint_channel)
+        self.opened: OpenedStore = assemble(
+            settings, disk, self.channel, self.checkpoint_channel, SimulatedStateFile(disk, f"{ROOT}/state.db")
+        )
         self.engine, self.consumption = self.opened.engine, self.opened.consumption
         self.registry = self.opened.registry
         self.refused = 0
@@ -114,8 +117,8 @@ class SimulatedStore:
     def pop(self, topic: str, group: str = "g", count: int = 10, invisible_ms: int = INVISIBLE_MS) -> list[Delivery]:
         """Claim; what is claimed is handed out when it is durable."""
         now = self.now_ms
-        definition = self.consumption.group(group, now)
-        found = self.consumption.pop(self.registry.topics[topic], definition, count, invisible_ms, now)
+        definition = self.consumption.group(group, topic, now)
+        found = self.consumption.pop(self.registry.topics[topic], PopTerms(definition, count, now + invisible_ms, now))
 
         def hand_out() -> None:
             for delivery in found:
@@ -184,10 +187,14 @@ class SimulatedStore:
             self.engine.finish_checkpoint()
 
     def checkpoint(self) -> None:
+        """Save all that has changed, unless there is no room."""
         self.answer()
         self.finish_checkpoint()
-        self.begin_checkpoint()
-        self.finish_checkpoint()
+        while self.engine.checkpoint_position < self.engine.end and self.engine.begin_checkpoint():
+            before = self.engine.checkpoint_position
+            self.engine.finish_checkpoint()
+            if self.engine.checkpoint_position == before:
+                break
 
     def close(self) -> None:
         self.engine.close()
@@ -232,8 +239,8 @@ class SimulatedStore:
     def queue(self, topic: str, queue_id: int = 0) -> ConsumeQueue:
         return self.engine.dispatcher.queues[topic, queue_id]
 
-    def _queue_for(self, wanted: Message) -> ConsumeQueue | EntrepotError:
-        return self.engine.queue_or_refusal(wanted.topic, wanted.queue_id)
+    def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue | EntrepotError:
+        return self.engine.queue_or_refusal(topic, queue_id)
 
     def _record(self, payload: bytes) -> None:
         self.engine.append_record(RecordKind.METADATA, payload, self.now_ms)

@@ -48,7 +48,7 @@ def test_a_message_comes_back(
     for field in fields(Message):
         assert getattr(found, field.name) == getattr(message, field.name), field.name
     assert (found.queue_offset, found.commit_log_offset, found.store_time_ms) == (offset, place, time_ms)
-    assert record.decode_route(around, len(before)) == (message.topic, message.queue_id, offset, message.filter_hash)
+    assert record.decode_routes(around, len(before)) == [(message.topic, message.queue_id, offset, message.filter_hash)]
     assert record.peek_length(around, len(before)) == len(data)
 
 

@@ -1,0 +1,78 @@
+"""Scan: new messages of a queue through a filter.
+
+The filter hash of the queue's entries rejects most of what a filter does not want, so that only the rest is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import structlog
+
+from broker.store.consume_queue import ENTRY, ConsumeQueue
+from broker.store.engine import StorageEngine
+from domain.errors import CorruptedError
+from domain.expression.filter import MessageFilter
+from domain.message import StoredMessage
+
+CHUNK_ENTRIES: Final = 4096
+MAX_SCANNED: Final = 131_072
+"""Entries looked at in one go at most: then others get their turn."""
+READ_BATCH: Final = 64
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Scanned:
+    """What was found: messages and the offsets to be delivered (harmed ones, which cannot be looked at, included), and
+    the offset up to which was looked."""
+
+    next_offset: int
+    offsets: list[int] = field(default_factory=list)
+    messages: list[StoredMessage] = field(default_factory=list)
+    corrupted: list[int] = field(default_factory=list)
+
+
+def scan_filtered(
+    engine: StorageEngine, queue: ConsumeQueue, start: int, end: int, wanted: MessageFilter, count: int
+) -> Scanned:
+    """Look at the messages from `start` to `end` until `count` are found that the filter wants."""
+    found = Scanned(start)
+    end = min(end, start + MAX_SCANNED)
+    may_match = wanted.may_match
+    while found.next_offset < end:
+        first = found.next_offset
+        entries = list(ENTRY.iter_unpack(queue.raw(first, min(end - first, CHUNK_ENTRIES))))
+        candidates = [(first + at, entry) for at, entry in enumerate(entries) if may_match(entry[2])]
+        found.next_offset = first + len(entries)
+        for at in range(0, len(candidates), READ_BATCH):
+            if _take(engine, queue, candidates[at : at + READ_BATCH], wanted, count, found):
+                return found
+        if not entries:
+            break
+    return found
+
+
+def _take(
+    engine: StorageEngine,
+    queue: ConsumeQueue,
+    candidates: list[tuple[int, tuple[int, int, int]]],
+    wanted: MessageFilter,
+    count: int,
+    found: Scanned,
+) -> bool:
+    """Read candidates and keep what is wanted; says whether there is enough."""
+    for (queue_offset, _), item in zip(candidates, engine.read_places(queue, candidates), strict=True):
+        if isinstance(item, CorruptedError):
+            log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
+            found.corrupted.append(queue_offset)
+            found.offsets.append(queue_offset)
+        elif wanted.matches(item):
+            found.messages.append(item)
+            found.offsets.append(queue_offset)
+        if len(found.offsets) >= count:
+            found.next_offset = queue_offset + 1
+            return True
+    return False

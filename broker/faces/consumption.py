@@ -1,0 +1,149 @@
+"""`domain.ports.Consumption`: the deciding is in `broker.consume`, the waiting is here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from broker.consume.consumption import PopTerms
+from broker.faces.messages import MessageFace
+from broker.metadata.registry import put_topic
+from broker.store.record import RecordKind
+from domain.confirmation import Confirmation
+from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from domain.errors import Code, CorruptedError, EntrepotError
+from domain.expression.filter import compile_filter
+from domain.message import Delivery
+from domain.names import dead_letter_group, dead_letter_topic
+from domain.ports import PopRequest
+from domain.position import Position
+from domain.topic import Topic
+
+
+class ConsumptionFace(MessageFace):
+    """Pop and what follows it, positions, dead letters."""
+
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        topic = self._readable_topic(request.topic)
+        deadline = self.loop.time() + request.wait_ms / 1000
+        while True:
+            now_ms = self.clock.now_ms()
+            group = self.consumption.group(request.group, topic.name, now_ms)
+            deliveries = self.consumption.pop(topic, _terms(request, group, now_ms))
+            if deliveries:
+                return await self._hand_out(request, deliveries)
+            if self.consumption.has_more(topic, group, now_ms):
+                await asyncio.sleep(0)  # a filter passed over much: others have their turn, then it looks on
+                continue
+            remaining = deadline - self.loop.time()
+            if remaining <= 0 or self.polling.is_released:
+                await self.commit.wait()
+                return []
+            due = self.consumption.next_due(topic, group, now_ms)
+            if due is not None:
+                remaining = min(remaining, max(due - now_ms, 1) / 1000)
+            await self.polling.wait(request.topic, request.group, remaining)
+            topic = self._readable_topic(request.topic)
+
+    async def _hand_out(self, request: PopRequest, deliveries: list[Delivery]) -> list[Delivery]:
+        self.polling.wake(request.topic, request.group)
+        try:
+            await self.commit.wait()
+        except asyncio.CancelledError:  # the consumer has gone: give back what it never saw
+            handles = [delivery.receipt_handle for delivery in deliveries]
+            self.consumption.change_invisible(
+                request.topic, request.group, handles, 0, release=True, now_ms=self.clock.now_ms()
+            )
+            self.commit.submit(Confirmation())
+            self.polling.wake(request.topic, request.group)
+            raise
+        return deliveries
+
+    def _readable_topic(self, name: str) -> Topic:
+        topic = self.registry.topics.get(name)
+        if topic is None:
+            owner = dead_letter_group(name)
+            if owner is None or owner not in self.registry.groups:
+                raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
+            topic = Topic(name, queues=1)
+            self.engine.append_record(RecordKind.METADATA, put_topic(topic), self.clock.now_ms())
+        if not topic.permission.readable:
+            raise EntrepotError(Code.FORBIDDEN, f"topic {name!r} is not readable")
+        return topic
+
+    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+        outcomes = self.consumption.acknowledge(topic, group, receipt_handles, self.clock.now_ms())
+        await self.commit.wait()
+        return outcomes
+
+    async def change_invisible_duration(
+        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+    ) -> list[EntrepotError | None]:
+        outcomes = self.consumption.change_invisible(
+            topic, group, receipt_handles, invisible_ms, release=release, now_ms=self.clock.now_ms()
+        )
+        if release:
+            self.polling.wake(topic, group)
+        await self.commit.wait()
+        return outcomes
+
+    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+        outcomes = self.consumption.reject(topic, group, receipt_handles, self.clock.now_ms())
+        await self.commit.wait()
+        return outcomes
+
+    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
+        definition = self.existing_group(group)
+        queue_ids = range(self.existing_topic(topic).queues) if queue_id is None else (queue_id,)
+        queues = [self.existing_queue(topic, found) for found in queue_ids]
+        self.consumption.windows(self.existing_topic(topic), definition, self.clock.now_ms())
+        for queue in queues:
+            self.consumption.reset(definition, queue, self.place_of(queue, position), self.clock.now_ms())
+        if queue_id is None:
+            self.consumption.drop_retries(definition, topic, self.clock.now_ms())
+        self.polling.wake(topic, group)
+        await self.commit.wait()
+        return await self.group_status(group)
+
+    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
+        definition = self.existing_group(group)
+        outcomes: list[EntrepotError | None] = []
+        queue = self.engine.dispatcher.queues.get((dead_letter_topic(group), 0))
+        for queue_offset in queue_offsets:
+            found = [] if queue is None or queue_offset < queue.min_offset else self.engine.read(queue, queue_offset, 1)
+            if not found:
+                outcomes.append(
+                    EntrepotError(Code.ILLEGAL_OFFSET, f"group {group!r} has no dead letter at offset {queue_offset}")
+                )
+            elif isinstance(found[0], CorruptedError):
+                outcomes.append(found[0])
+            else:
+                self.consumption.moves.resend(found[0], definition, self.clock.now_ms())
+                outcomes.append(None)
+        self.polling.wake_group(group)
+        await self.commit.wait()
+        return outcomes
+
+    def release_waiting(self) -> None:
+        self.polling.release()
+
+    async def group_status(self, name: str) -> GroupStatus:
+        group, now_ms = self.existing_group(name), self.clock.now_ms()
+        progress = []
+        for topic, windows in sorted(self.consumption.windows_of(name).items()):
+            for queue_id, window in sorted(windows.items()):
+                end = self.engine.dispatcher.queue(topic, queue_id).visible_offset
+                lag = end - window.frontier + window.unsettled
+                in_flight = window.in_flight(now_ms)
+                progress.append(QueueProgress(topic, queue_id, window.base, end, in_flight, lag))
+        return GroupStatus(group, progress)
+
+
+def _terms(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms:
+    """The request with what it leaves to the group."""
+    invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
+    expression = request.filter or group.filter
+    wanted = None if expression is None else compile_filter(expression)
+    if wanted is not None and wanted.accepts_all:
+        wanted = None
+    return PopTerms(group, request.max_messages, now_ms + invisible_ms, now_ms, wanted, request.attempt_id)

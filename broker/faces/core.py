@@ -1,0 +1,68 @@
+"""What all faces of a broker share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from broker.consume.consumption import Consumption
+from broker.consume.long_polling import LongPolling
+from broker.group_commit import GroupCommit
+from broker.metadata.key_values import KeyValueTable
+from broker.metadata.registry import Registry
+from broker.opening import OpenedStore
+from broker.settings import BrokerSettings
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from broker.store.record import RecordKind
+from domain.clock import Clock
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.topic import Topic
+
+
+class BrokerCore:
+    """The parts of an opened store, and the short words that the faces use."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, opened: OpenedStore) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.engine: StorageEngine = opened.engine
+        self.registry: Registry = opened.registry
+        self.key_values: KeyValueTable = opened.key_values
+        self.consumption: Consumption = opened.consumption
+        self.polling = LongPolling()
+        self.loop = asyncio.get_running_loop()
+        self.topic_watchers: list[Callable[[str], None]] = []
+        self.commit: GroupCommit
+
+    def now_ms(self) -> int:
+        return self.clock.now_ms()
+
+    async def record(self, kind: RecordKind, payload: bytes) -> int:
+        """Append a record of an applier's; returns its commit-log offset when it is durable."""
+        offset = self.engine.append_record(kind, payload, self.now_ms())
+        await self.commit.wait()
+        return offset
+
+    def existing_topic(self, name: str) -> Topic:
+        """The topic.  Raises TOPIC_NOT_FOUND."""
+        topic = self.registry.topics.get(name)
+        if topic is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
+        return topic
+
+    def existing_group(self, name: str) -> ConsumerGroup:
+        """The group.  Raises CONSUMER_GROUP_NOT_FOUND."""
+        group = self.registry.groups.get(name)
+        if group is None:
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {name!r}")
+        return group
+
+    def existing_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue.  Raises TOPIC_NOT_FOUND."""
+        definition = self.registry.topics.get(topic)
+        if definition is None or not 0 <= queue_id < definition.queues:
+            missing = "topic" if definition is None else f"queue {queue_id} of topic"
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no {missing} {topic!r}")
+        return self.engine.dispatcher.queue(topic, queue_id)

@@ -1,0 +1,42 @@
+"""`domain.ports.KeyValues` on the table and the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from broker.faces.core import BrokerCore
+from broker.metadata.key_values import encode_write
+from broker.store.record import RecordKind
+from domain.confirmation import Confirmation
+from domain.errors import EntrepotError
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, check_changes
+
+
+class KeyValueFace(BrokerCore):
+    """Small durable facts."""
+
+    async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
+        return [self.key_values.get(key) for key in keys]
+
+    async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
+        return self.key_values.scan(prefix, after, min(limit, MAX_SCAN))
+
+    async def write(self, changes: Sequence[KeyValueChange]) -> int:
+        check_changes(changes)
+        refusal = self.key_values.find_conflict(changes)
+        if refusal is not None:
+            raise refusal
+        version = self.engine.append_record(RecordKind.KEY_VALUES, encode_write(changes), self.now_ms()) + 1
+        confirmation = Confirmation()
+
+        def tell(failure: EntrepotError | None) -> None:
+            if failure is None:
+                self.key_values.tell(changes, version)
+
+        confirmation.when_settled(tell)
+        self.commit.submit(confirmation)
+        await self.commit.wait()
+        return version
+
+    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
+        return self.key_values.watch(prefix, callback)

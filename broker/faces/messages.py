@@ -1,0 +1,150 @@
+"""`domain.ports.MessageAppender` and `MessageReader` on the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.consume.scan import scan_filtered
+from broker.consume.tail import QueueTail
+from broker.faces.core import BrokerCore
+from broker.store.consume_queue import ConsumeQueue
+from domain.confirmation import Confirmation
+from domain.errors import Code, CorruptedError, EntrepotError
+from domain.expression.filter import FilterExpression, compile_filter
+from domain.message import Message, StoredMessage
+from domain.ports import Pulled, Tail
+from domain.position import Position, PositionKind
+from domain.topic import QueueBounds, Topic
+
+MAX_READ_BYTES: Final = 16 << 20
+"""How much of the log one read takes into memory: a longer answer ends early."""
+
+
+class MessageFace(BrokerCore):
+    """Appending, reading by offset, tails."""
+
+    _backlogs: dict[str, int]
+
+    def append(self, messages: Sequence[Message]) -> Confirmation:
+        self._backlogs = {}
+        refusals = self.engine.append_messages(messages, self._queue_for, self.clock.now_ms())
+        return self.commit.submit(Confirmation(refusals), len(messages))
+
+    def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue | EntrepotError:
+        queue = self.engine.dispatcher.queues.get((topic, queue_id))
+        if queue is None:
+            return self.engine.queue_or_refusal(topic, queue_id)
+        if body_bytes > self.settings.max_message_bytes:
+            return _too_large(body_bytes, self.settings.max_message_bytes)
+        constrained = self.registry.constrained.get(topic)
+        if constrained is not None:
+            return self._refusal_of(constrained, queue_id, body_bytes) or queue
+        return queue
+
+    def _refusal_of(self, topic: Topic, queue_id: int, body_bytes: int) -> EntrepotError | None:
+        """Why a message may not be appended to a topic that has limits of its own."""
+        if not topic.permission.writable:
+            return EntrepotError(Code.FORBIDDEN, f"topic {topic.name!r} is not writable")
+        if queue_id >= topic.queues:
+            return EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic.name!r}")
+        if queue_id >= topic.writable_queues:
+            return EntrepotError(Code.FORBIDDEN, f"queue {queue_id} of topic {topic.name!r} is not writable")
+        if topic.max_message_bytes is not None and body_bytes > topic.max_message_bytes:
+            return _too_large(body_bytes, topic.max_message_bytes)
+        if topic.max_backlog is not None:
+            backlog = self._backlogs.get(topic.name)
+            if backlog is None:
+                backlog = self._backlogs[topic.name] = self.consumption.backlog(topic)
+            if backlog >= topic.max_backlog:
+                return EntrepotError(
+                    Code.TOO_MANY_REQUESTS,
+                    f"a group of topic {topic.name!r} is {backlog} messages behind, the limit is {topic.max_backlog}",
+                )
+        return None
+
+    @property
+    def backlogged(self) -> bool:
+        return self.commit.backlogged
+
+    def when_relieved(self, callback: Callable[[], None]) -> None:
+        self.commit.when_relieved(callback)
+
+    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        queue = self.existing_queue(topic, queue_id)
+        self._check_offset(queue, from_offset)
+        return self._read(queue, from_offset, max_messages)
+
+    def _check_offset(self, queue: ConsumeQueue, from_offset: int) -> None:
+        if not queue.min_offset <= from_offset <= queue.visible_offset:
+            raise EntrepotError(
+                Code.ILLEGAL_OFFSET,
+                f"offset {from_offset} is outside of {queue.min_offset} to {queue.visible_offset}",
+            )
+
+    def _read(self, queue: ConsumeQueue, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        entries = queue.entries(from_offset, max_messages)
+        size = 0
+        places: list[tuple[int, tuple[int, int, int]]] = []
+        for queue_offset, entry in enumerate(entries, from_offset):
+            size += entry[1]
+            if places and size > MAX_READ_BYTES:
+                break
+            places.append((queue_offset, entry))
+        messages: list[StoredMessage] = []
+        for item in self.engine.read_places(queue, places):
+            if isinstance(item, CorruptedError):
+                if messages:
+                    break  # what precedes the damage is good; the next read meets it first
+                raise item
+            messages.append(item)
+        return messages
+
+    async def pull(
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, wanted: FilterExpression | None = None
+    ) -> Pulled:
+        queue = self.existing_queue(topic, queue_id)
+        self._check_offset(queue, from_offset)
+        compiled = None if wanted is None else compile_filter(wanted)
+        if compiled is None or compiled.accepts_all:
+            messages = self._read(queue, from_offset, max_messages)
+            next_offset = from_offset + len(messages)
+        else:
+            found = scan_filtered(self.engine, queue, from_offset, queue.visible_offset, compiled, max_messages)
+            messages, next_offset = found.messages, found.next_offset
+            if found.corrupted:
+                if not messages or messages[0].queue_offset > found.corrupted[0]:
+                    raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is harmed")
+                messages = [message for message in messages if message.queue_offset < found.corrupted[0]]
+                next_offset = found.corrupted[0]
+        return Pulled(messages, next_offset, queue.min_offset, queue.visible_offset)
+
+    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
+        return self.place_of(self.existing_queue(topic, queue_id), position)
+
+    def place_of(self, queue: ConsumeQueue, position: Position) -> int:
+        """The queue offset of a position."""
+        if position.kind is PositionKind.EARLIEST:
+            return queue.min_offset
+        if position.kind is PositionKind.LATEST:
+            return queue.visible_offset
+        if position.kind is PositionKind.OFFSET:
+            return min(max(position.value, queue.min_offset), queue.visible_offset)
+        return self.engine.first_since(queue, position.value)
+
+    async def bounds(self, topic: str) -> list[QueueBounds]:
+        return self.bounds_of(self.existing_topic(topic))
+
+    def bounds_of(self, topic: Topic) -> list[QueueBounds]:
+        """What can be read of each queue."""
+        queues = (self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues))
+        return [QueueBounds(q.queue_id, q.min_offset, q.visible_offset) for q in queues]
+
+    def tail(
+        self, topic: str, queue_id: int, from_offset: int | None, on_messages: Callable[[list[StoredMessage]], None]
+    ) -> Tail:
+        return QueueTail(self.engine, self.existing_queue(topic, queue_id), from_offset, on_messages)
+
+
+def _too_large(size: int, limit: int) -> EntrepotError:
+    return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"the body has {size} bytes, the limit is {limit}")

@@ -1,0 +1,133 @@
+"""`domain.ports.Topology`: namespaces, topics and groups, kept as metadata records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker.faces.consumption import ConsumptionFace
+from broker.metadata import registry as changes
+from broker.store.record import RecordKind
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.names import (
+    DEFAULT_NAMESPACE,
+    check_group_name,
+    check_namespace,
+    check_topic_name,
+    is_retry_topic,
+    retry_group,
+    split_name,
+)
+from domain.topic import Topic, TopicStatus
+
+TOPICS_PER_RECORD: Final = 500
+
+
+class TopologyFace(ConsumptionFace):
+    """What there is."""
+
+    def topic(self, name: str) -> Topic | None:
+        return self.registry.topics.get(name)
+
+    def topics(self) -> list[Topic]:
+        return sorted(self.registry.topics.values(), key=lambda topic: topic.name)
+
+    async def put_topic(self, topic: Topic) -> Topic:
+        [refusal] = await self.put_topics([topic])
+        if refusal is not None:
+            raise refusal
+        return topic
+
+    async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
+        outcomes: list[EntrepotError | None] = []
+        wanted: list[Topic] = []
+        for topic in topics:
+            try:
+                if self.registry.topics.get(topic.name) != topic:
+                    self._check_topic(topic)
+                    wanted.append(topic)
+                outcomes.append(None)
+            except EntrepotError as refusal:
+                outcomes.append(refusal)
+        for at in range(0, len(wanted), TOPICS_PER_RECORD):
+            payload = changes.put_topics(wanted[at : at + TOPICS_PER_RECORD])
+            self.engine.append_record(RecordKind.METADATA, payload, self.now_ms())
+        if wanted:
+            await self.commit.wait()
+        return outcomes
+
+    def _check_topic(self, topic: Topic) -> None:
+        existing = self.registry.topics.get(topic.name)
+        check_topic_name(split_name(topic.name)[1], system_allowed=existing is not None)
+        self._check_namespace_of(topic.name)
+        if existing is not None and topic.queues < existing.queues:
+            for queue_id in range(topic.queues, existing.queues):
+                if not self.consumption.is_drained(existing, queue_id):
+                    raise EntrepotError(
+                        Code.PRECONDITION_FAILED,
+                        f"queue {queue_id} of topic {topic.name!r} is not drained: lower write_queues, let every group "
+                        "settle what is in it, then lower queues",
+                    )
+
+    def _check_namespace_of(self, name: str) -> None:
+        if not self.registry.has_namespace_of(name):
+            raise EntrepotError(Code.BAD_REQUEST, f"there is no namespace {split_name(name)[0]!r}")
+
+    async def delete_topic(self, name: str) -> None:
+        self.existing_topic(name)
+        retries = [t for t in self.registry.topics if is_retry_topic(t) and _waits_for(t, name)]
+        for found in (*retries, name):
+            self.engine.append_record(RecordKind.METADATA, changes.drop_topic(found), self.now_ms())
+        self.polling.wake(name)
+        await self.commit.wait()
+
+    async def topic_status(self, name: str) -> TopicStatus:
+        topic = self.existing_topic(name)
+        return TopicStatus(topic, self.bounds_of(topic))
+
+    def namespaces(self) -> list[str]:
+        return [DEFAULT_NAMESPACE, *sorted(self.registry.namespaces)]
+
+    async def put_namespace(self, name: str) -> None:
+        check_namespace(name)
+        if name != DEFAULT_NAMESPACE and name not in self.registry.namespaces:
+            await self.record(RecordKind.METADATA, changes.put_namespace(name))
+
+    async def delete_namespace(self, name: str) -> None:
+        if name == DEFAULT_NAMESPACE:
+            raise EntrepotError(Code.PRECONDITION_FAILED, "the namespace 'default' is always there")
+        if name not in self.registry.namespaces:
+            raise EntrepotError(Code.BAD_REQUEST, f"there is no namespace {name!r}")
+        for owned in (*self.registry.topics, *self.registry.groups):
+            if split_name(owned)[0] == name:
+                raise EntrepotError(Code.PRECONDITION_FAILED, f"namespace {name!r} is not empty: {owned!r} is in it")
+        await self.record(RecordKind.METADATA, changes.drop_namespace(name))
+
+    async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
+        if self.registry.groups.get(group.name) != group:
+            check_group_name(split_name(group.name)[1])
+            self._check_namespace_of(group.name)
+            await self.record(RecordKind.METADATA, changes.put_group(group))
+        return group
+
+    async def delete_group(self, name: str) -> None:
+        self.existing_group(name)
+        for topic in [t for t in self.registry.topics if is_retry_topic(t) and retry_group(t) == name]:
+            self.engine.append_record(RecordKind.METADATA, changes.drop_topic(topic), self.now_ms())
+        await self.record(RecordKind.METADATA, changes.drop_group(name))
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        return self.registry.groups.get(name)
+
+    def groups(self) -> list[ConsumerGroup]:
+        return sorted(self.registry.groups.values(), key=lambda group: group.name)
+
+    def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        self.topic_watchers.append(callback)
+        return lambda: self.topic_watchers.remove(callback)
+
+
+def _waits_for(retry: str, topic: str) -> bool:
+    """Whether a retry topic holds messages of a topic.  (A `+` is in no name, so the parts are certain.)"""
+    return split_name(retry)[0] == split_name(topic)[0] and retry.rpartition("+")[2] == split_name(topic)[1]

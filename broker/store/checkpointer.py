@@ -1,0 +1,88 @@
+"""Checkpointer: saves what is derived from the log, a slice at a time, and knows from where recovery would begin.
+
+A slice is taken at one moment (`end` of the log then), and written once the log up to there is durable: what the rows
+say is never ahead of the log.  The writing is done by the sync process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from broker.store.changed_rows import ChangedRows, Saved
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.state_file import Change, StateFile, encode_changes, meta_change
+from broker.store.sync_channel import SyncChannel
+from domain.errors import StorageFullError
+
+
+@dataclass(slots=True)
+class _Slice:
+    changes: list[Change]
+    taken: dict[bytes, tuple[int, Saved]]
+    end: int
+    position: int
+    paths: list[str]
+    obsolete: list[tuple[ConsumeQueue, list[str]]]
+
+
+class Checkpointer:
+    """`position`: recovery would begin there."""
+
+    def __init__(self, state_file: StateFile, channel: SyncChannel) -> None:
+        self.state_file = state_file
+        self.channel = channel
+        self.rows = ChangedRows()
+        self.position = 0
+        self._slice: _Slice | None = None
+        self.is_under_way = False
+
+    @property
+    def is_slice_waiting(self) -> bool:
+        """Whether a slice was taken and not asked to be written yet."""
+        return self._slice is not None and not self.is_under_way
+
+    def begin(self, end: int, durable_offset: int, recovery_epoch: int) -> bool:
+        """Take a slice unless one is waiting, and ask for it to be written if the log is durable up to it.
+
+        Says whether it was asked for.  May raise OSError; then nothing has changed.
+        """
+        if self.is_under_way:
+            return False
+        if self._slice is None:
+            if not self.rows and self.position == end:
+                return False
+            self._slice = self._take(end, recovery_epoch)
+        if self._slice.end > durable_offset:
+            return False
+        self.is_under_way = True
+        self.channel.commit(self._slice.paths, self.state_file.path, encode_changes(self._slice.changes))
+        return True
+
+    def finish(self) -> None:
+        """Take the answer.  Raises StoreFailedError; where there was no room, the slice counts as not taken."""
+        assert self._slice is not None, "an answer without a question"
+        found, self._slice, self.is_under_way = self._slice, None, False
+        try:
+            self.channel.finish()
+        except StorageFullError:
+            self.rows.put_back(found.taken)
+            return
+        self.position = found.position
+        for queue, paths in found.obsolete:
+            queue.remove_obsolete(paths)
+
+    def _take(self, end: int, recovery_epoch: int) -> _Slice:
+        changes, taken = self.rows.take(end)
+        position = self.rows.position(end)
+        changes.append(meta_change(position, recovery_epoch))
+        paths: list[str] = []
+        obsolete: list[tuple[ConsumeQueue, list[str]]] = []
+        for _, saved in taken.values():
+            if isinstance(saved, ConsumeQueue):
+                if saved.dirty_files:
+                    paths += sorted(saved.dirty_files)
+                    saved.dirty_files.clear()
+                if saved.obsolete_files:
+                    obsolete.append((saved, saved.obsolete_files))
+                    saved.obsolete_files = []
+        return _Slice(changes, taken, end, position, paths, obsolete)

@@ -1,0 +1,130 @@
+"""StateFile: what was derived from the log, as rows in an embedded transactional store (SQLite).
+
+    state    key, crc32c of key and value, value     one row per topic, group, queue, window, key-value ...
+    digest   number of rows, sum (xor) of their checksums
+
+A checkpoint is one transaction that changes only the rows of what changed (`changed_rows.py`); the sync process writes
+it, so that nobody here waits for the disk.  Reading checks every row and the digest: whatever does not add up is as
+good as no state at all, and everything is derived from the log again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import struct
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from google_crc32c import extend as crc32c_extend
+from google_crc32c import value as crc32c
+
+Rows = dict[bytes, bytes]
+Change = tuple[bytes, bytes | None]
+"""A row's key with its new value, or None where it is gone."""
+
+META_KEY: Final = b"m"
+_META = struct.Struct(">QI")
+_CHANGE = struct.Struct(">IHI")
+_GONE: Final = 0xFFFFFFFF
+
+
+class StateFile(Protocol):
+    """The rows of the last checkpoint."""
+
+    path: str
+
+    def load(self) -> Rows | None:
+        """Every row, or None where there are none or they are harmed."""
+        ...
+
+    def discard(self) -> None:
+        """Remove what is there: it is harmed, and the next checkpoint begins anew."""
+        ...
+
+
+class SqliteStateFile:
+    """The real one, at a path."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def load(self) -> Rows | None:
+        if not os.path.exists(self.path):
+            return None
+        try:
+            connection = sqlite3.connect(self.path)
+            try:
+                return _checked(connection)
+            finally:
+                connection.close()
+        except sqlite3.Error:
+            return None
+
+    def discard(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            if os.path.exists(self.path + suffix):
+                os.unlink(self.path + suffix)
+
+
+def _checked(connection: sqlite3.Connection) -> Rows | None:
+    found = connection.execute("SELECT rows, sum FROM digest").fetchall()
+    if len(found) != 1:
+        return None
+    rows: Rows = {}
+    total = 0
+    for key, crc, value in connection.execute("SELECT key, crc, value FROM state"):
+        if not (isinstance(key, bytes) and isinstance(value, bytes)) or row_checksum(key, value) != crc:
+            return None
+        rows[key] = value
+        total ^= crc
+    return rows if found[0] == (len(rows), total) else None
+
+
+def row_checksum(key: bytes, value: bytes) -> int:
+    """crc32c over key and value."""
+    checksum: int = crc32c_extend(crc32c(key), value)
+    return checksum
+
+
+def encode_changes(changes: Sequence[Change]) -> bytes:
+    """Changes as the sync process reads them: per change u32 checksum, u16 key length, u32 value length (all ones: the
+    row is gone), key, value."""
+    parts: list[bytes] = []
+    for key, value in changes:
+        if value is None:
+            parts += (_CHANGE.pack(0, len(key), _GONE), key)
+        else:
+            parts += (_CHANGE.pack(row_checksum(key, value), len(key), len(value)), key, value)
+    return b"".join(parts)
+
+
+def decode_changes(data: bytes) -> list[Change]:
+    """The reverse of `encode_changes` (tests; the sync process has its own, free of imports)."""
+    changes: list[Change] = []
+    at = 0
+    while at < len(data):
+        _, key_length, length = _CHANGE.unpack_from(data, at)
+        at += _CHANGE.size
+        key = data[at : at + key_length]
+        at += key_length
+        if length == _GONE:
+            changes.append((key, None))
+        else:
+            changes.append((key, data[at : at + length]))
+            at += length
+    return changes
+
+
+def meta_change(position: int, recovery_epoch: int) -> Change:
+    """The row that says up to where in the log the rows know everything, and the recovery epoch."""
+    return META_KEY, _META.pack(position, recovery_epoch)
+
+
+def read_meta(rows: Rows) -> tuple[int, int] | None:
+    """(position, recovery epoch), or None where the row is missing."""
+    value = rows.get(META_KEY)
+    if value is None or len(value) != _META.size:
+        return None
+    position, epoch = _META.unpack(value)
+    return position, epoch
