@@ -290,6 +290,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         hashed,
         properties,
         system,
+        (),
         queue_offset,
         commit_log_offset,
         store_time,
