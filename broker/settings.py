@@ -21,6 +21,10 @@ class BrokerSettings:
     max_unconfirmed_bytes: int = 64 << 20
     max_message_bytes: int = 4 << 20
     max_in_flight_per_queue: int = 65_536
+    hold_back_limit: int = 32_768
     checkpoint_interval_bytes: int = 64 << 20
     checkpoint_interval_seconds: float = 30.0
+    transaction_check_after_ms: int = 6_000
+    transaction_check_interval_ms: int = 30_000
+    transaction_max_checks: int = 15
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))
