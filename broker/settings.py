@@ -28,4 +28,7 @@ class BrokerSettings:
     hold_back_limit: int = 32_768
     checkpoint_interval_bytes: int = 64 << 20
     checkpoint_interval_seconds: float = 30.0
+    transaction_check_after_ms: int = 6_000
+    transaction_check_interval_ms: int = 30_000
+    transaction_max_checks: int = 15
     group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))

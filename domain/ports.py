@@ -60,7 +60,10 @@ class MessageAppender(Protocol):
         """Take a batch.  Each message names an existing topic and one of its queues, else it is refused; so it is
         where one of its further queues does not exist or may not be written to: it is then in none of them.
 
-        Refusals: TOPIC_NOT_FOUND, FORBIDDEN, MESSAGE_BODY_TOO_LARGE (the store's or the topic's limit),
+        A message with DELIVER_AT_MS behind now is taken, and comes into its queue at that time.
+
+        Refusals: TOPIC_NOT_FOUND, FORBIDDEN, ILLEGAL_DELIVERY_TIME (no decimal, or too far ahead), BAD_REQUEST (too
+        many further queues), MESSAGE_BODY_TOO_LARGE (the store's or the topic's limit),
         MESSAGE_PROPERTIES_TOO_LARGE, TOO_MANY_REQUESTS (the topic's backlog), STORAGE_FULL.
         """
         ...
@@ -151,7 +154,7 @@ class Consumption(Protocol):
         settled, what is behind it is delivered (again), attempts begin anew, handles given out before are void.
         What waits in its retry topic for this topic is dropped with it when all queues are reset.
 
-        Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND.
+        Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND, FORBIDDEN (they are of two namespaces).
         """
         ...
 
@@ -159,7 +162,8 @@ class Consumption(Protocol):
         """Let the group try dead letters of its once more, with all its attempts: they go to its retry topic, and no
         other group sees them.  The dead letters stay where they are.
 
-        Raises CONSUMER_GROUP_NOT_FOUND.  Refusals: ILLEGAL_OFFSET where there is none at an offset.
+        Raises CONSUMER_GROUP_NOT_FOUND.  Refusals: ILLEGAL_OFFSET where there is none at an offset, TOPIC_NOT_FOUND
+        where the topic it came from is gone.
         """
         ...
 
@@ -182,7 +186,10 @@ class Topology(Protocol):
         ...
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
-        """Create or change many at once.
+        """Create or change many at once, one after the other as they stand there.
+
+        What waits (for its time, or for the end of its transaction) to go to a queue that is gone by then goes to
+        queue `queue_id % queues`.  A queue that comes back begins at the offset where it ended.
 
         Refusals: ILLEGAL_TOPIC, FORBIDDEN (system names), BAD_REQUEST (a namespace that is not there),
         PRECONDITION_FAILED (queues would shrink that are not drained).
@@ -190,7 +197,10 @@ class Topology(Protocol):
         ...
 
     async def delete_topic(self, name: str) -> None:
-        """Forget a topic and what groups know of it.  Raises TOPIC_NOT_FOUND."""
+        """Forget a topic, what groups know of it, their retry topics for it, and what waits to be delivered to it.
+
+        Raises TOPIC_NOT_FOUND.
+        """
         ...
 
     async def topic_status(self, name: str) -> TopicStatus: ...
@@ -209,11 +219,14 @@ class Topology(Protocol):
         ...
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        """Create or change; idempotent."""
+        """Create or change; idempotent.  Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST (a namespace that is not there)."""
         ...
 
     async def delete_group(self, name: str) -> None:
-        """Forget a group and its progress; its dead letters stay.  Raises CONSUMER_GROUP_NOT_FOUND."""
+        """Forget a group, its progress and its retry topics; its dead letters stay.
+
+        Raises CONSUMER_GROUP_NOT_FOUND.
+        """
         ...
 
     def group(self, name: str) -> ConsumerGroup | None: ...
@@ -277,7 +290,10 @@ class Timers(Protocol):
         ...
 
     async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
-        """Give one another time.  Raises OFFSET_NOT_FOUND, ILLEGAL_DELIVERY_TIME."""
+        """Give one another time, which its DELIVER_AT_MS says from then on; at or before now it is delivered at once.
+
+        Raises OFFSET_NOT_FOUND, ILLEGAL_DELIVERY_TIME.
+        """
         ...
 
     async def timed_messages(

@@ -22,15 +22,24 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+@pytest.fixture
+def hold_back_limit() -> int:
+    """How far a group may run ahead of a message that waits; modules that try it say a smaller one."""
+    return 32_768
+
+
 @pytest.fixture(params=["memory", "embedded"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
+async def store(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, hold_back_limit: int
+) -> AsyncIterator[Store]:
     opened: Store
     if request.param == "memory":
-        opened = MemoryStore(clock, max_message_bytes=MAX_MESSAGE_BYTES)
+        opened = MemoryStore(clock, max_message_bytes=MAX_MESSAGE_BYTES, hold_back_limit=hold_back_limit)
     else:
         settings = BrokerSettings(
             tmp_path / "data",
             max_message_bytes=MAX_MESSAGE_BYTES,
+            hold_back_limit=hold_back_limit,
             layout=CommitLogLayout(segment_size_bytes=256 << 10, preallocate_bytes=64 << 10, reserve_bytes=16 << 10),
         )
         opened = await open_embedded(settings, clock)

@@ -135,6 +135,7 @@ class PopMachine(RuleBasedStateMachine):
     def change(self, places: list[int], delay: int | None, release: bool) -> None:
         for (topic, group), (ours, theirs) in self.some(places).items():
             ours, theirs = list(dict.fromkeys(ours)), list(dict.fromkeys(theirs))
+            delay = 0 if release and delay is None else delay  # the groups' retry policy
             expected = self.ask(self.model.change_invisible_duration(topic, group, theirs, delay, release=release))
             now = self.clock.now_ms()
             found = self.store.consumption.change_invisible(topic, group, ours, delay, release, now)
@@ -181,7 +182,7 @@ class PopMachine(RuleBasedStateMachine):
             assert self.progress_of(group) == expected
             dead = f"%DLQ%{group}"
             ours = [] if (dead, 0) not in self.store.engine.dispatcher.queues else self.store.stored()[dead, 0]
-            theirs = self.model.queues.get((dead, 0), [])
+            theirs = [] if self.model.topic(dead) is None else self.ask(self.model.read(dead, 0, 0, ALL))
             assert sorted(map(origin, ours)) == sorted(map(origin, theirs))
             assert len(set(map(origin, ours))) == len(ours), "a dead letter once"
 

@@ -133,6 +133,7 @@ async def test_releasing_gives_back_after_the_delay(store: Store, clock: ManualC
 
 
 async def test_rejecting_moves_to_the_dead_letters_once(store: Store, clock: ManualClock):
+    rejected_ms = clock.now_ms()
     found = await pop(store, "t")
     assert codes(await store.reject("t", "g", handles(found)[1:2])) == [None]
     assert codes(await store.reject("t", "g", handles(found)[1:2])) == [VOID]
@@ -154,6 +155,7 @@ async def test_rejecting_moves_to_the_dead_letters_once(store: Store, clock: Man
         SystemProperty.DEAD_LETTER_MESSAGE_ID: origin.message_id.hex().upper(),
         SystemProperty.DEAD_LETTER_REASON: "rejected",
         SystemProperty.DEAD_LETTER_ATTEMPTS: "1",
+        SystemProperty.DEAD_LETTER_TIME_MS: str(rejected_ms),
     }
 
 

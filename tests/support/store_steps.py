@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.message import Delivery, Message, StoredMessage
 from domain.ports import PopRequest, Store
+
+T = TypeVar("T")
 
 
 def message(topic: str, body: bytes | str, queue_id: int = 0, **fields: object) -> Message:
@@ -46,3 +49,27 @@ def handles(deliveries: Sequence[Delivery]) -> list[str]:
 
 def codes(outcomes: Sequence[EntrepotError | None]) -> list[Code | None]:
     return [None if outcome is None else outcome.code for outcome in outcomes]
+
+
+async def eventually(question: Callable[[], Awaitable[T]]) -> T:
+    """The first answer that is something, for what a store does by itself in a while."""
+    async with asyncio.timeout(15):
+        while not (answer := await question()):
+            await asyncio.sleep(0.01)
+    return answer
+
+
+async def refusal_of(call: Awaitable[object]) -> Code:
+    """The code that a call is refused with."""
+    try:
+        await call
+    except EntrepotError as refused:
+        return refused.code
+    raise AssertionError("it was not refused")
+
+
+async def append_all(store: Store, *messages: Message) -> list[Code | None]:
+    """Append and wait for the confirm; the refusals."""
+    confirmation = store.append(messages)
+    assert await settled(confirmation) is None
+    return [None] * len(messages) if confirmation.refusals is None else codes(confirmation.refusals)

@@ -1,0 +1,176 @@
+"""Which messages a pop takes."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
+from domain.errors import Code, EntrepotError
+from domain.message import Delivery, Message, StoredMessage
+from domain.names import dead_letter_group, is_retry_topic, retry_topic
+from domain.ports import PopRequest
+from domain.topic import Topic, TopicType
+from store_client.memory.filtering import wanted
+from store_client.memory.progress import Entry, GroupQueue
+from store_client.memory.retry import Retry, as_first
+from store_client.memory.state import Queue, State
+
+Source = tuple[Queue, GroupQueue]
+
+
+@dataclass(frozen=True, slots=True)
+class Hand:
+    """What a receipt handle stands for: a message of `queue`, delivered to `group` as one of `topic`."""
+
+    topic: str
+    group: str
+    queue_topic: str
+    queue_id: int
+    queue_offset: int
+
+
+@dataclass(slots=True)
+class _Claim:
+    """One look for messages."""
+
+    topic: Topic
+    group: ConsumerGroup
+    limit: int
+    deadline_ms: int
+    now_ms: int
+    is_wanted: Callable[[Message], bool]
+    deliveries: list[Delivery] = field(default_factory=list)
+
+
+class Claiming:
+    """`latest_since` says for groups that start at the latest where the log ended when they were made."""
+
+    def __init__(self, state: State, retry: Retry, latest_since: dict[str, int]) -> None:
+        self._state = state
+        self._retry = retry
+        self._latest_since = latest_since
+        self._tries: dict[tuple[str, str, str], list[Delivery]] = {}
+        self.hands: dict[str, Hand] = {}
+
+    def claim(self, topic: Topic, group: ConsumerGroup, request: PopRequest, now_ms: int) -> list[Delivery]:
+        """What a pop gets now."""
+        is_wanted = wanted(request.filter or group.filter)
+        attempt = (topic.name, group.name, request.attempt_id)
+        again = [delivery for delivery in self._tries.get(attempt, ()) if self._is_in_flight(delivery, now_ms)]
+        if again:
+            return again
+        limit = min(request.max_messages, self._room(topic, group, request.max_messages, now_ms))
+        if not group.fifo and not is_retry_topic(topic.name):
+            for source in self.sources(topic, group):
+                self._retry.move_aside(group, topic.name, *source)
+        invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
+        claim = _Claim(topic, group, limit, now_ms + invisible_ms, now_ms, is_wanted)
+        for source in self.sources(topic, group):
+            self._take(claim, *source)
+        if group.fifo and request.attempt_id and claim.deliveries:
+            self._tries[attempt] = claim.deliveries
+        return claim.deliveries
+
+    def _room(self, topic: Topic, group: ConsumerGroup, asked: int, now_ms: int) -> int:
+        """How many more the group's consumers may hold.  Raises TOO_MANY_REQUESTS if none."""
+        if group.max_in_flight is None:
+            return asked
+        held = sum(progress.in_flight(now_ms) for _, progress in self.sources(topic, group))
+        if held >= group.max_in_flight:
+            raise EntrepotError(
+                Code.TOO_MANY_REQUESTS, f"consumers of group {group.name!r} hold {held} messages of {topic.name!r}"
+            )
+        return group.max_in_flight - held
+
+    def _take(self, claim: _Claim, queue: Queue, progress: GroupQueue) -> None:
+        group, now = claim.group, claim.now_ms
+        is_retry = queue.topic != claim.topic.name
+        owned = _owned_groups(queue, progress, now) if group.fifo else set()
+        for stored in queue.since(progress.committed):
+            entry = progress.entries.get(stored.queue_offset, Entry())
+            if entry.is_settled or (stored.message_group and stored.message_group in owned):
+                continue
+            if len(claim.deliveries) >= claim.limit:
+                return
+            if entry.deadline_ms > now:
+                if group.fifo:
+                    owned.add(stored.message_group)  # the others of its message group wait with it
+                continue
+            progress.entries[stored.queue_offset] = entry
+            progress.frontier = max(progress.frontier, stored.queue_offset + 1)
+            message = as_first(stored) if is_retry else stored
+            if not claim.is_wanted(message):
+                entry.is_settled = True
+            elif entry.attempt >= group.max_attempts:
+                self._retry.bury(group, claim.topic.name, message, entry, "max attempts reached")
+            else:
+                self._deliver(claim, queue, stored.queue_offset, message, entry)
+
+    def _deliver(self, claim: _Claim, queue: Queue, offset: int, message: StoredMessage, entry: Entry) -> None:
+        entry.attempt += 1
+        entry.deadline_ms = claim.deadline_ms
+        entry.handle = secrets.token_urlsafe(24)
+        self.hands[entry.handle] = Hand(claim.topic.name, claim.group.name, queue.topic, queue.queue_id, offset)
+        claim.deliveries.append(Delivery(message, entry.handle, entry.attempt))
+
+    def entry_of(self, handle: str) -> Entry | None:
+        """What a current receipt handle settles; None for any other text."""
+        hand = self.hands.get(handle)
+        if hand is None:
+            return None
+        progress = self._state.group_queues.get((hand.group, hand.queue_topic), {}).get(hand.queue_id)
+        entry = None if progress is None else progress.entries.get(hand.queue_offset)
+        return entry if entry is not None and entry.handle == handle and not entry.is_settled else None
+
+    def _is_in_flight(self, delivery: Delivery, now_ms: int) -> bool:
+        entry = self.entry_of(delivery.receipt_handle)
+        return entry is not None and entry.is_in_flight(now_ms)
+
+    def next_due(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> int | None:
+        """When something that was delivered comes back."""
+        deadlines = [
+            entry.deadline_ms
+            for _, progress in self.sources(topic, group)
+            for entry in progress.entries.values()
+            if not entry.is_settled and entry.deadline_ms > now_ms
+        ]
+        return min(deadlines, default=None)
+
+    # -- where messages come from --------------------------------------------------------------------------------
+
+    def sources(self, topic: Topic, group: ConsumerGroup) -> list[Source]:
+        """The queues of a pop in their order: what is tried again, then the topic's own."""
+        again = self._state.topics.get(retry_topic(group.name, topic.name))
+        own = self._sources(topic, group)
+        if topic.type is TopicType.PRIORITY:
+            own.reverse()
+        return own if again is None else self._sources(again, group) + own
+
+    def _sources(self, topic: Topic, group: ConsumerGroup) -> list[Source]:
+        states = self._state.group_queues.setdefault((group.name, topic.name), {})
+        is_new = not states
+        for queue in self._state.queues_of(topic.name):
+            if queue.queue_id not in states:
+                start = self._start(queue, group) if is_new else queue.min_offset
+                states[queue.queue_id] = GroupQueue(start)
+        return [(queue, states[queue.queue_id]) for queue in self._state.queues_of(topic.name)]
+
+    def _start(self, queue: Queue, group: ConsumerGroup) -> int:
+        """Where a new group begins.  Nobody means to skip dead letters, or what a group tries again."""
+        if group.start == EARLIEST or dead_letter_group(queue.topic) is not None or is_retry_topic(queue.topic):
+            return queue.min_offset
+        since_ms = parse_start(group.start)
+        for message in queue.messages:
+            if since_ms is None and message.commit_log_offset >= self._latest_since[group.name]:
+                return message.queue_offset
+            if since_ms is not None and message.store_time_ms >= since_ms:
+                return message.queue_offset
+        return queue.end
+
+
+def _owned_groups(queue: Queue, progress: GroupQueue, now_ms: int) -> set[str]:
+    """The message groups that a consumer has a message of."""
+    held = [queue.at(offset) for offset, entry in progress.entries.items() if entry.is_in_flight(now_ms)]
+    return {message.message_group for message in held if message is not None}

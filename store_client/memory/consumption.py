@@ -1,0 +1,127 @@
+"""Pop consumption: deliver, settle, begin anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from domain.consumer_group import GroupStatus
+from domain.errors import Code, EntrepotError
+from domain.message import Delivery
+from domain.names import check_same_namespace, retry_topic
+from domain.ports import PopRequest
+from domain.position import LATEST_POSITION, Position
+from store_client.memory.claiming import Claiming, Hand
+from store_client.memory.messages import offset_at
+from store_client.memory.progress import Entry, GroupQueue
+from store_client.memory.retry import Retry, as_first
+from store_client.memory.state import State
+from store_client.memory.topology import Topology
+
+
+class Consumption:
+    """`domain.ports.Consumption`."""
+
+    def __init__(self, state: State, topology: Topology, retry: Retry) -> None:
+        self._state = state
+        self._topology = topology
+        self._retry = retry
+        self._claiming = Claiming(state, retry, topology.latest_since)
+
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + request.wait_ms / 1000
+        while True:
+            self._state.catch_up()
+            topic = self._topology.readable_topic(request.topic)
+            check_same_namespace(request.topic, request.group)
+            group = await self._topology.group_or_new(request.group)
+            now = self._state.clock.now_ms()
+            deliveries = self._claiming.claim(topic, group, request, now)
+            remaining = end - loop.time()
+            if deliveries or remaining <= 0 or self._state.is_draining:
+                return deliveries
+            due = self._claiming.next_due(topic, group, now)
+            await self._wait(remaining if due is None else min(remaining, (due - now) / 1000))
+
+    async def _wait(self, seconds: float) -> None:
+        """Until something changed, or the time is over."""
+        self._state.changed.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._state.changed.wait()
+        except TimeoutError:
+            return
+
+    def release_waiting(self) -> None:
+        self._state.is_draining = True
+        self._state.wake()
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+        def consumed(hand: Hand, entry: Entry) -> None:
+            entry.is_settled = True
+
+        return self._settle(topic, group, receipt_handles, consumed)
+
+    async def change_invisible_duration(
+        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+    ) -> list[EntrepotError | None]:
+        now = self._state.clock.now_ms()
+
+        def change(hand: Hand, entry: Entry) -> None:
+            definition = self._state.groups[group]
+            if invisible_ms is not None:
+                entry.deadline_ms = now + invisible_ms
+            elif release:
+                entry.deadline_ms = now + definition.retry.delay_ms(entry.attempt)
+            else:
+                entry.deadline_ms = now + definition.invisible_seconds * 1000
+            if release:
+                entry.handle = ""
+
+        return self._settle(topic, group, receipt_handles, change)
+
+    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+        def bury(hand: Hand, entry: Entry) -> None:
+            stored = self._state.queue(hand.queue_topic, hand.queue_id).at(hand.queue_offset)
+            assert stored is not None
+            message = stored if hand.queue_topic == topic else as_first(stored)
+            self._retry.bury(self._state.groups[group], topic, message, entry, "rejected")
+
+        return self._settle(topic, group, receipt_handles, bury)
+
+    def _settle(
+        self, topic: str, group: str, handles: Sequence[str], change: Callable[[Hand, Entry], None]
+    ) -> list[EntrepotError | None]:
+        outcomes: list[EntrepotError | None] = []
+        for handle in handles:
+            hand, entry = self._claiming.hands.get(handle), self._claiming.entry_of(handle)
+            if hand is None or entry is None or (hand.topic, hand.group) != (topic, group):
+                outcomes.append(EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not current"))
+            else:
+                change(hand, entry)
+                outcomes.append(None)
+        self._state.wake()
+        return outcomes
+
+    # -- beginning anew ------------------------------------------------------------------------------------------
+
+    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
+        self._state.catch_up()
+        definition, read = self._state.group(group), self._state.topic(topic)
+        check_same_namespace(topic, group)
+        if queue_id is not None:
+            self._state.queue(topic, queue_id)
+        for queue, _ in self._claiming.sources(read, definition):
+            states = self._state.group_queues[group, queue.topic]
+            if queue.topic == topic and queue_id in (None, queue.queue_id):
+                states[queue.queue_id] = GroupQueue(offset_at(queue, position))
+            elif queue.topic == retry_topic(group, topic) and queue_id is None:
+                states[queue.queue_id] = GroupQueue(offset_at(queue, LATEST_POSITION))
+        self._state.wake()
+        return await self._topology.group_status(group)
+
+    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
+        return await self._retry.resend_dead_letters(group, queue_offsets)

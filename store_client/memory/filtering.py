@@ -1,0 +1,18 @@
+"""What a filter wants, as a function of the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from domain.expression.filter import FilterExpression
+from domain.message import Message
+
+
+def wanted(expression: FilterExpression | None) -> Callable[[Message], bool]:
+    """Whether a message is wanted.  Raises ILLEGAL_FILTER_EXPRESSION."""
+    if expression is None:
+        return lambda message: True
+    from domain.expression.filter import compile_filter  # type: ignore[attr-defined, unused-ignore]
+
+    matches: Callable[[Message], bool] = compile_filter(expression).matches
+    return matches

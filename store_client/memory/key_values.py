@@ -1,0 +1,52 @@
+"""Small facts with versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, check_changes, conflict
+
+OnChanges = Callable[[list[KeyValueEvent]], None]
+
+
+class KeyValues:
+    """`domain.ports.KeyValues`."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, KeyValue] = {}
+        self._version = ABSENT
+        self._watchers: list[tuple[str, OnChanges]] = []
+
+    async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
+        return [self._facts.get(key) for key in keys]
+
+    async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
+        found = sorted(key for key in self._facts if key.startswith(prefix) and key > after)
+        return [self._facts[key] for key in found[: max(min(limit, MAX_SCAN), 0)]]
+
+    async def write(self, changes: Sequence[KeyValueChange]) -> int:
+        check_changes(changes)
+        for change in changes:
+            fact = self._facts.get(change.key)
+            version = ABSENT if fact is None else fact.version
+            if change.expected_version is not None and change.expected_version != version:
+                raise conflict(change.key, change.expected_version, version)
+        self._version += 1
+        for change in changes:
+            if change.value is None:
+                self._facts.pop(change.key, None)
+            else:
+                self._facts[change.key] = KeyValue(change.key, change.value, self._version)
+        self._tell([KeyValueEvent(change.key, change.value, self._version) for change in changes])
+        return self._version
+
+    def watch(self, prefix: str, callback: OnChanges) -> Callable[[], None]:
+        watcher = (prefix, callback)
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
+
+    def _tell(self, events: list[KeyValueEvent]) -> None:
+        for prefix, callback in tuple(self._watchers):
+            seen = [event for event in events if event.key.startswith(prefix)]
+            if seen:
+                callback(seen)

@@ -1,0 +1,46 @@
+"""What a group knows of the messages of one queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Entry:
+    """What a group knows of one message."""
+
+    attempt: int = 0
+    deadline_ms: int = 0
+    handle: str = ""
+    is_settled: bool = False
+
+    def is_in_flight(self, now_ms: int) -> bool:
+        """Whether a consumer has it: neither settled, nor given back, nor over its time."""
+        return bool(self.handle) and not self.is_settled and self.deadline_ms > now_ms
+
+
+class GroupQueue:
+    """A group on one queue: where it began, and one entry per message it has met.
+
+    `frontier` is behind the last message that was delivered or passed over.
+    """
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.frontier = start
+        self.entries: dict[int, Entry] = {}
+        self._committed = start
+
+    @property
+    def committed(self) -> int:
+        """Everything before it is settled."""
+        while (entry := self.entries.get(self._committed)) is not None and entry.is_settled:
+            self._committed += 1
+        return self._committed
+
+    def lag(self, end: int) -> int:
+        """How many of the messages up to `end` are not settled."""
+        return end - self.start - sum(entry.is_settled for entry in self.entries.values())
+
+    def in_flight(self, now_ms: int) -> int:
+        return sum(entry.is_in_flight(now_ms) for entry in self.entries.values())

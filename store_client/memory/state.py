@@ -1,0 +1,174 @@
+"""What the parts of the store share: the queues, the topics, the groups and who waits for a change of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from domain.clock import Clock
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.message import Message, StoredMessage
+from domain.names import DEFAULT_NAMESPACE, is_retry_topic
+from domain.topic import Topic
+from store_client.memory.progress import GroupQueue
+
+ABSENT_QUEUE: Final = "there is no queue {} of topic {!r}"
+
+
+class Queue:
+    """One message queue.  `min_offset` is above 0 where the queue went away once and came back."""
+
+    def __init__(self, topic: str, queue_id: int, min_offset: int) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.min_offset = min_offset
+        self.messages: list[StoredMessage] = []
+
+    @property
+    def end(self) -> int:
+        return self.min_offset + len(self.messages)
+
+    def since(self, offset: int) -> list[StoredMessage]:
+        """The messages from an offset on."""
+        return self.messages[max(offset - self.min_offset, 0) :]
+
+    def at(self, offset: int) -> StoredMessage | None:
+        return self.messages[offset - self.min_offset] if self.min_offset <= offset < self.end else None
+
+
+class State:
+    """`log` has every message that can be read, by its place in the log, as it lies in the queue it was sent to;
+    `ended` is where queues ended that went away.  `catch_up` delivers the timers that are due: calls begin with it.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.namespaces: set[str] = {DEFAULT_NAMESPACE}
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.queues: dict[tuple[str, int], Queue] = {}
+        self.ended: dict[tuple[str, int], int] = {}
+        self.log: dict[int, StoredMessage] = {}
+        self.log_end = 0
+        self.group_queues: dict[tuple[str, str], dict[int, GroupQueue]] = {}
+        self.topic_watchers: list[Callable[[str], None]] = []
+        self.growth_watchers: list[Callable[[], None]] = []
+        self.changed = asyncio.Event()
+        self.is_draining = False
+        self.catch_up: Callable[[], None] = lambda: None
+
+    # -- looking up ----------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic:
+        if name not in self.topics:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
+        return self.topics[name]
+
+    def queue(self, topic: str, queue_id: int) -> Queue:
+        if (topic, queue_id) not in self.queues:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, ABSENT_QUEUE.format(queue_id, topic))
+        return self.queues[topic, queue_id]
+
+    def queues_of(self, topic: str) -> list[Queue]:
+        return [self.queues[topic, queue_id] for queue_id in range(self.topics[topic].queues)]
+
+    def group(self, name: str) -> ConsumerGroup:
+        if name not in self.groups:
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {name!r}")
+        return self.groups[name]
+
+    def lag(self, group: str, topic: str) -> int:
+        """How many messages of a whole topic a group that reads it has not settled."""
+        states = self.group_queues[group, topic]
+        return sum(
+            states[queue.queue_id].lag(queue.end) if queue.queue_id in states else len(queue.messages)
+            for queue in self.queues_of(topic)
+        )
+
+    # -- storing -------------------------------------------------------------------------------------------------
+
+    def next_place(self) -> int:
+        """A new place in the log."""
+        self.log_end += 1
+        return self.log_end - 1
+
+    def store(self, message: Message) -> None:
+        """One record: an entry in its queue and in each further one that is still there."""
+        place, now = self.next_place(), self.clock.now_ms()
+        for topic, queue_id in ((message.topic, message.queue_id), *message.further_queues):
+            queue = self.queues.get((topic, queue_id))
+            if queue is not None:
+                stored = as_stored(message, queue_id=queue_id, queue_offset=queue.end, commit_log_offset=place)
+                stored.store_time_ms = now
+                queue.messages.append(stored)
+                self.log.setdefault(place, stored)
+
+    def drop_queue(self, topic: str, queue_id: int) -> None:
+        """Forget a queue's messages, and what groups know of it."""
+        queue = self.queues.pop((topic, queue_id))
+        for message in queue.messages:
+            if message.topic == topic and self.log.get(message.commit_log_offset) is message:
+                del self.log[message.commit_log_offset]
+        for (_, read), states in self.group_queues.items():
+            if read == topic:
+                states.pop(queue_id, None)
+        self.ended[topic, queue_id] = queue.end
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def put_topic(self, topic: Topic) -> None:
+        """Make the topic what it is said to be; nothing is checked."""
+        previous = self.topics.get(topic.name)
+        if previous == topic:
+            return
+        self.topics[topic.name] = topic
+        for queue_id in range(topic.queues):
+            place = (topic.name, queue_id)
+            if place not in self.queues:
+                self.queues[place] = Queue(*place, self.ended.get(place, 0))
+        for queue_id in range(topic.queues, previous.queues if previous else 0):
+            self.drop_queue(topic.name, queue_id)
+        self.tell(topic.name)
+
+    def drop_topic(self, name: str) -> None:
+        for queue_id in range(self.topics.pop(name).queues):
+            self.drop_queue(name, queue_id)
+        self.ended = {place: end for place, end in self.ended.items() if place[0] != name}
+        self.group_queues = {key: states for key, states in self.group_queues.items() if key[1] != name}
+        self.tell(name)
+
+    def retry_topics(self) -> list[str]:
+        return [name for name in self.topics if is_retry_topic(name)]
+
+    # -- telling -------------------------------------------------------------------------------------------------
+
+    def tell(self, topic: str) -> None:
+        for watcher in tuple(self.topic_watchers):
+            watcher(topic)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let those who wait look again."""
+        self.changed.set()
+
+    def announce(self) -> None:
+        """Queues have grown."""
+        self.wake()
+        for watcher in tuple(self.growth_watchers):
+            watcher()
+
+    def announce_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self.announce)
+
+
+def as_stored(message: Message, **changes: Any) -> StoredMessage:
+    content = {name: getattr(message, name) for name in Message.__slots__}
+    return StoredMessage(**{**content, **changes})
+
+
+def as_message(message: Message, **changes: Any) -> Message:
+    """A new message with the same content, in one queue only."""
+    content = {name: getattr(message, name) for name in Message.__slots__}
+    return Message(**{**content, "further_queues": (), **changes})

@@ -1,0 +1,225 @@
+"""Filters: what a group or a pop wants of a topic, and pulling with one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.filter_hash import filter_hash
+from domain.message import Delivery, Message, PropertyValue
+from domain.ports import PopRequest, Store
+from domain.query import ConsumptionState
+from domain.topic import Topic
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append_all, bodies, handles, message, pop, refusal_of
+
+A_OR_B = FilterExpression(FilterKind.TAG, "a || b")
+ONLY_A = FilterExpression(FilterKind.TAG, "a")
+ONLY_B = FilterExpression(FilterKind.TAG, "b")
+DEAR_AND_RED = FilterExpression(FilterKind.SQL92, "price > 10 AND color = 'red'")
+
+
+@pytest.fixture(autouse=True)
+async def topic(store: Store) -> None:
+    await store.put_topic(Topic("t", queues=1))
+
+
+def tagged(body: str, tag: str) -> Message:
+    return replace(message("t", body), tag=tag, filter_hash=filter_hash("t", tag))
+
+
+def named(body: str, sub_topic: str) -> Message:
+    return replace(message("t", body), sub_topic=sub_topic, filter_hash=filter_hash(sub_topic))
+
+
+def sold(body: str, **properties: PropertyValue) -> Message:
+    return replace(message("t", body), properties=tuple(properties.items()), filter_hash=filter_hash("t"))
+
+
+async def send(store: Store, *messages: Message) -> None:
+    assert await append_all(store, *messages) == [None] * len(messages)
+
+
+async def send_tags(store: Store, *tags: str) -> None:
+    """Messages called by their tag and their number: "a0", "b1"."""
+    await send(store, *(tagged(f"{tag}{i}", tag) for i, tag in enumerate(tags)))
+
+
+async def filtered(
+    store: Store, expression: FilterExpression | None, group: str = "g", count: int = 32
+) -> list[Delivery]:
+    return await store.pop(PopRequest("t", group, count, filter=expression))
+
+
+async def lag(store: Store, group: str = "g") -> tuple[int, int]:
+    [progress] = (await store.group_status(group)).progress
+    return progress.committed_offset, progress.lag
+
+
+# -- what is wanted --------------------------------------------------------------------------------------------------
+
+
+async def test_by_tags(store: Store):
+    await send_tags(store, "a", "b", "c", "", "a", "A")
+    assert bodies(await filtered(store, A_OR_B)) == ["a0", "b1", "a4"]
+
+
+async def test_every_tag(store: Store):
+    await send_tags(store, "a", "", "b")
+    assert len(await filtered(store, FilterExpression(FilterKind.TAG, "*"))) == 3
+
+
+async def test_by_properties(store: Store):
+    await send(
+        store,
+        sold("good", price="11", color="red"),
+        sold("cheap", price="10", color="red"),
+        sold("green", price="50", color="green"),
+        sold("no price", color="red"),
+        sold("nothing"),
+        sold("also good", color="red", price="10.5", size="L"),
+    )
+    assert bodies(await filtered(store, DEAR_AND_RED)) == ["good", "also good"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("t/#", ["root", "deep", "one", "two"]),
+        ("t/+/temp", ["one", "two"]),
+        ("t/line1/#", ["deep", "one"]),
+        ("t/line2/temp", ["two"]),
+        ("t", ["root"]),
+        ("other/#", []),
+    ],
+)
+async def test_by_sub_topics(store: Store, text: str, expected: list[str]):
+    await send(
+        store,
+        named("root", "t"),
+        named("deep", "t/line1/temp/max"),
+        named("one", "t/line1/temp"),
+        named("two", "t/line2/temp"),
+    )
+    assert bodies(await filtered(store, FilterExpression(FilterKind.SUB_TOPIC, text))) == expected
+
+
+async def test_an_expression_that_is_none_is_refused(store: Store):
+    bad = FilterExpression(FilterKind.SQL92, "price >")
+    assert await refusal_of(filtered(store, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
+    assert await refusal_of(store.pull("t", 0, 0, 10, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_group_has_a_filter_of_its_own(store: Store):
+    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
+    assert store.group("g") == ConsumerGroup("g", filter=ONLY_A)
+    await send_tags(store, "a", "b", "a")
+    assert bodies(await pop(store, "t")) == ["a0", "a2"]
+    assert bodies(await pop(store, "t", "other")) == ["a0", "b1", "a2"]
+
+
+async def test_a_pop_may_say_otherwise(store: Store):
+    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
+    await send_tags(store, "a", "b", "a", "c")
+    assert bodies(await filtered(store, ONLY_B)) == ["b1"]
+    assert await pop(store, "t") == [], "what the pop did not want is settled"
+
+
+async def test_what_is_not_wanted_is_settled(store: Store, clock: ManualClock):
+    await send_tags(store, "b", "b", "a", "b")
+    found = await filtered(store, ONLY_A)
+    await store.acknowledge("t", "g", handles(found))
+    assert bodies(found) == ["a2"]
+    assert await lag(store) == (4, 0)
+    clock.advance(1_000_000)
+    assert await filtered(store, None) == []
+
+
+async def test_a_pop_passes_over_any_number_of_them(store: Store):
+    await send_tags(store, *["b"] * 300, "a", *["b"] * 300, "a")
+    assert bodies(await filtered(store, ONLY_A, count=1)) == ["a300"]
+    assert bodies(await filtered(store, ONLY_A, count=1)) == ["a601"]
+
+
+async def test_lag_counts_what_was_not_looked_at(store: Store):
+    await send_tags(store, "b", "a", "b", "b", "a")
+    found = await filtered(store, ONLY_A, count=1)
+    assert bodies(found) == ["a1"]
+    committed, before = await lag(store)
+    assert committed == 1
+    assert 2 <= before <= 4, "a1 and a4 at least, and what was not looked at yet"
+    await store.acknowledge("t", "g", handles(found))
+    await store.acknowledge("t", "g", handles(await filtered(store, ONLY_A)))
+    assert await lag(store) == (5, 0)
+
+
+async def test_a_message_that_comes_again_is_wanted_still(store: Store, clock: ManualClock):
+    await store.put_group(ConsumerGroup("g", filter=ONLY_A, invisible_seconds=1))
+    await send_tags(store, "b", "a")
+    await pop(store, "t")
+    clock.advance(1_000)
+    [again] = await pop(store, "t")
+    assert (again.message.body, again.attempt) == (b"a1", 2)
+
+
+async def test_a_long_poll_waits_for_what_it_wants(store: Store):
+    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
+    await send_tags(store, "b")
+    assert await pop(store, "t", wait_ms=20) == []
+    await send_tags(store, "b", "a")
+    assert bodies(await pop(store, "t", wait_ms=15_000)) == ["a1"]
+
+
+async def test_with_fifo_groups(store: Store):
+    await store.put_group(ConsumerGroup("g", fifo=True, filter=ONLY_A))
+    await send(store, *(replace(tagged(f"{tag}{i}", tag), message_group="m") for i, tag in enumerate("abaab")))
+    assert bodies(await pop(store, "t", count=2)) == ["a0", "a2"]
+    assert await pop(store, "t") == []
+
+
+async def test_what_became_of_a_message_that_is_not_wanted(store: Store):
+    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
+    await send_tags(store, "a", "b")
+    await store.acknowledge("t", "g", handles(await pop(store, "t")))
+    states = []
+    for stored in await store.read("t", 0, 0, 10):
+        [consumer] = await store.message_consumers(stored)
+        states.append(consumer.state)
+    assert states == [ConsumptionState.CONSUMED, ConsumptionState.FILTERED]
+
+
+# -- pulling ---------------------------------------------------------------------------------------------------------
+
+
+async def test_pulling_with_a_filter(store: Store):
+    await send_tags(store, "a", "b", "a", "c", "b", "c", "c")
+    found, offset = [], 0
+    while offset < 7:
+        pulled = await store.pull("t", 0, offset, 2, A_OR_B)
+        assert len(pulled.messages) <= 2
+        assert (pulled.min_offset, pulled.max_offset) == (0, 7)
+        assert pulled.next_offset > offset, "it goes on even where nothing is wanted"
+        if pulled.messages:
+            assert pulled.next_offset > pulled.messages[-1].queue_offset
+        found += bodies(pulled.messages)
+        offset = pulled.next_offset
+    assert (found, offset) == (["a0", "b1", "a2", "b4"], 7)
+    at_end = await store.pull("t", 0, 7, 2, A_OR_B)
+    assert (at_end.messages, at_end.next_offset) == ([], 7)
+
+
+async def test_pulling_by_properties(store: Store):
+    await send(store, sold("cheap", price="1", color="red"), sold("good", price="11", color="red"))
+    found, offset = [], 0
+    while offset < 2:
+        pulled = await store.pull("t", 0, offset, 10, DEAR_AND_RED)
+        found += bodies(pulled.messages)
+        offset = pulled.next_offset
+    assert found == ["good"]

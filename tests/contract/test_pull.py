@@ -1,0 +1,64 @@
+"""Pulling: reading by offset without a group.  With filters: `test_filters`."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.errors import Code
+from domain.ports import Store
+from domain.topic import Topic
+from tests.support.store_steps import append, bodies, handles, pop, refusal_of
+
+
+@pytest.fixture(autouse=True)
+async def ten_messages(store: Store) -> None:
+    await store.put_topic(Topic("t", queues=2))
+    await append(store, "t", *map(str, range(10)), queue_id=1)
+
+
+async def test_pulling_says_where_to_go_on(store: Store):
+    offset, found = 0, []
+    while (pulled := await store.pull("t", 1, offset, 4)).messages:
+        assert 1 <= len(pulled.messages) <= 4
+        assert (pulled.min_offset, pulled.max_offset) == (0, 10)
+        assert pulled.next_offset == pulled.messages[-1].queue_offset + 1
+        found += bodies(pulled.messages)
+        offset = pulled.next_offset
+    assert (found, offset) == ([*map(str, range(10))], 10)
+
+
+async def test_at_the_end_there_is_nothing_yet(store: Store):
+    pulled = await store.pull("t", 1, 10, 4)
+    assert (pulled.messages, pulled.next_offset, pulled.max_offset) == ([], 10, 10)
+    await append(store, "t", "new", queue_id=1)
+    assert bodies((await store.pull("t", 1, 10, 4)).messages) == ["new"]
+
+
+async def test_an_empty_queue(store: Store):
+    pulled = await store.pull("t", 0, 0, 4)
+    assert (pulled.messages, pulled.next_offset, pulled.min_offset, pulled.max_offset) == ([], 0, 0, 0)
+
+
+async def test_pulling_touches_no_group(store: Store):
+    await pop(store, "t", count=3)
+    before = await store.group_status("g")
+    assert bodies((await store.pull("t", 1, 0, 100)).messages) == [*map(str, range(10))]
+    assert await store.group_status("g") == before
+
+
+async def test_a_queue_that_came_back(store: Store):
+    await store.acknowledge("t", "g", handles(await pop(store, "t")))
+    await store.put_topics([Topic("t", queues=1), Topic("t", queues=2)])
+    pulled = await store.pull("t", 1, 10, 4)
+    assert (pulled.messages, pulled.next_offset, pulled.min_offset, pulled.max_offset) == ([], 10, 10, 10)
+    assert await refusal_of(store.pull("t", 1, 0, 4)) == Code.ILLEGAL_OFFSET
+
+
+async def test_what_cannot_be_pulled(store: Store):
+    for topic, queue_id, offset, code in (
+        ("no", 0, 0, Code.TOPIC_NOT_FOUND),
+        ("t", 2, 0, Code.TOPIC_NOT_FOUND),
+        ("t", 1, -1, Code.ILLEGAL_OFFSET),
+        ("t", 1, 11, Code.ILLEGAL_OFFSET),
+    ):
+        assert await refusal_of(store.pull(topic, queue_id, offset, 4)) == code
