@@ -22,6 +22,7 @@ from broker.store.store_files import DirectoryLock
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError, StoreFailedError
+from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
 
@@ -84,6 +85,8 @@ class Broker(TopologyFace, KeyValueFace):
 
     def _on_grown(self, queues: list[ConsumeQueue]) -> None:
         for queue in queues:
+            if is_retry_topic(queue.topic):
+                self.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
             self.polling.wake(queue.topic)
             for watcher in queue.watchers:
                 watcher(queue)

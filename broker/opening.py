@@ -120,9 +120,13 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
     dispatcher = engine.dispatcher
     dispatcher.appliers[RecordKind.METADATA] = registry
     dispatcher.appliers[RecordKind.CONSUMPTION] = progress
-    dispatcher.message_appliers[RecordKind.DEAD_LETTER] = progress
-    dispatcher.message_appliers[RecordKind.RETRY] = progress
+    dispatcher.move_appliers[RecordKind.DEAD_LETTER] = progress
+    dispatcher.move_appliers[RecordKind.RETRY] = progress
     watchers: list[Callable[[str], None]] = []
+
+    def queue_count(name: str) -> int | None:
+        topic = registry.topics.get(name)
+        return None if topic is None else topic.queues
 
     def on_topic(name: str, commit_log_offset: int) -> None:
         topic = registry.topics.get(name)
@@ -132,11 +136,12 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
         else:
             for queue_id in range(topic.queues):
                 dispatcher.queue(name, queue_id, commit_log_offset)
-            dispatcher.clear_queues(name, topic.queues, commit_log_offset)
+            dispatcher.retire_queues(name, topic.queues, commit_log_offset)
             progress.drop_queues(name, topic.queues, commit_log_offset)
         for watcher in watchers:
             watcher(name)
 
+    dispatcher.queue_count = queue_count
     registry.on_topic = on_topic
     registry.on_group_dropped = progress.drop_group
     return watchers

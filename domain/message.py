@@ -53,9 +53,7 @@ class SystemProperty:
     RETRY_TOPIC: Final = "retry_topic"  # where a message that is tried again was stored first
     RETRY_QUEUE: Final = "retry_queue"
     RETRY_QUEUE_OFFSET: Final = "retry_queue_offset"
-    RETRY_ATTEMPTS: Final = "retry_attempts"  # decimal: deliveries before it was stored again
-    RETRY_VISIBLE_AT_MS: Final = "retry_visible_at_ms"  # decimal, epoch milliseconds
-    MOVED_FROM: Final = "moved_from"  # the place that a dead letter's or retry's own record settles
+    SENT_TO: Final = "sent_to"  # the topic a retry was sent to, where that is another than RETRY_TOPIC
     PRIORITY: Final = "priority"  # decimal, 0 is the lowest
     DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"

@@ -93,6 +93,12 @@ def split_name(name: str) -> tuple[str, str]:
     return (namespace, plain) if separator else (DEFAULT_NAMESPACE, name)
 
 
+def check_stored_name(name: str, code: Code) -> None:
+    """Raise `code` for a name that spells the default namespace out: there is one way to say each name."""
+    if name.startswith(DEFAULT_NAMESPACE + NAMESPACE_SEPARATOR):
+        raise EntrepotError(code, f"{name[:160]!r}: names of the namespace {DEFAULT_NAMESPACE!r} stand alone")
+
+
 def check_same_namespace(topic: str, group: str) -> None:
     """Raise FORBIDDEN where a group of one namespace asks for a topic of another."""
     if split_name(topic)[0] != split_name(group)[0]:
@@ -125,6 +131,11 @@ def retry_group(topic: str) -> str:
     """The group of a retry topic."""
     namespace, plain = split_name(topic)
     return qualified(namespace, plain[len(RETRY_PREFIX) :].rpartition("+")[0])
+
+
+def retried_topic(topic: str) -> str:
+    """The topic whose messages a retry topic holds."""
+    return qualified(split_name(topic)[0], topic.rpartition("+")[2])
 
 
 def is_retry_topic(topic: str) -> bool:

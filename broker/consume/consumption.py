@@ -117,6 +117,8 @@ class Consumption:
         limit = self.settings.max_in_flight_per_queue
         end = window.frontier if terms.filter is not None else queue.visible_offset
         while offsets := window.claim(terms.now_ms, count, end, limit):
+            if marked_id & RETRY_QUEUE and (offsets := self._visible_of(queue, window, offsets)) == []:
+                break
             try:
                 deliveries = self._deliver(queue, window, terms, context, marked_id, offsets)
             except EntrepotError:
@@ -127,6 +129,13 @@ class Consumption:
         if terms.filter is None or marked_id & RETRY_QUEUE:
             return []
         return self._pop_filtered(queue, window, terms, context, terms.filter, count)
+
+    def _visible_of(self, queue: ConsumeQueue, window: ConsumeWindow, offsets: list[int]) -> list[int]:
+        """What of a retry window may be delivered: it knows of messages before they are durable."""
+        late = [offset for offset in offsets if offset >= queue.visible_offset]
+        if late:
+            window.unclaim(late)
+        return [offset for offset in offsets if offset < queue.visible_offset]
 
     def _pop_filtered(
         self,
@@ -176,7 +185,7 @@ class Consumption:
         self, window: ConsumeWindow, context: HandleContext, marked_id: int, messages: list[StoredMessage]
     ) -> list[Delivery]:
         attempts = [window.attempt(message.queue_offset) for message in messages]
-        handles = context.mint(marked_id, [(m.queue_offset, a) for m, a in zip(messages, attempts, strict=True)])
+        handles = context.mint(marked_id, [(m.queue_offset, window.stamp(m.queue_offset)) for m in messages])
         return [Delivery(*parts) for parts in zip(messages, handles, attempts, strict=True)]
 
     def _hold_back(self, group: str, queue: ConsumeQueue, corrupted: list[int], now_ms: int) -> None:
@@ -263,10 +272,10 @@ class Consumption:
             if isinstance(checked, EntrepotError):
                 outcomes.append(checked)
                 continue
-            queue_id, offset, attempt = checked
+            queue_id, offset, stamp = checked
             window = windows.get(queue_id) if queue_id < RETRY_QUEUE else retries.get(queue_id - RETRY_QUEUE)
             taken = by_queue.setdefault(queue_id, set())
-            if window is None or offset in taken or not window.is_current(offset, attempt):
+            if window is None or offset in taken or not window.is_current(offset, stamp):
                 outcomes.append(
                     EntrepotError(
                         Code.INVALID_RECEIPT_HANDLE,
@@ -324,10 +333,7 @@ class Consumption:
     # -- windows -------------------------------------------------------------------------------------------------
 
     def context(self, topic: str, group: str) -> HandleContext:
-        since = (
-            self.registry.topic_since(topic),
-            max(self.registry.group_since(group), self.progress.reset_since.get((group, topic), 0)),
-        )
+        since = self.registry.topic_since(topic), self.registry.group_since(group)
         return self.mint.context(topic, group, self.engine.recovery_epoch, since)
 
     def group(self, name: str, topic: str, now_ms: int) -> ConsumerGroup:

@@ -72,11 +72,6 @@ class LongPolling:
                     future.set_result(None)
                     break
 
-    def wake_group(self, group: str) -> None:
-        """Wake a waiter of a group on every topic."""
-        for topic in [topic for topic, groups in self._waiters.items() if group in groups]:
-            self.wake(topic, group)
-
     def release(self) -> None:
         """Wake all; from now on nobody waits."""
         self._released = True

@@ -10,25 +10,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from broker.consume.progress import origin
+from broker.consume.progress import MOVED_QUEUE
 from broker.consume.window import ConsumeWindow
 from broker.metadata.registry import Registry, put_topic
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
-from broker.store.record import RecordKind
+from broker.store.record import NOWHERE, Move, RecordKind
 from domain.consumer_group import ConsumerGroup
-from domain.message import Message, PropertyValue, StoredMessage, SystemProperty
+from domain.errors import Code, EntrepotError
+from domain.message import Message, Place, PropertyValue, StoredMessage, SystemProperty
 from domain.names import dead_letter_topic, retry_topic
 from domain.topic import Cleanup, Topic
 
-MOVED_QUEUE = 0
 _RETRY_PROPERTIES = (
     SystemProperty.RETRY_TOPIC,
     SystemProperty.RETRY_QUEUE,
     SystemProperty.RETRY_QUEUE_OFFSET,
-    SystemProperty.RETRY_ATTEMPTS,
-    SystemProperty.RETRY_VISIBLE_AT_MS,
-    SystemProperty.MOVED_FROM,
+    SystemProperty.SENT_TO,
 )
 
 
@@ -52,59 +50,52 @@ class Moves:
         name = dead_letter_topic(group.name)
         self._ensure_topic(name, now_ms)
         for message in messages:
-            moved_from = origin(group.name, queue.topic, queue.queue_id, message.queue_offset)
-            attempts = window.attempt(message.queue_offset)
-            original = as_first_stored(message)
-            system = dict(original.system)
-            if original is not message:  # else the place it is settled at is the one named below
-                system[SystemProperty.MOVED_FROM] = moved_from
-            system[SystemProperty.DEAD_LETTER_TOPIC] = original.topic
-            system[SystemProperty.DEAD_LETTER_QUEUE] = str(original.queue_id)
-            system[SystemProperty.DEAD_LETTER_QUEUE_OFFSET] = str(original.queue_offset)
+            move = Move(group.name, queue.topic, queue.queue_id, message.queue_offset)
+            topic, queue_id, queue_offset = _first_place(message, queue)
+            system = dict(as_first_stored(message).system)
+            system[SystemProperty.DEAD_LETTER_TOPIC] = topic
+            system[SystemProperty.DEAD_LETTER_QUEUE] = str(queue_id)
+            system[SystemProperty.DEAD_LETTER_QUEUE_OFFSET] = str(queue_offset)
             system[SystemProperty.DEAD_LETTER_MESSAGE_ID] = message.message_id.hex().upper()
             system[SystemProperty.DEAD_LETTER_REASON] = why
-            system[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(attempts)
+            system[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(window.attempt(message.queue_offset))
             system[SystemProperty.DEAD_LETTER_TIME_MS] = str(now_ms)
-            self.engine.append_derived(RecordKind.DEAD_LETTER, _copy(message, name, system), now_ms)
+            self.engine.append_moved(RecordKind.DEAD_LETTER, _copy(message, name, system), move, now_ms)
 
     def retry_later(
         self, queue: ConsumeQueue, window: ConsumeWindow, group: ConsumerGroup, message: StoredMessage, now_ms: int
     ) -> None:
         """To the group's retry topic, with its attempts and the time at which it is due."""
-        original = as_first_stored(message)
-        system = {
-            **original.system,
-            SystemProperty.RETRY_ATTEMPTS: str(window.attempt(message.queue_offset)),
-            SystemProperty.RETRY_VISIBLE_AT_MS: str(window.deadline(message.queue_offset)),
-        }
-        if original is not message:
-            system[SystemProperty.MOVED_FROM] = origin(group.name, queue.topic, queue.queue_id, message.queue_offset)
-        self._retry(original, group, system, now_ms)
+        at = message.queue_offset
+        move = Move(group.name, queue.topic, queue.queue_id, at, window.attempt(at), window.deadline(at))
+        self._retry(as_first_stored(message), _first_place(message, queue), move, now_ms)
 
     def resend(self, letter: StoredMessage, group: ConsumerGroup, now_ms: int) -> None:
-        """A dead letter, to be tried again from the first attempt on."""
-        system = dict(letter.system)
+        """A dead letter, to be tried again from the first attempt on.  Raises TOPIC_NOT_FOUND where the topic it came
+        from is gone."""
+        system = letter.system
+        topic = str(system[SystemProperty.DEAD_LETTER_TOPIC])
+        if topic not in self.registry.topics:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r} any more")
         place = (
-            str(system.get(SystemProperty.DEAD_LETTER_TOPIC, letter.topic)),
-            int(system.get(SystemProperty.DEAD_LETTER_QUEUE, "0")),
-            int(system.get(SystemProperty.DEAD_LETTER_QUEUE_OFFSET, "0")),
+            topic,
+            int(system[SystemProperty.DEAD_LETTER_QUEUE]),
+            int(system[SystemProperty.DEAD_LETTER_QUEUE_OFFSET]),
         )
-        for name in [name for name in system if name.startswith("dead_letter_")]:
-            del system[name]
-        # what its record settles is the dead letter's place for nobody: no group has a window of that name
-        system[SystemProperty.MOVED_FROM] = origin(group.name, letter.topic, -1, letter.queue_offset)
-        original = replace(letter, topic=place[0], queue_id=place[1], queue_offset=place[2])
-        self._retry(original, group, system, now_ms)
+        kept = {name: value for name, value in system.items() if not name.startswith("dead_letter_")}
+        original = replace(letter, topic=topic, system=kept)
+        self._retry(original, place, Move(group.name, letter.topic, NOWHERE, letter.queue_offset), now_ms)
 
-    def _retry(
-        self, original: StoredMessage, group: ConsumerGroup, system: dict[str, PropertyValue], now_ms: int
-    ) -> None:
-        name = retry_topic(group.name, original.topic)
+    def _retry(self, original: StoredMessage, place: Place, move: Move, now_ms: int) -> None:
+        name = retry_topic(move.group, place[0])
         self._ensure_topic(name, now_ms)
-        system[SystemProperty.RETRY_TOPIC] = original.topic
-        system[SystemProperty.RETRY_QUEUE] = str(original.queue_id)
-        system[SystemProperty.RETRY_QUEUE_OFFSET] = str(original.queue_offset)
-        self.engine.append_derived(RecordKind.RETRY, _copy(original, name, system), now_ms)
+        system = dict(original.system)
+        system[SystemProperty.RETRY_TOPIC] = place[0]
+        system[SystemProperty.RETRY_QUEUE] = str(place[1])
+        system[SystemProperty.RETRY_QUEUE_OFFSET] = str(place[2])
+        if original.topic != place[0]:
+            system[SystemProperty.SENT_TO] = original.topic
+        self.engine.append_moved(RecordKind.RETRY, _copy(original, name, system), move, now_ms)
 
     def _ensure_topic(self, name: str, now_ms: int) -> None:
         if name not in self.registry.topics:
@@ -113,16 +104,29 @@ class Moves:
 
 
 def as_first_stored(message: StoredMessage) -> StoredMessage:
-    """What a message of a retry topic was first: with the topic, queue and offset it had."""
-    topic = message.system.get(SystemProperty.RETRY_TOPIC)
+    """What a message of a retry topic was first: with the topic it was sent to, and the queue and offset it had."""
+    system = message.system
+    topic = system.get(SystemProperty.SENT_TO) or system.get(SystemProperty.RETRY_TOPIC)
     if topic is None:
         return message
     return replace(
         message,
         topic=str(topic),
-        queue_id=int(message.system[SystemProperty.RETRY_QUEUE]),
-        queue_offset=int(message.system[SystemProperty.RETRY_QUEUE_OFFSET]),
-        system={name: value for name, value in message.system.items() if name not in _RETRY_PROPERTIES},
+        queue_id=int(system[SystemProperty.RETRY_QUEUE]),
+        queue_offset=int(system[SystemProperty.RETRY_QUEUE_OFFSET]),
+        system={name: value for name, value in system.items() if name not in _RETRY_PROPERTIES},
+    )
+
+
+def _first_place(message: StoredMessage, queue: ConsumeQueue) -> Place:
+    """Where the group first met the message that it read in a queue."""
+    system = message.system
+    if SystemProperty.RETRY_TOPIC not in system:
+        return queue.topic, queue.queue_id, message.queue_offset
+    return (
+        str(system[SystemProperty.RETRY_TOPIC]),
+        int(system[SystemProperty.RETRY_QUEUE]),
+        int(system[SystemProperty.RETRY_QUEUE_OFFSET]),
     )
 
 

@@ -11,21 +11,18 @@ import struct
 from array import array
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Final
 
-from broker.consume.window import ConsumeWindow
+from broker.consume.window import MAX_GENERATION, ConsumeWindow
 from broker.store.changed_rows import ChangedRows
-from domain.message import StoredMessage, SystemProperty
-from domain.names import dead_letter_group, is_retry_topic, retry_group
+from broker.store.record import Move
+from domain.names import is_retry_topic
 
 _HEAD = struct.Struct(">BIqQHHI")
 
 
-_BURIED = (
-    SystemProperty.DEAD_LETTER_TOPIC,
-    SystemProperty.DEAD_LETTER_QUEUE,
-    SystemProperty.DEAD_LETTER_QUEUE_OFFSET,
-)
-_RETRIED = (SystemProperty.RETRY_TOPIC, SystemProperty.RETRY_QUEUE, SystemProperty.RETRY_QUEUE_OFFSET)
+MOVED_QUEUE: Final = 0
+"""The one queue of a dead-letter or retry topic."""
 
 
 class ConsumptionOp(IntEnum):
@@ -59,14 +56,10 @@ def encode_op(
 
 
 class Progress:
-    """Windows by (group, topic), then queue id.
-
-    `reset_since`: the commit-log offset of the last reset of (group, topic): handles from before it are void.
-    """
+    """Windows by (group, topic), then queue id."""
 
     def __init__(self, rows: ChangedRows) -> None:
         self.windows: dict[tuple[str, str], dict[int, ConsumeWindow]] = {}
-        self.reset_since: dict[tuple[str, str], int] = {}
         self._rows = rows
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -107,30 +100,26 @@ class Progress:
             return
         window = windows[queue_id] = ConsumeWindow(first, since=commit_log_offset)
         if is_reset:
-            window.reset_since = self.reset_since[group, topic] = commit_log_offset
+            window.generation = 1 if existing is None else existing.generation + 1 & MAX_GENERATION
         self._rows.mark(window_key(group, topic, queue_id), window, commit_log_offset)
 
-    def apply_message(self, message: StoredMessage) -> None:
+    def apply_move(self, move: Move, topic: str, queue_offset: int, commit_log_offset: int) -> None:
         """Settle the message that a dead letter or a retry was made from; a retry waits in its window from now on."""
-        group, topic, queue_id, queue_offset = _settled_by(message)
-        window = self.windows.get((group, topic), {}).get(queue_id)
-        if window is not None and message.commit_log_offset >= window.as_of:
-            self._rows.mark(window_key(group, topic, queue_id), window, message.commit_log_offset)
-            window.settle((queue_offset,))
-        if is_retry_topic(message.topic):
-            self._admit(group, message)
+        window = self.windows.get((move.group, move.topic), {}).get(move.queue_id)
+        if window is not None and commit_log_offset >= window.as_of:
+            self._rows.mark(window_key(move.group, move.topic, move.queue_id), window, commit_log_offset)
+            window.settle((move.queue_offset,))
+        if is_retry_topic(topic):
+            self._admit(move, topic, queue_offset, commit_log_offset)
 
-    def _admit(self, group: str, message: StoredMessage) -> None:
-        windows = self.windows.setdefault((group, message.topic), {})
-        window = windows.get(message.queue_id)
+    def _admit(self, move: Move, topic: str, queue_offset: int, commit_log_offset: int) -> None:
+        windows = self.windows.setdefault((move.group, topic), {})
+        window = windows.get(MOVED_QUEUE)
         if window is None:
-            window = windows[message.queue_id] = ConsumeWindow(message.queue_offset, since=message.commit_log_offset)
-        if message.commit_log_offset < window.as_of:
-            return
-        self._rows.mark(window_key(group, message.topic, message.queue_id), window, message.commit_log_offset)
-        attempts = int(message.system.get(SystemProperty.RETRY_ATTEMPTS, "0"))
-        visible_at = int(message.system.get(SystemProperty.RETRY_VISIBLE_AT_MS, "0"))
-        window.admit(message.queue_offset, attempts, visible_at)
+            window = windows[MOVED_QUEUE] = ConsumeWindow(queue_offset, since=commit_log_offset)
+        if commit_log_offset >= window.as_of:
+            self._rows.mark(window_key(move.group, topic, MOVED_QUEUE), window, commit_log_offset)
+            window.admit(queue_offset, move.attempts, move.visible_at_ms)
 
     def drop_group(self, group: str, commit_log_offset: int) -> None:
         """Forget what the group knew before the record at an offset."""
@@ -150,7 +139,6 @@ class Progress:
             self._drop_windows(key, list(self.windows[key]), commit_log_offset)
             if not self.windows[key]:
                 del self.windows[key]
-                self.reset_since.pop(key, None)
 
     def _drop_windows(self, key: tuple[str, str], queue_ids: list[int], commit_log_offset: int) -> None:
         windows = self.windows[key]
@@ -167,35 +155,8 @@ class Progress:
         window = ConsumeWindow.restore(row)
         place = group.decode(), topic.decode()
         self.windows.setdefault(place, {})[int.from_bytes(number, "big")] = window
-        if window.reset_since:
-            self.reset_since[place] = max(self.reset_since.get(place, 0), window.reset_since)
 
 
 def window_key(group: str, topic: str, queue_id: int) -> bytes:
     """The key of a window's row."""
     return b"w" + group.encode() + b"\0" + topic.encode() + b"\0" + queue_id.to_bytes(4, "big")
-
-
-def _settled_by(message: StoredMessage) -> tuple[str, str, int, int]:
-    """The place that a moved message's record settles: (group, topic, queue id, queue offset)."""
-    system = message.system
-    if SystemProperty.MOVED_FROM in system:
-        return read_origin(str(system[SystemProperty.MOVED_FROM]))
-    if is_retry_topic(message.topic):
-        topic, queue_id, queue_offset = _RETRIED
-        group = retry_group(message.topic)
-    else:
-        topic, queue_id, queue_offset = _BURIED
-        group = dead_letter_group(message.topic) or ""
-    return group, str(system[topic]), int(system[queue_id]), int(system[queue_offset])
-
-
-def origin(group: str, topic: str, queue_id: int, queue_offset: int) -> str:
-    """What a moved message says of the place that its record settles: names have no blanks."""
-    return f"{group} {topic} {queue_id} {queue_offset}"
-
-
-def read_origin(text: str) -> tuple[str, str, int, int]:
-    """The reverse of `origin`: (group, topic, queue id, queue offset)."""
-    group, topic, queue_id, queue_offset = text.split(" ")
-    return group, topic, int(queue_id), int(queue_offset)

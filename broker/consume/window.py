@@ -7,7 +7,7 @@
 Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `hold` and `admit` write, and are called
 only with what a record of the log says, live and in recovery alike.  Time comes in.
 
-The row (big-endian): as-of offset (8), since (8), last reset (8), base (8), count (4), deflated (1), then status bytes,
+The row (big-endian): as-of offset (8), since (8), generation (8), base (8), count (4), deflated (1), then status bytes,
 attempts (2 each) and deadlines (8 each), little-endian.
 
 Invariants: attempts never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
@@ -28,6 +28,8 @@ PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 """Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
 by the filter.  From SETTLED on a message is done with."""
 DEFLATE_ABOVE = 16_384
+ATTEMPT_BITS = 16
+MAX_GENERATION = 0xFFFF
 MAX_SPREAD = 16
 """How many times its limit of unsettled messages a window may spread over: what a filter passed over lies between."""
 COMPACT_AFTER = 4096
@@ -48,7 +50,7 @@ class ConsumeWindow:
         "_timers",
         "as_of",
         "is_changed",
-        "reset_since",
+        "generation",
         "since",
         "unsettled",
     )
@@ -56,7 +58,7 @@ class ConsumeWindow:
     def __init__(self, base: int = 0, *, since: int = 0) -> None:
         self.since = since
         self.as_of = 0
-        self.reset_since = 0
+        self.generation = 0
         self.is_changed = False
         self._origin = base
         self._head = 0
@@ -121,13 +123,17 @@ class ConsumeWindow:
             self._status[index] == RELEASED or self._deadlines[index] <= now_ms
         )
 
-    def is_current(self, offset: int, attempt: int) -> bool:
-        """Whether a handle with this attempt may settle the message."""
+    def stamp(self, offset: int) -> int:
+        """What a handle for the current attempt bears: attempts begin anew with each reset, stamps do not."""
+        return self.generation << ATTEMPT_BITS | self.attempt(offset)
+
+    def is_current(self, offset: int, stamp: int) -> bool:
+        """Whether a handle with this stamp may settle the message."""
         index = offset - self._origin
         return (
             self._head <= index < len(self._status)
             and self._status[index] == PENDING
-            and self._attempts[index] == attempt
+            and self.generation << ATTEMPT_BITS | self._attempts[index] == stamp
         )
 
     def next_due(self) -> int | None:
@@ -180,6 +186,8 @@ class ConsumeWindow:
         if new:
             self._extend(new, PENDING, 1, deadline_ms)
         self._remind(deadline_ms, offsets)
+        if status[self._head] >= SETTLED:  # what lay between is at the head
+            self.settle(())
 
     def skip(self, end: int) -> None:
         """Nothing from the frontier up to an offset is wanted."""
@@ -264,15 +272,15 @@ class ConsumeWindow:
         deflated = len(data) > DEFLATE_ABOVE
         if deflated:
             data = zlib.compress(data, 1)
-        return _ROW.pack(as_of, self.since, self.reset_since, self.base, len(attempts), deflated) + data
+        return _ROW.pack(as_of, self.since, self.generation, self.base, len(attempts), deflated) + data
 
     @classmethod
     def restore(cls, row: bytes) -> ConsumeWindow:
         """The window of a row."""
-        as_of, since, reset_since, base, count, deflated = _ROW.unpack_from(row)
+        as_of, since, generation, base, count, deflated = _ROW.unpack_from(row)
         data = zlib.decompress(row[_ROW.size :]) if deflated else row[_ROW.size :]
         window = cls(base, since=since)
-        window.as_of, window.reset_since = as_of, reset_since
+        window.as_of, window.generation = as_of, generation
         window._status[:] = data[:count]
         window._attempts.frombytes(data[count : 3 * count])
         window._deadlines.frombytes(data[3 * count :])

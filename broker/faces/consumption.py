@@ -14,7 +14,7 @@ from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import compile_filter
 from domain.message import Delivery
-from domain.names import dead_letter_group, dead_letter_topic
+from domain.names import check_same_namespace, dead_letter_group, dead_letter_topic
 from domain.ports import PopRequest
 from domain.position import Position
 from domain.topic import Topic
@@ -93,6 +93,7 @@ class ConsumptionFace(MessageFace):
         return outcomes
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
+        check_same_namespace(topic, group)
         definition = self.existing_group(group)
         queue_ids = range(self.existing_topic(topic).queues) if queue_id is None else (queue_id,)
         queues = [self.existing_queue(topic, found) for found in queue_ids]
@@ -118,9 +119,11 @@ class ConsumptionFace(MessageFace):
             elif isinstance(found[0], CorruptedError):
                 outcomes.append(found[0])
             else:
-                self.consumption.moves.resend(found[0], definition, self.clock.now_ms())
-                outcomes.append(None)
-        self.polling.wake_group(group)
+                try:
+                    self.consumption.moves.resend(found[0], definition, self.clock.now_ms())
+                    outcomes.append(None)
+                except EntrepotError as refusal:
+                    outcomes.append(refusal)
         await self.commit.wait()
         return outcomes
 

@@ -14,8 +14,10 @@ from domain.names import (
     DEFAULT_NAMESPACE,
     check_group_name,
     check_namespace,
+    check_stored_name,
     check_topic_name,
     is_retry_topic,
+    retried_topic,
     retry_group,
     split_name,
 )
@@ -41,24 +43,30 @@ class TopologyFace(ConsumptionFace):
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
         outcomes: list[EntrepotError | None] = []
-        wanted: list[Topic] = []
+        wanted: dict[str, Topic] = {}
         for topic in topics:
+            if topic.name in wanted or len(wanted) >= TOPICS_PER_RECORD:
+                self._put_topics(wanted)
             try:
                 if self.registry.topics.get(topic.name) != topic:
                     self._check_topic(topic)
-                    wanted.append(topic)
+                    wanted[topic.name] = topic
                 outcomes.append(None)
             except EntrepotError as refusal:
                 outcomes.append(refusal)
-        for at in range(0, len(wanted), TOPICS_PER_RECORD):
-            payload = changes.put_topics(wanted[at : at + TOPICS_PER_RECORD])
-            self.engine.append_record(RecordKind.METADATA, payload, self.now_ms())
-        if wanted:
-            await self.commit.wait()
+        self._put_topics(wanted)
+        await self.commit.wait()
         return outcomes
+
+    def _put_topics(self, wanted: dict[str, Topic]) -> None:
+        if wanted:
+            payload = changes.put_topics(list(wanted.values()))
+            self.engine.append_record(RecordKind.METADATA, payload, self.now_ms())
+            wanted.clear()
 
     def _check_topic(self, topic: Topic) -> None:
         existing = self.registry.topics.get(topic.name)
+        check_stored_name(topic.name, Code.ILLEGAL_TOPIC)
         check_topic_name(split_name(topic.name)[1], system_allowed=existing is not None)
         self._check_namespace_of(topic.name)
         if existing is not None and topic.queues < existing.queues:
@@ -76,7 +84,7 @@ class TopologyFace(ConsumptionFace):
 
     async def delete_topic(self, name: str) -> None:
         self.existing_topic(name)
-        retries = [t for t in self.registry.topics if is_retry_topic(t) and _waits_for(t, name)]
+        retries = [t for t in self.registry.topics if is_retry_topic(t) and retried_topic(t) == name]
         for found in (*retries, name):
             self.engine.append_record(RecordKind.METADATA, changes.drop_topic(found), self.now_ms())
         self.polling.wake(name)
@@ -106,6 +114,7 @@ class TopologyFace(ConsumptionFace):
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         if self.registry.groups.get(group.name) != group:
+            check_stored_name(group.name, Code.ILLEGAL_CONSUMER_GROUP)
             check_group_name(split_name(group.name)[1])
             self._check_namespace_of(group.name)
             await self.record(RecordKind.METADATA, changes.put_group(group))
@@ -126,8 +135,3 @@ class TopologyFace(ConsumptionFace):
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         self.topic_watchers.append(callback)
         return lambda: self.topic_watchers.remove(callback)
-
-
-def _waits_for(retry: str, topic: str) -> bool:
-    """Whether a retry topic holds messages of a topic.  (A `+` is in no name, so the parts are certain.)"""
-    return split_name(retry)[0] == split_name(topic)[0] and retry.rpartition("+")[2] == split_name(topic)[1]

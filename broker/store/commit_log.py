@@ -62,17 +62,23 @@ class CommitLog:
     # -- appending ---------------------------------------------------------------------------------------------
 
     def append_message(
-        self, message: Message, queue_offset: int, now_ms: int, kind: RecordKind = MESSAGE, further: bytes = b""
+        self,
+        message: Message,
+        queue_offset: int,
+        now_ms: int,
+        kind: RecordKind = MESSAGE,
+        trailer: bytes = b"",
+        trailer_flag: int = 0,
     ) -> tuple[int, int]:
         """Take one message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
         offset = self.end
         encode, floor = record.encode_message, self.durable_offset
-        prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, further)
+        prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
         size = len(covered) + record.CRC_START
         is_new = kind == MESSAGE
         if offset + size > (self._message_room_end if is_new else self._room_end):
             offset = self._make_room(size, self.layout.reserve_bytes if is_new else 0, now_ms)
-            prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, further)
+            prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
         self._pending += (prefix, covered)
         self.end = offset + size
         return offset, size

@@ -7,14 +7,16 @@ other source of truth; what they keep is saved as rows (`changed_rows.py`), whos
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from broker.store import record
 from broker.store.changed_rows import ChangedRows
 from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from broker.store.open_files import OpenFiles
-from broker.store.record import MESSAGE_KINDS, Placement, RecordHeader, RecordKind
-from domain.message import StoredMessage
+from broker.store.record import MESSAGE_KINDS, Move, Placement, RecordHeader
+from domain.message import StoredMessage, SystemProperty
+from domain.names import dead_letter_group
 
 QueueKey = tuple[str, int]
 
@@ -27,11 +29,11 @@ class Applier(Protocol):
         ...
 
 
-class MessageApplier(Protocol):
-    """Something derived from message records of a kind, beside their consume queues."""
+class MoveApplier(Protocol):
+    """Settles what dead letters and retries were made from."""
 
-    def apply_message(self, message: StoredMessage) -> None:
-        """Take one record of its kind."""
+    def apply_move(self, move: Move, topic: str, queue_offset: int, commit_log_offset: int) -> None:
+        """Take the move of a message that was stored at an offset of a topic's one queue."""
         ...
 
 
@@ -41,9 +43,11 @@ class Dispatcher:
     def __init__(self, files: OpenFiles, rows: ChangedRows) -> None:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self.appliers: dict[int, Applier] = {}
-        self.message_appliers: dict[int, MessageApplier] = {}
+        self.move_appliers: dict[int, MoveApplier] = {}
         self.rows = rows
         self._files = files
+        self.retired: dict[QueueKey, ConsumeQueue] = {}
+        self.queue_count: Callable[[str], int | None] = lambda topic: None
         self._touched: list[ConsumeQueue] = []
         self._ids: dict[str, int] = {}
 
@@ -54,38 +58,48 @@ class Dispatcher:
         key = (topic, queue_id)
         queue = self.queues.get(key)
         if queue is None:
-            queue = self.queues[key] = ConsumeQueue(self._files, topic, queue_id, since=since)
+            queue = self.retired.pop(key, None)
+            if queue is None:
+                queue = ConsumeQueue(self._files, topic, queue_id, since=since)
+                self.rows.mark(queue.key, queue, since)
+            self.queues[key] = queue
             self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
-            self.rows.mark(queue.key, queue, since)
         return queue
 
     def queues_of(self, topic: str, first_id: int = 0) -> list[ConsumeQueue]:
-        """The topic's queues from an id on, those of ids that it has no more included."""
-        ids = range(first_id, self._ids.get(topic, 0))
-        return [queue for queue_id in ids if (queue := self.queues.get((topic, queue_id))) is not None]
+        """The topic's queues from an id on, retired ones included."""
+        keys = [(topic, queue_id) for queue_id in range(first_id, self._ids.get(topic, 0))]
+        found = (self.queues.get(key) or self.retired.get(key) for key in keys)
+        return [queue for queue in found if queue is not None]
 
     def drop_topic(self, topic: str, commit_log_offset: int) -> None:
         """Forget a topic's queues and their files, as the record at an offset says."""
         for queue in self.queues_of(topic):
             if queue.since < commit_log_offset:
                 queue.reset()
-                del self.queues[topic, queue.queue_id]
+                self.queues.pop((topic, queue.queue_id), None)
+                self.retired.pop((topic, queue.queue_id), None)
                 self.rows.drop(queue.key, commit_log_offset)
         if not self.queues_of(topic):
             self._ids.pop(topic, None)
 
-    def clear_queues(self, topic: str, first_id: int, commit_log_offset: int) -> None:
-        """Empty the queues that a topic has no more, as the record at an offset says; their offsets go on if they come
-        back."""
+    def retire_queues(self, topic: str, first_id: int, commit_log_offset: int) -> None:
+        """Empty the queues that a topic has no more, as the record at an offset says.  They are kept: their offsets go
+        on if they come back."""
         for queue in self.queues_of(topic, first_id):
+            key = (topic, queue.queue_id)
             if queue.as_of <= commit_log_offset and queue.min_offset < queue.max_offset:
                 queue.clear()
                 self.rows.mark(queue.key, queue, commit_log_offset)
+            if key in self.queues:
+                self.retired[key] = self.queues.pop(key)
 
     def restore_queue(self, key: bytes, row: bytes) -> None:
         """Make a queue from its row."""
         topic, queue_id = read_queue_key(key)
-        queue = self.queues[topic, queue_id] = ConsumeQueue(self._files, topic, queue_id)
+        count = self.queue_count(topic)
+        home = self.queues if count is None or queue_id < count else self.retired
+        queue = home[topic, queue_id] = ConsumeQueue(self._files, topic, queue_id)
         self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
         queue.restore(row)
 
@@ -107,7 +121,8 @@ class Dispatcher:
     def place(self, placement: Placement, commit_log_offset: int) -> None:
         """Enter a plain message read from the log into its queue (recovery)."""
         topic, queue_id, queue_offset, size, hashed = placement
-        queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
+        key = (topic, queue_id)
+        queue = self.queues.get(key) or self.retired.get(key) or self.queue(topic, queue_id)
         if commit_log_offset >= queue.as_of and commit_log_offset >= queue.since:
             self.put(queue, queue_offset, commit_log_offset, size, hashed)
 
@@ -117,8 +132,12 @@ class Dispatcher:
         if kind in MESSAGE_KINDS:
             for topic, queue_id, queue_offset, hashed in record.decode_routes(data, position):
                 self.place((topic, queue_id, queue_offset, header.length, hashed), offset)
-            if kind in self.message_appliers:
-                self.message_appliers[kind].apply_message(record.decode_message(data, position, offset))
+            if kind in self.move_appliers:
+                move = record.decode_move(data, position)
+                if move is None:
+                    move = _move_of_format_1(record.decode_message(data, position, offset))
+                topic, _, queue_offset, _ = record.decode_routes(data, position)[0]
+                self.move_appliers[kind].apply_move(move, topic, queue_offset, offset)
         elif kind in self.appliers:
             payload = data[position + record.HEADER_SIZE : position + header.length]
             self.appliers[kind].apply(payload, offset, header.store_time_ms)
@@ -137,4 +156,11 @@ class Dispatcher:
         return grown
 
 
-__all__ = ["Applier", "Dispatcher", "MessageApplier", "QueueKey", "RecordKind"]
+def _move_of_format_1(dead_letter: StoredMessage) -> Move:
+    system = dead_letter.system
+    return Move(
+        dead_letter_group(dead_letter.topic) or "",
+        str(system[SystemProperty.DEAD_LETTER_TOPIC]),
+        int(system[SystemProperty.DEAD_LETTER_QUEUE]),
+        int(system[SystemProperty.DEAD_LETTER_QUEUE_OFFSET]),
+    )

@@ -18,7 +18,7 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.dispatcher import Dispatcher
 from broker.store.open_files import OpenFiles
-from broker.store.record import RecordKind, encode_further
+from broker.store.record import FURTHER_FLAG, MOVE_FLAG, Move, RecordKind, encode_further, encode_move
 from broker.store.state_file import StateFile
 from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
@@ -124,25 +124,24 @@ class StorageEngine:
                 raise queue
             queues[queue] = queue.max_offset
         further = encode_further([(q.topic, q.queue_id, end) for q, end in queues.items() if q is not first])
-        offset, size = self.commit_log.append_message(message, queues[first], now_ms, further=further)
+        offset, size = self.commit_log.append_message(
+            message, queues[first], now_ms, trailer=further, trailer_flag=FURTHER_FLAG
+        )
         for queue, end in queues.items():
             self.dispatcher.put(queue, end, offset, size, message.filter_hash)
 
-    def append_derived(self, kind: RecordKind, message: Message, now_ms: int) -> StoredMessage:
+    def append_moved(self, kind: RecordKind, message: Message, move: Move, now_ms: int) -> None:
         """Take a message that was made from another one (dead letter, retry), which the same record settles."""
         self._check_alive()
         queue = self.dispatcher.queue(message.topic, message.queue_id)
         queue_offset = queue.max_offset
+        trailer = encode_move(move)
         try:
-            offset, size = self.commit_log.append_message(message, queue_offset, now_ms, kind)
+            offset, size = self.commit_log.append_message(message, queue_offset, now_ms, kind, trailer, MOVE_FLAG)
         except OSError as error:
             raise self.fail(error) from error
         self.dispatcher.put(queue, queue_offset, offset, size, message.filter_hash)
-        content = {name: getattr(message, name) for name in Message.__slots__}
-        stored = StoredMessage(**content, queue_offset=queue_offset, commit_log_offset=offset, store_time_ms=now_ms)
-        if kind in self.dispatcher.message_appliers:
-            self.dispatcher.message_appliers[kind].apply_message(stored)
-        return stored
+        self.dispatcher.move_appliers[kind].apply_move(move, message.topic, queue_offset, offset)
 
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
         """Take a record of an applier's and apply it; returns its commit-log offset."""

@@ -7,7 +7,7 @@ Every record (big-endian):
     4       4     crc32c of everything after this field, to the end of the record
     8       1     version (1)
     9       1     kind (`RecordKind`)
-    10      2     flags: bits 0-1 QoS, bit 2 further queues (messages)
+    10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move
     12      4     length of the whole record
     16      8     commit-log offset of the record itself: bytes that lie elsewhere are not this record
     24      8     durable floor: what was known to be durable when this was written.  A valid record proves that
@@ -28,16 +28,18 @@ A message (and a dead letter) goes on with
     76      2     keys length (keys joined by NUL)
     78      4     properties length
     82      4     body length
-    86            topic, sub-topic, message group, tag, message id, keys, properties, body, further queues
+    86            topic, sub-topic, message group, tag, message id, keys, properties, body, then what the flags say
 
 Further queues (store once, refer many): u32 count, then for each u16 topic length, u32 queue id, u64 queue offset,
-topic.
+topic.  Move (dead letters, retries): see `Move`: i64 visible at, u64 queue offset, u32 queue id, u16 attempts, u16
+group length, u16 topic length, group, topic.
 
 Properties: msgpack of [system properties as a map, user properties as an array of (name, value)]; text values are
 strings, others binary.  No properties at all is no bytes at all.
 
-A dead letter, and a retry, is a message whose record, at the same time, settles the message it was made from (named by
-its system properties): one record, so that it is never both consumed and lost.
+A dead letter, and a retry, is a message whose record, at the same time, settles the message it was made from, which
+its move names: one record, so that it is never both consumed and lost.  (Dead letters of format 1 have no move: their
+system properties say it.)
 """
 
 from __future__ import annotations
@@ -64,6 +66,7 @@ MAX_PROPERTIES_BYTES: Final = 1 << 20
 """Named limits of a message's properties, system and user ones together."""
 
 FURTHER_FLAG: Final = 4
+MOVE_FLAG: Final = 8
 
 _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
@@ -72,6 +75,7 @@ _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
 _ROUTE_PART = struct.Struct(">IQQQH")
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
+_MOVE = struct.Struct(">qQIHHH")
 _LENGTHS = struct.Struct(">HHHBBHII")
 _encode_properties = msgspec.msgpack.Encoder().encode
 _decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
@@ -121,11 +125,12 @@ def encode_message(
     durable_floor: int,
     store_time_ms: int,
     queue_offset: int,
-    further: bytes = b"",
+    trailer: bytes = b"",
+    trailer_flag: int = 0,
 ) -> tuple[bytes, bytes]:
     """The record in two pieces (magic and checksum; the rest), so that the one copy is made when it is written.
 
-    `further`: what `encode_further` made.
+    `trailer`: what `encode_further` or `encode_move` made, with its flag.
     """
     topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
     message_id, body = message.message_id, message.body
@@ -141,7 +146,7 @@ def encode_message(
     head = _pack_message(
         VERSION,
         kind,
-        message.qos | FURTHER_FLAG if further else message.qos,
+        message.qos | trailer_flag,
         MESSAGE_HEADER_SIZE
         + topic_length
         + sub_topic_length
@@ -151,7 +156,7 @@ def encode_message(
         + keys_length
         + properties_length
         + body_length
-        + len(further),
+        + len(trailer),
         commit_log_offset,
         durable_floor,
         store_time_ms,
@@ -168,7 +173,7 @@ def encode_message(
         properties_length,
         body_length,
     )
-    covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body, further))
+    covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body, trailer))
     return _pack_prefix(MAGIC, crc32c(covered)), covered
 
 
@@ -179,6 +184,45 @@ def encode_further(places: Sequence[Place]) -> bytes:
         topic = name.encode()
         parts += (_FURTHER.pack(len(topic), queue_id, queue_offset), topic)
     return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a dead letter or a retry was made from: the place that its record settles for the group.
+
+    A retry waits until `visible_at_ms`, with the `attempts` it has had.  A queue id of NOWHERE settles nothing.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    attempts: int = 0
+    visible_at_ms: int = 0
+
+
+NOWHERE: Final = 0xFFFFFFFF
+
+
+def encode_move(move: Move) -> bytes:
+    """The end of a moved message's record."""
+    group, topic = move.group.encode(), move.topic.encode()
+    head = _MOVE.pack(
+        move.visible_at_ms, move.queue_offset, move.queue_id, min(move.attempts, 65_535), len(group), len(topic)
+    )
+    return head + group + topic
+
+
+def decode_move(data: bytes, position: int) -> Move | None:
+    """The move of a checked message record; None if it has none."""
+    if not data[position + 11] & MOVE_FLAG:
+        return None
+    at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
+    visible_at, queue_offset, queue_id, attempts, group_length, topic_length = _MOVE.unpack_from(data, at)
+    at += _MOVE.size
+    middle = at + group_length
+    group, topic = data[at:middle].decode(), data[middle : middle + topic_length].decode()
+    return Move(group, topic, queue_id, queue_offset, attempts, visible_at)
 
 
 def decode_further(data: bytes, at: int) -> tuple[Place, ...]:
