@@ -53,6 +53,7 @@ class Broker(TopologyFace, KeyValueFace):
             ("dead letters", lambda: self.consumption.bury_exhausted(self.now_ms())),
             ("durability", self._make_durable),
             ("checkpoint", self._checkpoint_if_due),
+            ("filter index", self._build_filter_index),
         )
         self._background = self.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
 
@@ -116,6 +117,9 @@ class Broker(TopologyFace, KeyValueFace):
     def _make_durable(self) -> None:
         if self.engine.end > self.engine.commit_log.durable_offset:
             self.commit.submit(Confirmation())
+
+    def _build_filter_index(self) -> None:
+        self.engine.lookup.build_next()
 
     # -- checkpoints: rounds of slices, each saving some of what had changed when the round began ------------------
 

@@ -85,6 +85,7 @@ def assemble(
         checkpoint_channel,
         state_file,
         identity,
+        index_layout=settings.index,
         flush_async=settings.flush_async,
     )
     registry, progress, key_values = Registry(engine.rows), Progress(engine.rows), KeyValueTable(engine.rows)
@@ -98,6 +99,7 @@ def assemble(
         b"q": dispatcher.restore_queue,
         b"w": progress.restore_window,
         b"k": key_values.restore,
+        b"s": engine.lookup.restore_name,
     }
     recover(engine, readers)
     if identity.format != FORMAT:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker.store.commit_log import CommitLogLayout
+from broker.store.index_file import IndexLayout
 from domain.consumer_group import ConsumerGroup
 
 
@@ -20,6 +21,7 @@ class BrokerSettings:
     data_dir: Path
     name: str = "broker"
     layout: CommitLogLayout = field(default_factory=CommitLogLayout)
+    index: IndexLayout = field(default_factory=IndexLayout)
     flush_async: bool = False
     linger_ms: float = 0.2
     max_unconfirmed_bytes: int = 64 << 20

@@ -26,7 +26,14 @@ from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import MessageFilter
 from domain.message import Delivery, StoredMessage
-from domain.names import check_group_name, check_same_namespace, dead_letter_group, retry_topic, split_name
+from domain.names import (
+    check_group_name,
+    check_same_namespace,
+    dead_letter_group,
+    is_retry_topic,
+    retry_topic,
+    split_name,
+)
 from domain.topic import Topic, TopicType
 
 CORRUPTED_RETRY_MS: Final = 3_600_000
@@ -319,15 +326,19 @@ class Consumption:
         """Move what holds a window back to the retry topic: where the window has spread over the limit, and its first
         message is with no consumer.  (A FIFO group's order would be lost by that.)"""
         limit = self.settings.hold_back_limit
+        if group.fifo or is_retry_topic(topic.name):
+            return
         retries = self.progress.windows.get((group.name, retry_topic(group.name, topic.name)), {})
         for name, some in ((topic.name, windows), (retry_topic(group.name, topic.name), retries)):
             for queue_id, window in some.items():
-                while not group.fifo and window.is_held_back(limit, now_ms):
+                # in the retry topic, what was never delivered from there is ahead of nothing
+                while window.is_held_back(window.frontier if some is windows else window.delivered_end, limit, now_ms):
                     queue = self.engine.dispatcher.queue(name, queue_id)
                     messages, corrupted = self._read(queue, [window.base])
                     if corrupted:
                         self._hold_back(group.name, queue, corrupted, now_ms)
-                        break
+                    if not messages:
+                        break  # harmed, or not durable yet
                     self.moves.retry_later(queue, window, group, messages[0], now_ms)
 
     # -- windows -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
 Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `hold` and `admit` write, and are called
 only with what a record of the log says, live and in recovery alike.  Time comes in.
 
-The row (big-endian): as-of offset (8), since (8), generation (8), base (8), count (4), deflated (1), then status bytes,
+The row (big-endian): as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1), then status bytes,
 attempts (2 each) and deadlines (8 each), little-endian.
 
 Invariants: attempts never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 
-_ROW = struct.Struct(">QQQQI?")
+_ROW = struct.Struct(">QQQQQI?")
 PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 """Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
 by the filter.  From SETTLED on a message is done with."""
@@ -49,6 +49,7 @@ class ConsumeWindow:
         "_status",
         "_timers",
         "as_of",
+        "delivered_end",
         "is_changed",
         "generation",
         "since",
@@ -59,6 +60,7 @@ class ConsumeWindow:
         self.since = since
         self.as_of = 0
         self.generation = 0
+        self.delivered_end = base
         self.is_changed = False
         self._origin = base
         self._head = 0
@@ -116,11 +118,13 @@ class ConsumeWindow:
         index = offset - self._origin
         return self._deadlines[index] if self._head <= index < len(self._deadlines) else 0
 
-    def is_held_back(self, limit: int, now_ms: int) -> bool:
-        """Whether the window spreads over `limit` messages, and its first one is with no consumer."""
+    def is_held_back(self, end: int, limit: int, now_ms: int) -> bool:
+        """Whether the window spreads over `limit` messages up to an offset, and its first one is with no consumer."""
         index = self._head
-        return len(self._status) - index >= limit and (
-            self._status[index] == RELEASED or self._deadlines[index] <= now_ms
+        return (
+            index < len(self._status)
+            and end - self.base >= limit
+            and (self._status[index] == RELEASED or self._deadlines[index] <= now_ms)
         )
 
     def stamp(self, offset: int) -> int:
@@ -186,6 +190,7 @@ class ConsumeWindow:
         if new:
             self._extend(new, PENDING, 1, deadline_ms)
         self._remind(deadline_ms, offsets)
+        self.delivered_end = max(self.delivered_end, offsets[-1] + 1)
         if status[self._head] >= SETTLED:  # what lay between is at the head
             self.settle(())
 
@@ -266,21 +271,22 @@ class ConsumeWindow:
 
     def row(self, as_of: int) -> bytes:
         """See the module."""
-        head = self._head
-        attempts, deadlines = self._attempts[head:], self._deadlines[head:]
-        data = b"".join((self._status[head:], attempts.tobytes(), deadlines.tobytes()))
+        first = self._head
+        attempts, deadlines = self._attempts[first:], self._deadlines[first:]
+        data = b"".join((self._status[first:], attempts.tobytes(), deadlines.tobytes()))
         deflated = len(data) > DEFLATE_ABOVE
         if deflated:
             data = zlib.compress(data, 1)
-        return _ROW.pack(as_of, self.since, self.generation, self.base, len(attempts), deflated) + data
+        head = _ROW.pack(as_of, self.since, self.generation, self.base, self.delivered_end, len(attempts), deflated)
+        return head + data
 
     @classmethod
     def restore(cls, row: bytes) -> ConsumeWindow:
         """The window of a row."""
-        as_of, since, generation, base, count, deflated = _ROW.unpack_from(row)
+        as_of, since, generation, base, delivered_end, count, deflated = _ROW.unpack_from(row)
         data = zlib.decompress(row[_ROW.size :]) if deflated else row[_ROW.size :]
         window = cls(base, since=since)
-        window.as_of, window.generation = as_of, generation
+        window.as_of, window.generation, window.delivered_end = as_of, generation, delivered_end
         window._status[:] = data[:count]
         window._attempts.frombytes(data[count : 3 * count])
         window._deadlines.frombytes(data[3 * count :])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from broker.store.changed_rows import ChangedRows, Saved
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.lookup import Lookup
 from broker.store.state_file import Change, StateFile, encode_changes, meta_change
 from broker.store.sync_channel import SyncChannel
 from domain.errors import StorageFullError
@@ -32,6 +33,7 @@ class Checkpointer:
         self.state_file = state_file
         self.channel = channel
         self.rows = ChangedRows()
+        self.lookup: Lookup
         self.position = 0
         self._slice: _Slice | None = None
         self.is_under_way = False
@@ -51,7 +53,7 @@ class Checkpointer:
         if self._slice is None:
             if not self.rows and self.position == end:
                 return False
-            self._slice = self._take(end, recovery_epoch)
+            self._slice = self._take(end, durable_offset, recovery_epoch)
         if self._slice.end > durable_offset:
             return False
         self.is_under_way = True
@@ -66,19 +68,27 @@ class Checkpointer:
             self.channel.finish()
         except StorageFullError:
             self.rows.put_back(found.taken)
+            self.lookup.put_back_rows()
             return
         self.position = found.position
         for queue, paths in found.obsolete:
             queue.remove_obsolete(paths)
 
-    def _take(self, end: int, recovery_epoch: int) -> _Slice:
-        changes, taken = self.rows.take(end)
+    def _take(self, end: int, durable_offset: int, recovery_epoch: int) -> _Slice:
+        index_changes, paths, first_pending = self.lookup.take_rows(durable_offset)
+        try:
+            changes, taken = self.rows.take(end)
+        except OSError:
+            self.lookup.put_back_rows()
+            raise
         position = self.rows.position(end)
-        changes.append(meta_change(position, recovery_epoch))
-        paths: list[str] = []
+        if first_pending is not None:
+            position = min(position, first_pending)
+        changes += (*index_changes, meta_change(position, recovery_epoch))
         obsolete: list[tuple[ConsumeQueue, list[str]]] = []
         for _, saved in taken.values():
             if isinstance(saved, ConsumeQueue):
+                self.lookup.want_built(saved)
                 if saved.dirty_files:
                     paths += sorted(saved.dirty_files)
                     saved.dirty_files.clear()

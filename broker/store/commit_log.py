@@ -21,6 +21,7 @@ from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 
 SCAN_CHUNK = 4 * 1024 * 1024
+FIRST_READ = 8192
 MESSAGE = RecordKind.MESSAGE
 
 
@@ -164,6 +165,24 @@ class CommitLog:
                 except (InvalidRecordError, UnicodeDecodeError) as error:
                     yield CorruptedError(f"the record at commit-log offset {offset} is harmed: {error}")
 
+    def message_at(self, commit_log_offset: int) -> StoredMessage | None:
+        """The message whose record begins at a place of the durable log; None if none does.  Raises CorruptedError."""
+        if not self.min_offset <= commit_log_offset < self.durable_offset:
+            return None
+        data = self._read_span(commit_log_offset, FIRST_READ)
+        length = record.peek_length(data, 0)
+        if length > self._segment_rest(commit_log_offset):
+            return None
+        if length > len(data):
+            data = self._read_span(commit_log_offset, length)
+        try:
+            header = record.decode_header(data, 0, commit_log_offset)
+        except InvalidRecordError as error:
+            if data[:4] == record.MAGIC and int.from_bytes(data[16:24], "big") == commit_log_offset:
+                raise CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed") from error
+            return None
+        return record.decode_message(data, 0, commit_log_offset) if header.kind in record.MESSAGE_KINDS else None
+
     def read_header(self, commit_log_offset: int, size: int) -> RecordHeader:
         """A record's header, checked.  Raises CorruptedError."""
         try:
@@ -197,7 +216,7 @@ class CommitLog:
                 continue
             if on_message is not None and (placement := decode_placement(chunk, position, self.scan_end)) is not None:
                 on_message(placement, self.scan_end)
-                self.scan_end += placement[3]
+                self.scan_end += placement.size
                 continue
             try:
                 header = record.decode_header(chunk, position, self.scan_end)

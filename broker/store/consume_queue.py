@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from google_crc32c import extend as crc32c_extend
 
@@ -40,6 +40,14 @@ _ROW = struct.Struct(">QQQQI")
 _UNPLACED: Final = -1
 
 
+class SubTopicIndex(Protocol):
+    """What is derived from the queue's full files (`filter_index.py`)."""
+
+    def drop_before(self, offset: int) -> None:
+        """The entries before an offset are gone."""
+        ...
+
+
 class ConsumeQueue:
     """One queue.  `max_offset` is the next queue offset to be given; `visible_offset` the end of what may be read.
 
@@ -52,11 +60,13 @@ class ConsumeQueue:
         "_tail",
         "as_of",
         "dirty_files",
+        "filter_index",
         "flushed_entries",
         "is_changed",
         "is_touched",
         "max_offset",
         "min_offset",
+        "names",
         "obsolete_files",
         "queue_id",
         "since",
@@ -79,6 +89,8 @@ class ConsumeQueue:
         self._checksums: dict[int, int] = {}
         self.dirty_files: set[str] = set()
         self.obsolete_files: list[str] = []
+        self.names: dict[int, str] = {}  # the topic's, by sub-topic hash: whoever made the queue sets it
+        self.filter_index: SubTopicIndex | None = None
 
     @property
     def directory(self) -> str:
@@ -161,6 +173,8 @@ class ConsumeQueue:
         """Remove files that the row does not name any more."""
         for path in paths:
             self._files.remove(path)
+        if paths and self.filter_index is not None:
+            self.filter_index.drop_before(self.min_offset)
 
     def clear(self) -> None:
         """Forget all entries; offsets go on from here."""
@@ -174,6 +188,8 @@ class ConsumeQueue:
         `unplaced`: it begins wherever the first entry that comes says.
         """
         self._files.remove(self.directory)
+        self._files.remove(f"{self._files.root}/filterindex/{self.topic}/{self.queue_id}")
+        self.filter_index = None
         self.dirty_files.clear()
         self.obsolete_files.clear()
         self._checksums.clear()

@@ -13,8 +13,10 @@ from typing import Protocol
 from broker.store import record
 from broker.store.changed_rows import ChangedRows
 from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
+from broker.store.lookup import Lookup
 from broker.store.open_files import OpenFiles
 from broker.store.record import MESSAGE_KINDS, Move, Placement, RecordHeader
+from domain.filter_hash import TAG_BITS
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_group
 
@@ -40,11 +42,12 @@ class MoveApplier(Protocol):
 class Dispatcher:
     """Owns the consume queues; the appliers are registered by the broker."""
 
-    def __init__(self, files: OpenFiles, rows: ChangedRows) -> None:
+    def __init__(self, files: OpenFiles, rows: ChangedRows, lookup: Lookup) -> None:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self.appliers: dict[int, Applier] = {}
         self.move_appliers: dict[int, MoveApplier] = {}
         self.rows = rows
+        self.lookup = lookup
         self._files = files
         self.retired: dict[QueueKey, ConsumeQueue] = {}
         self.queue_count: Callable[[str], int | None] = lambda topic: None
@@ -61,6 +64,7 @@ class Dispatcher:
             queue = self.retired.pop(key, None)
             if queue is None:
                 queue = ConsumeQueue(self._files, topic, queue_id, since=since)
+                queue.names = self.lookup.dictionary(topic).names
                 self.rows.mark(queue.key, queue, since)
             self.queues[key] = queue
             self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
@@ -82,6 +86,7 @@ class Dispatcher:
                 self.rows.drop(queue.key, commit_log_offset)
         if not self.queues_of(topic):
             self._ids.pop(topic, None)
+            self.lookup.drop_topic(topic, commit_log_offset)
 
     def retire_queues(self, topic: str, first_id: int, commit_log_offset: int) -> None:
         """Empty the queues that a topic has no more, as the record at an offset says.  They are kept: their offsets go
@@ -101,6 +106,7 @@ class Dispatcher:
         home = self.queues if count is None or queue_id < count else self.retired
         queue = home[topic, queue_id] = ConsumeQueue(self._files, topic, queue_id)
         self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
+        queue.names = self.lookup.dictionary(topic).names
         queue.restore(row)
 
     # -- entries -------------------------------------------------------------------------------------------------
@@ -119,25 +125,39 @@ class Dispatcher:
             self.rows.mark(queue_key(queue.topic, queue.queue_id), queue, commit_log_offset)
 
     def place(self, placement: Placement, commit_log_offset: int) -> None:
-        """Enter a plain message read from the log into its queue (recovery)."""
-        topic, queue_id, queue_offset, size, hashed = placement
+        """Enter a plain message read from the log into its queue, and let it be found (recovery)."""
+        topic, queue_id, queue_offset, size, hashed, store_time_ms, sub_topic, message_id, keys = placement
+        self._enter(topic, queue_id, queue_offset, size, hashed, sub_topic, commit_log_offset)
+        self.note(topic, message_id, keys, commit_log_offset, store_time_ms)
+
+    def note(self, topic: str, message_id: bytes, keys: bytes, commit_log_offset: int, store_time_ms: int) -> None:
+        """Let a message read from the log be found by id and keys."""
+        self.lookup.note(topic, message_id, keys.split(b"\0") if keys else (), commit_log_offset, store_time_ms)
+
+    def _enter(
+        self, topic: str, queue_id: int, queue_offset: int, size: int, hashed: int, sub_topic: bytes, offset: int
+    ) -> None:
         key = (topic, queue_id)
         queue = self.queues.get(key) or self.retired.get(key) or self.queue(topic, queue_id)
-        if commit_log_offset >= queue.as_of and commit_log_offset >= queue.since:
-            self.put(queue, queue_offset, commit_log_offset, size, hashed)
+        if offset >= queue.as_of and offset >= queue.since:
+            self.put(queue, queue_offset, offset, size, hashed)
+            if sub_topic and queue.names.get(hashed >> TAG_BITS) != (name := sub_topic.decode()):
+                self.lookup.learn(topic, hashed, name, offset)
 
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:
         """Apply one record read from the log (recovery)."""
         kind, offset = header.kind, header.commit_log_offset
         if kind in MESSAGE_KINDS:
-            for topic, queue_id, queue_offset, hashed in record.decode_routes(data, position):
-                self.place((topic, queue_id, queue_offset, header.length, hashed), offset)
+            placement = record.read_placement(data, position)
+            self.place(placement, offset)
+            for topic, queue_id, queue_offset in record.read_further(data, position):
+                hashed, sub_topic = placement.filter_hash, placement.sub_topic
+                self._enter(topic, queue_id, queue_offset, header.length, hashed, sub_topic, offset)
             if kind in self.move_appliers:
                 move = record.decode_move(data, position)
                 if move is None:
                     move = _move_of_format_1(record.decode_message(data, position, offset))
-                topic, _, queue_offset, _ = record.decode_routes(data, position)[0]
-                self.move_appliers[kind].apply_move(move, topic, queue_offset, offset)
+                self.move_appliers[kind].apply_move(move, placement.topic, placement.queue_offset, offset)
         elif kind in self.appliers:
             payload = data[position + record.HEADER_SIZE : position + header.length]
             self.appliers[kind].apply(payload, offset, header.store_time_ms)

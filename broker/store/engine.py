@@ -17,12 +17,15 @@ from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.dispatcher import Dispatcher
+from broker.store.index_file import IndexLayout
+from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
 from broker.store.record import FURTHER_FLAG, MOVE_FLAG, Move, RecordKind, encode_further, encode_move
 from broker.store.state_file import StateFile
 from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
+from domain.filter_hash import TAG_BITS
 from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage
 
 QueueFor = Callable[[str, int, int], ConsumeQueue | EntrepotError]
@@ -53,6 +56,7 @@ class StorageEngine:
         state_file: StateFile,
         identity: StoreIdentity,
         *,
+        index_layout: IndexLayout,
         flush_async: bool = False,
     ) -> None:
         self.disk = disk
@@ -63,7 +67,10 @@ class StorageEngine:
         self.open_files = OpenFiles(disk, root)
         self.checkpointer = Checkpointer(state_file, checkpoint_channel)
         self.rows = self.checkpointer.rows
-        self.dispatcher = Dispatcher(self.open_files, self.rows)
+        self.lookup = Lookup(self.open_files, self.rows, index_layout)
+        self.checkpointer.lookup = self.lookup
+        self.dispatcher = Dispatcher(self.open_files, self.rows, self.lookup)
+        self.is_index_whole = True
         self.log_channel = log_channel
         self.flush_async = flush_async
         self.recovery_epoch = 0
@@ -88,7 +95,7 @@ class StorageEngine:
     ) -> list[EntrepotError | None] | None:
         """Take a batch; returns None if all were taken, else one refusal or None for each."""
         self._check_alive()
-        append, touch = self.commit_log.append_message, self.dispatcher.touch
+        append, touch, note = self.commit_log.append_message, self.dispatcher.touch, self.lookup.index.put
         refusals: list[EntrepotError | None] | None = None
         for index, message in enumerate(messages):
             queue = queue_for(message.topic, message.queue_id, len(message.body))
@@ -109,6 +116,12 @@ class StorageEngine:
             queue.put(queue_offset, offset, size, message.filter_hash)
             if not (queue.is_touched and queue.is_changed):
                 touch(queue, offset)
+            if message.sub_topic and queue.names.get(message.filter_hash >> TAG_BITS) != message.sub_topic:
+                self.lookup.learn(message.topic, message.filter_hash, message.sub_topic, offset)
+            if message.message_id:
+                note(ID + message.message_id, offset, now_ms)
+            for key in message.keys:
+                note(message_key(message.topic, key.encode()), offset, now_ms)
         return refusals
 
     def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> None:
@@ -129,6 +142,16 @@ class StorageEngine:
         )
         for queue, end in queues.items():
             self.dispatcher.put(queue, end, offset, size, message.filter_hash)
+            self._note(message, queue, offset, now_ms if queue is first else None)
+
+    def _note(self, message: Message, queue: ConsumeQueue, offset: int, store_time_ms: int | None) -> None:
+        """Let a message be found by its sub-topic in a queue and (with a time) by its id and keys."""
+        hashed = message.filter_hash
+        if message.sub_topic and queue.names.get(hashed >> TAG_BITS) != message.sub_topic:
+            self.lookup.learn(queue.topic, hashed, message.sub_topic, offset)
+        if store_time_ms is not None:
+            keys = [key.encode() for key in message.keys]
+            self.lookup.note(message.topic, message.message_id, keys, offset, store_time_ms)
 
     def append_moved(self, kind: RecordKind, message: Message, move: Move, now_ms: int) -> None:
         """Take a message that was made from another one (dead letter, retry), which the same record settles."""
@@ -141,6 +164,7 @@ class StorageEngine:
         except OSError as error:
             raise self.fail(error) from error
         self.dispatcher.put(queue, queue_offset, offset, size, message.filter_hash)
+        self._note(message, queue, offset, now_ms)
         self.dispatcher.move_appliers[kind].apply_move(move, message.topic, queue_offset, offset)
 
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
@@ -172,6 +196,7 @@ class StorageEngine:
     def advance(self) -> list[ConsumeQueue]:
         """Make visible what may be served; returns the queues that have new messages."""
         try:
+            self.lookup.advance(self.confirmed_offset)
             return self.dispatcher.advance(self.confirmed_offset)
         except OSError as error:
             raise self.fail(error) from error

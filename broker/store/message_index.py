@@ -125,6 +125,11 @@ class MessageIndex:
         self._changed.add(file.name)
         self.dirty_files.add(file.path)
 
+    @property
+    def first_pending(self) -> int | None:
+        """The first record with a key that is in no file yet; None if all are."""
+        return self._offsets[0] if self._offsets else None
+
     # -- searching ---------------------------------------------------------------------------------------------
 
     def find(

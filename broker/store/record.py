@@ -48,7 +48,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from google_crc32c import value as crc32c
@@ -72,7 +72,6 @@ _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
-_ROUTE_PART = struct.Struct(">IQQQH")
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
 _MOVE = struct.Struct(">qQIHHH")
@@ -81,7 +80,7 @@ _encode_properties = msgspec.msgpack.Encoder().encode
 _decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
-_unpack_placement = struct.Struct(_HEADER.format + _ROUTE_PART.format[1:]).unpack_from
+_unpack_identity = struct.Struct(">4sIBBHIQ").unpack_from
 _unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
 
 assert _HEADER.size == HEADER_SIZE
@@ -273,12 +272,23 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
     return RecordHeader(kind, flags, length, own_offset, floor, store_time)
 
 
-Placement = tuple[str, int, int, int, int]
-"""Where a message belongs: (topic, queue id, queue offset, record length, filter hash)."""
+class Placement(NamedTuple):
+    """Where a message belongs and how it is found."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    size: int
+    filter_hash: int
+    store_time_ms: int
+    sub_topic: bytes
+    message_id: bytes
+    keys: bytes
+    """Joined by NUL, as in the record."""
 
 
 def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:
-    """The placement of a whole message record, with one unpack: recovery reads millions.
+    """The placement of a whole plain message, with one unpack: recovery reads millions.
 
     None for anything else, also for what is harmed: `decode_header` says what it is.
     """
@@ -288,16 +298,52 @@ def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Plac
         or data[position + 11] & FURTHER_FLAG
     ):
         return None
-    magic, crc, version, _, _, length, own_offset, _, _, queue_id, queue_offset, _, hashed, topic_length = (
-        _unpack_placement(data, position)
-    )
+    magic, crc, version, _, _, length, own_offset = _unpack_identity(data, position)
     end = position + length
     if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or end > len(data):
         return None
     if crc32c(data[position + CRC_START : end]) != crc:
         return None
-    start = position + MESSAGE_HEADER_SIZE
-    return data[start : start + topic_length].decode(), queue_id, queue_offset, length, hashed
+    return read_placement(data, position)
+
+
+def read_placement(data: bytes, position: int) -> Placement:
+    """The placement of a checked message record, in the first of its queues."""
+    (
+        *_,
+        length,
+        _,
+        _,
+        store_time,
+        queue_id,
+        queue_offset,
+        _,
+        hashed,
+        topic_length,
+        sub_topic_length,
+        group_length,
+        tag_length,
+        id_length,
+        keys_length,
+        _,
+        _,
+    ) = _unpack_message(data, position)
+    a = position + MESSAGE_HEADER_SIZE
+    b = a + topic_length
+    c = b + sub_topic_length
+    d = c + group_length + tag_length
+    e = d + id_length
+    return Placement(
+        data[a:b].decode(),
+        queue_id,
+        queue_offset,
+        length,
+        hashed,
+        store_time,
+        data[b:c],
+        data[d:e],
+        data[e : e + keys_length],
+    )
 
 
 def peek_length(data: bytes, position: int) -> int:
@@ -307,15 +353,11 @@ def peek_length(data: bytes, position: int) -> int:
     return int.from_bytes(data[position + 12 : position + 16], "big")
 
 
-def decode_routes(data: bytes, position: int) -> list[tuple[str, int, int, int]]:
-    """(topic, queue id, queue offset, filter hash) of a checked message record, one for each queue it is in."""
-    queue_id, queue_offset, _, hashed, topic_length = _ROUTE_PART.unpack_from(data, position + HEADER_SIZE)
-    start = position + MESSAGE_HEADER_SIZE
-    routes = [(data[start : start + topic_length].decode(), queue_id, queue_offset, hashed)]
-    if data[position + 11] & FURTHER_FLAG:
-        lengths = _LENGTHS.unpack_from(data, position + 68)
-        routes += [(*place, hashed) for place in decode_further(data, start + sum(lengths))]
-    return routes
+def read_further(data: bytes, position: int) -> tuple[Place, ...]:
+    """The places of a checked message record in its further queues."""
+    if not data[position + 11] & FURTHER_FLAG:
+        return ()
+    return decode_further(data, position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68)))
 
 
 def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:

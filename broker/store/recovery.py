@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
-from broker.store.record import MESSAGE_KINDS, decode_routes
+from broker.store.record import MESSAGE_KINDS, Placement, read_further, read_placement
 from broker.store.state_file import Rows, read_meta
 from domain.errors import CorruptedError
 
@@ -26,6 +26,8 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     engine.report.was_unclean = mark is not None
     position = _restore_state(engine, readers)
     log = engine.commit_log
+    if not engine.is_index_whole:
+        _note_all(engine, position)
     for data, at, header in log.scan(position, engine.dispatcher.place):
         engine.dispatcher.dispatch(data, at, header)
     end = log.scan_end
@@ -61,8 +63,11 @@ def _restore_state(engine: StorageEngine, readers: RowReaders) -> int:
         if meta is not None and meta[0] > kept:  # the log was cut from outside: derive all from what is left, say so
             engine.report.missing_bytes = meta[0] - kept
         state_file.discard()
+        engine.lookup.restore_index({}, log.min_offset)
         return log.min_offset
     _read_rows(rows, readers)
+    index_rows = {key[1:].decode(): row for key, row in rows.items() if key[:1] == b"i"}
+    engine.is_index_whole = engine.lookup.restore_index(index_rows, log.min_offset)
     position, engine.recovery_epoch = meta
     engine.checkpointer.position = position
     return position
@@ -77,6 +82,22 @@ def _read_rows(rows: Rows, readers: RowReaders) -> None:
     for kind_byte, read in readers.items():
         for key, value in by_kind[kind_byte]:
             read(key, value)
+
+
+def _note_all(engine: StorageEngine, end: int) -> None:
+    """Let every message before an offset be found again: the index was lost."""
+    note, log = engine.dispatcher.note, engine.commit_log
+
+    def take(placement: Placement, offset: int) -> None:
+        if offset < end:
+            note(placement.topic, placement.message_id, placement.keys, offset, placement.store_time_ms)
+
+    for data, at, header in log.scan(log.min_offset, take):
+        if header.commit_log_offset >= end:
+            break
+        if header.kind in MESSAGE_KINDS:
+            take(read_placement(data, at), header.commit_log_offset)
+        engine.lookup.advance(header.commit_log_offset)
 
 
 def _cut(engine: StorageEngine, position: int, end: int) -> None:
@@ -106,10 +127,12 @@ def _rebuild(engine: StorageEngine, harmed: set[QueueKey]) -> None:
         if header.kind not in MESSAGE_KINDS:
             continue
         offset = header.commit_log_offset
-        for topic, queue_id, queue_offset, hashed in decode_routes(data, at):
+        placement = read_placement(data, at)
+        first = (placement.topic, placement.queue_id, placement.queue_offset)
+        for topic, queue_id, queue_offset in (first, *read_further(data, at)):
             found = queues.get((topic, queue_id))
             if found is not None and offset >= found.since and queue_offset >= starts[topic, queue_id]:
-                dispatcher.put(found, queue_offset, offset, header.length, hashed)
+                dispatcher.put(found, queue_offset, offset, header.length, placement.filter_hash)
                 seen += 1
                 if seen % 4096 == 0:
                     dispatcher.advance(log.durable_offset)

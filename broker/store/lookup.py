@@ -1,0 +1,198 @@
+"""Lookup: finding messages without reading the log: by key and id (`message_index.py`), and by sub-topic (the names of
+each topic, `sub_topics.py`, and per queue the postings of full files, `filter_index.py`).
+
+All of it is derived.  What a record adds is noted when the record is appended, and again when it is dispatched in
+recovery; names are kept as rows, the message index keeps its own files and rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from broker.store.changed_rows import ChangedRows
+from broker.store.consume_queue import ENTRIES_PER_FILE, ConsumeQueue
+from broker.store.filter_index import FilterIndex
+from broker.store.hash_scan import HashSet
+from broker.store.index_file import IndexLayout
+from broker.store.message_index import MessageIndex
+from broker.store.open_files import OpenFiles
+from broker.store.state_file import Change
+from broker.store.sub_topics import SubTopicDictionary
+from domain.errors import CorruptedError
+from domain.filter_hash import TAG_BITS
+
+ID, KEY = b"i", b"k"
+_INCOMPLETE: Final = b"!"
+SCAN_BUDGET: Final = 4_000_000
+"""Entries that one question may scan before others get their turn."""
+
+
+class _Name:
+    """A sub-topic's name, as a row."""
+
+    __slots__ = ("is_changed", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_changed = False
+
+    def row(self, as_of: int) -> bytes:
+        return self.name.encode()
+
+
+class Lookup:
+    """See the module."""
+
+    def __init__(self, files: OpenFiles, rows: ChangedRows, layout: IndexLayout) -> None:
+        self.index = MessageIndex(files, layout)
+        self.dictionaries: dict[str, SubTopicDictionary] = {}
+        self._files = files
+        self._rows = rows
+        self._to_build: dict[ConsumeQueue, None] = {}
+        self._are_index_rows_unsaved = False
+
+    # -- what records add ----------------------------------------------------------------------------------------
+
+    def note(
+        self, topic: str, message_id: bytes, keys: Iterable[bytes], commit_log_offset: int, store_time_ms: int
+    ) -> None:
+        """Let a message be found by its id and keys."""
+        put = self.index.put
+        if message_id:
+            put(ID + message_id, commit_log_offset, store_time_ms)
+        for key in keys:
+            put(message_key(topic, key), commit_log_offset, store_time_ms)
+
+    def dictionary(self, topic: str) -> SubTopicDictionary:
+        """The topic's names."""
+        found = self.dictionaries.get(topic)
+        if found is None:
+            found = self.dictionaries[topic] = SubTopicDictionary()
+        return found
+
+    def learn(self, topic: str, filter_hash: int, sub_topic: str, commit_log_offset: int) -> None:
+        """Remember a sub-topic's name.  (Callers look into `dictionary(topic).names` first.)"""
+        dictionary = self.dictionary(topic)
+        hash48 = filter_hash >> TAG_BITS
+        was_complete = dictionary.is_complete
+        if dictionary.learn(hash48, sub_topic):
+            dictionary.take_new()
+            twins = len(dictionary.twins.get(hash48, ()))
+            key = _names_prefix(topic) + hash48.to_bytes(6, "big") + bytes((min(twins, 255),))
+            self._rows.mark(key, _Name(sub_topic), commit_log_offset)
+        elif was_complete and not dictionary.is_complete:
+            self._rows.mark(_names_prefix(topic) + _INCOMPLETE, _Name(""), commit_log_offset)
+
+    def drop_topic(self, topic: str, commit_log_offset: int) -> None:
+        """Forget a topic's names."""
+        dictionary = self.dictionaries.pop(topic, None)
+        if dictionary is None:
+            return
+        prefix = _names_prefix(topic)
+        for hash48 in dictionary.names:
+            for twin in range(1 + len(dictionary.twins.get(hash48, ()))):
+                self._rows.drop(prefix + hash48.to_bytes(6, "big") + bytes((min(twin, 255),)), commit_log_offset)
+        if not dictionary.is_complete:
+            self._rows.drop(prefix + _INCOMPLETE, commit_log_offset)
+
+    # -- questions -----------------------------------------------------------------------------------------------
+
+    def records_with_id(self, message_id: bytes) -> Iterator[int]:
+        """Commit-log offsets of records that may have an id, newest first; to be confirmed."""
+        return self.index.find(ID + message_id)
+
+    def records_with_key(
+        self, topic: str, key: str, from_ms: int | None, to_ms: int | None, before_offset: int | None
+    ) -> Iterator[int]:
+        """Commit-log offsets of records that may have a key, newest first; to be confirmed."""
+        return self.index.find(message_key(topic, key.encode()), from_ms or 0, to_ms, before_offset)
+
+    def matching_offsets(
+        self, queue: ConsumeQueue, topic_filter: str, from_offset: int, limit: int
+    ) -> tuple[list[int], int]:
+        """Queue offsets that may match an MQTT topic filter, ascending, and the offset up to which was looked; to be
+        confirmed on the records."""
+        dictionary = self.dictionary(queue.topic)
+        wanted = dictionary.hashes_matching(topic_filter)
+        is_wildcard = "+" in topic_filter or "#" in topic_filter
+        # a message without a sub-topic has the topic's own name for one
+        wanted = wanted.extended([0])
+        known: HashSet | None = dictionary.known_hashes() if is_wildcard else None
+        index = self._filter_index(queue)
+        return index.matching_offsets(wanted, from_offset, limit, known=known, budget=SCAN_BUDGET)
+
+    def _filter_index(self, queue: ConsumeQueue) -> FilterIndex:
+        if queue.filter_index is None:
+            queue.filter_index = FilterIndex(self._files, queue, ENTRIES_PER_FILE)
+        assert isinstance(queue.filter_index, FilterIndex)
+        return queue.filter_index
+
+    # -- what happens by itself ----------------------------------------------------------------------------------
+
+    def advance(self, durable_offset: int) -> None:
+        """Let what is durable be found.  Raises OSError."""
+        self.index.advance(durable_offset)
+
+    def want_built(self, queue: ConsumeQueue) -> None:
+        """A queue was saved that may have a full file without postings."""
+        if queue.flushed_entries >= ENTRIES_PER_FILE:
+            self._to_build[queue] = None
+
+    def build_next(self) -> bool:
+        """Build one postings file that is missing (some 10 ms); says whether there was one."""
+        while self._to_build:
+            queue = next(iter(self._to_build))
+            if queue.max_offset and self._filter_index(queue).build_next():
+                return True
+            del self._to_build[queue]
+        return False
+
+    # -- the state file ------------------------------------------------------------------------------------------
+
+    def take_rows(self, durable_offset: int) -> tuple[list[Change], list[str], int | None]:
+        """What a checkpoint saves: changes, files to sync, and the first record that the index has not in its files.
+
+        Raises OSError."""
+        index = self.index
+        index.flush(durable_offset)
+        changed = index.changed_rows()
+        if self._are_index_rows_unsaved:
+            changed |= index.rows()
+            self._are_index_rows_unsaved = False
+        paths = sorted(index.dirty_files)
+        index.dirty_files.clear()
+        return [(b"i" + name.encode(), row) for name, row in changed.items()], paths, index.first_pending
+
+    def put_back_rows(self) -> None:
+        """What was taken last could not be saved."""
+        self._are_index_rows_unsaved = True
+
+    def restore_name(self, key: bytes, row: bytes) -> None:
+        """Take a sub-topic's row."""
+        topic, _, rest = key[1:].partition(b"\0")
+        if rest == _INCOMPLETE:
+            self.dictionary(topic.decode()).restore((), is_complete=False)
+        else:
+            self.dictionary(topic.decode()).restore((row.decode(),))
+
+    def restore_index(self, rows: dict[str, bytes], log_min_offset: int) -> bool:
+        """Take the index's rows; says whether it is whole.  If it is not, all of the log is to be noted again."""
+        try:
+            self.index.restore(rows)
+            self.index.drop_before(log_min_offset)
+            is_whole = bool(rows) and self.index.is_intact()
+        except CorruptedError:
+            is_whole = False
+        if not is_whole:
+            self.index.reset()
+        return is_whole
+
+
+def message_key(topic: str, key: bytes) -> bytes:
+    """What the index knows a topic's key as."""
+    return KEY + topic.encode() + b"\0" + key
+
+
+def _names_prefix(topic: str) -> bytes:
+    return b"s" + topic.encode() + b"\0"
