@@ -148,6 +148,11 @@ async def test_up_to_the_limit_nothing_is_moved(store: Store, hold_back_limit: i
     assert [topic.name for topic in store.topics()] == ["t"]
 
 
+async def test_at_the_limit_it_is_moved(store: Store, hold_back_limit: int):
+    await hold_back(store, count=hold_back_limit)
+    assert await progress(store) == {"t": (hold_back_limit, 0), RETRY_TOPIC: (0, 1)}
+
+
 async def test_a_copy_keeps_its_deadline_and_its_attempts(store: Store, clock: ManualClock):
     await hold_back(store)
     clock.advance(59_999)
