@@ -1,7 +1,8 @@
 """Names of topics and groups: the alphabet, the limits, the namespaces, and the system's own names.
 
 A name in a namespace other than `default` is written `<namespace>/<name>` wherever the store is asked; `/` is in no
-name, so a name of one namespace can never be that of another.  Doors speak of plain names and add their namespace.
+name, so a name of one namespace can never be that of another; `default` is never spelt out.  Doors speak of plain
+names and add their namespace.
 """
 
 from __future__ import annotations

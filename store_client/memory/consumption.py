@@ -33,8 +33,8 @@ class Consumption:
         end = loop.time() + request.wait_ms / 1000
         while True:
             self._state.catch_up()
-            topic = self._topology.readable_topic(request.topic)
             check_same_namespace(request.topic, request.group)
+            topic = self._topology.readable_topic(request.topic)
             group = await self._topology.group_or_new(request.group)
             now = self._state.clock.now_ms()
             deliveries = self._claiming.claim(topic, group, request, now)

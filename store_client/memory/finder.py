@@ -12,6 +12,8 @@ from store_client.memory.progress import Entry
 from store_client.memory.retry import dead_letter_place, first_place
 from store_client.memory.state import State
 
+MAX_DIGITS = 19
+
 
 class Finder:
     """`domain.ports.MessageFinder`.  A cursor is the place in the log of the last message that was told."""
@@ -99,6 +101,6 @@ def _place(message: StoredMessage) -> tuple[str, int, int]:
 def _read_cursor(cursor: str | None) -> int | None:
     if cursor is None:
         return None
-    if not (cursor.isascii() and cursor.isdecimal()):
+    if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > MAX_DIGITS:
         raise EntrepotError(Code.BAD_REQUEST, f"{cursor[:80]!r} is not a cursor")
     return int(cursor)

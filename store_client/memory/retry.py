@@ -47,7 +47,7 @@ class Retry:
             entry, message = progress.entries.get(offset), queue.at(offset)
             if entry is None or message is None or entry.is_in_flight(now):
                 return
-            place = first_place(message) if is_retry_topic(queue.topic) else (topic, queue.queue_id, offset)
+            place = first_place(message) if is_retry_topic(queue.topic) else (message.topic, queue.queue_id, offset)
             moved = self._append(group, topic, message, place)
             states = self._state.group_queues.setdefault((group.name, moved.topic), {})
             states.setdefault(0, GroupQueue(0)).entries[moved.queue_offset] = Entry(entry.attempt, entry.deadline_ms)
@@ -97,7 +97,7 @@ class Retry:
 
 
 def first_place(message: StoredMessage) -> Place:
-    """Where a message of a retry topic was read first."""
+    """Where a message of a retry topic was read first, with the topic it was sent to."""
     topic, queue_id, offset = (str(message.system_text(name)) for name in RETRY_PLACE)
     return topic, int(queue_id), int(offset)
 

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
+from domain.confirmation import Confirmation
+from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import EntrepotError
+from domain.expression.filter import FilterExpression
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.message import Delivery, Message, StoredMessage
+from domain.ports import PopRequest, Pulled, Tail
+from domain.position import Position
+from domain.query import MessageConsumer, MessagePage, MessageQuery
+from domain.timing import TimedMessage, TimerCursor
+from domain.topic import QueueBounds, Topic, TopicStatus
+from domain.transaction import TransactionEnd
 from store_client.memory.consumption import Consumption
 from store_client.memory.finder import Finder
 from store_client.memory.key_values import KeyValues
@@ -17,7 +29,7 @@ from store_client.memory.transactions import Transactions
 
 
 class MemoryStore:
-    """Implements `domain.ports.Store`: each part gives its methods."""
+    """Implements `domain.ports.Store`; each of its parts does one of the ports."""
 
     def __init__(
         self,
@@ -44,38 +56,167 @@ class MemoryStore:
             max_checks=max_checks,
         )
         self._topology.on_topic_dropped += [self._timers.drop_topic, self._transactions.drop_topic]
-        self._take_methods(KeyValues(), Finder(state))
+        self._facts = KeyValues()
+        self._finder = Finder(state)
 
-    def _take_methods(self, facts: KeyValues, finder: Finder) -> None:
-        messages, topology, consumption = self._messages, self._topology, self._consumption
-        self.append, self.when_relieved = messages.append, messages.when_relieved
-        self.read, self.pull, self.tail = messages.read, messages.pull, messages.tail
-        self.offset_at, self.bounds = messages.offset_at, messages.bounds
+    # -- messages -----------------------------------------------------------------------------------------------------
 
-        self.pop, self.acknowledge, self.reject = consumption.pop, consumption.acknowledge, consumption.reject
-        self.change_invisible_duration = consumption.change_invisible_duration
-        self.reset_group, self.resend_dead_letters = consumption.reset_group, consumption.resend_dead_letters
-        self.release_waiting = consumption.release_waiting
-
-        self.topic, self.topics, self.topic_status = topology.topic, topology.topics, topology.topic_status
-        self.put_topic, self.put_topics = topology.put_topic, topology.put_topics
-        self.delete_topic, self.watch_topics = topology.delete_topic, topology.watch_topics
-        self.group, self.groups, self.group_status = topology.group, topology.groups, topology.group_status
-        self.put_group, self.delete_group = topology.put_group, topology.delete_group
-        self.namespaces, self.put_namespace = topology.namespaces, topology.put_namespace
-        self.delete_namespace = topology.delete_namespace
-
-        self.get, self.scan, self.write, self.watch = facts.get, facts.scan, facts.write, facts.watch
-        self.query, self.messages_by_id = finder.query, finder.messages_by_id
-        self.message_at, self.message_consumers = finder.message_at, finder.message_consumers
-        self.recall, self.retime = self._timers.recall, self._timers.retime
-        self.timed_messages = self._timers.timed_messages
-        self.append_half, self.take_checks = self._transactions.append_half, self._transactions.take_checks
-        self.end_transactions = self._transactions.end_transactions
+    def append(self, messages: Sequence[Message]) -> Confirmation:
+        return self._messages.append(messages)
 
     @property
     def backlogged(self) -> bool:
         return self._messages.backlogged
+
+    def when_relieved(self, callback: Callable[[], None]) -> None:
+        self._messages.when_relieved(callback)
+
+    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        return await self._messages.read(topic, queue_id, from_offset, max_messages)
+
+    async def pull(
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
+    ) -> Pulled:
+        return await self._messages.pull(topic, queue_id, from_offset, max_messages, filter)
+
+    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
+        return await self._messages.offset_at(topic, queue_id, position)
+
+    async def bounds(self, topic: str) -> list[QueueBounds]:
+        return await self._messages.bounds(topic)
+
+    def tail(
+        self, topic: str, queue_id: int, from_offset: int | None, on_messages: Callable[[list[StoredMessage]], None]
+    ) -> Tail:
+        return self._messages.tail(topic, queue_id, from_offset, on_messages)
+
+    # -- consumption --------------------------------------------------------------------------------------------------
+
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        return await self._consumption.pop(request)
+
+    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+        return await self._consumption.acknowledge(topic, group, receipt_handles)
+
+    async def change_invisible_duration(
+        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+    ) -> list[EntrepotError | None]:
+        return await self._consumption.change_invisible_duration(
+            topic, group, receipt_handles, invisible_ms, release=release
+        )
+
+    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+        return await self._consumption.reject(topic, group, receipt_handles)
+
+    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
+        return await self._consumption.reset_group(group, topic, position, queue_id)
+
+    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
+        return await self._consumption.resend_dead_letters(group, queue_offsets)
+
+    def release_waiting(self) -> None:
+        self._consumption.release_waiting()
+
+    # -- topology -----------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic | None:
+        return self._topology.topic(name)
+
+    def topics(self) -> list[Topic]:
+        return self._topology.topics()
+
+    async def put_topic(self, topic: Topic) -> Topic:
+        return await self._topology.put_topic(topic)
+
+    async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
+        return await self._topology.put_topics(topics)
+
+    async def delete_topic(self, name: str) -> None:
+        await self._topology.delete_topic(name)
+
+    async def topic_status(self, name: str) -> TopicStatus:
+        return await self._topology.topic_status(name)
+
+    def namespaces(self) -> list[str]:
+        return self._topology.namespaces()
+
+    async def put_namespace(self, name: str) -> None:
+        await self._topology.put_namespace(name)
+
+    async def delete_namespace(self, name: str) -> None:
+        await self._topology.delete_namespace(name)
+
+    async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
+        return await self._topology.put_group(group)
+
+    async def delete_group(self, name: str) -> None:
+        await self._topology.delete_group(name)
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        return self._topology.group(name)
+
+    def groups(self) -> list[ConsumerGroup]:
+        return self._topology.groups()
+
+    async def group_status(self, name: str) -> GroupStatus:
+        return await self._topology.group_status(name)
+
+    def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        return self._topology.watch_topics(callback)
+
+    # -- key-values ---------------------------------------------------------------------------------------------------
+
+    async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
+        return await self._facts.get(keys)
+
+    async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
+        return await self._facts.scan(prefix, after=after, limit=limit)
+
+    async def write(self, changes: Sequence[KeyValueChange]) -> int:
+        return await self._facts.write(changes)
+
+    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
+        return self._facts.watch(prefix, callback)
+
+    # -- finder -------------------------------------------------------------------------------------------------------
+
+    async def query(self, query: MessageQuery) -> MessagePage:
+        return await self._finder.query(query)
+
+    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+        return await self._finder.messages_by_id(message_id)
+
+    async def message_at(self, commit_log_offset: int) -> StoredMessage:
+        return await self._finder.message_at(commit_log_offset)
+
+    async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
+        return await self._finder.message_consumers(message)
+
+    # -- timers -------------------------------------------------------------------------------------------------------
+
+    async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
+        await self._timers.recall(topic, message_id, deliver_at_ms)
+
+    async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
+        await self._timers.retime(topic, message_id, deliver_at_ms, new_deliver_at_ms)
+
+    async def timed_messages(
+        self, topic: str | None = None, *, after: TimerCursor | None = None, limit: int = 100
+    ) -> list[TimedMessage]:
+        return await self._timers.timed_messages(topic, after=after, limit=limit)
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def append_half(self, messages: Sequence[Message]) -> Confirmation:
+        return self._transactions.append_half(messages)
+
+    async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
+        return await self._transactions.end_transactions(ends)
+
+    async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
+        return await self._transactions.take_checks(topics, max_messages)
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
 
     @property
     def failure(self) -> EntrepotError | None:

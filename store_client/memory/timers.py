@@ -12,6 +12,7 @@ from store_client.memory.state import State, as_message, as_stored
 
 STEP_SECONDS = 0.05
 """How often timers are looked at while nobody calls."""
+MAX_DIGITS = 19
 
 
 class Timers:
@@ -28,7 +29,7 @@ class Timers:
         text = message.system_text(SystemProperty.DELIVER_AT_MS)
         if text is None:
             return None
-        if not (text.isascii() and text.isdecimal()):
+        if not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
             return EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{text[:80]!r} is not a time in epoch milliseconds")
         return self._too_far(int(text))
 

@@ -189,8 +189,8 @@ async def test_a_long_poll_is_woken_when_the_message_group_is_free(store: Store)
 async def test_nothing_leaves_the_order_for_a_retry_topic(store: Store, clock: ManualClock):
     await send(store, "a1", *(f"b{i}" for i in range(8)))
     found = await pop(store, "t")
-    await release(store, found[:1], 60_000)
-    await acknowledge(store, found[1:])
+    await release(store, [d for d in found if d.message.body == b"a1"], 60_000)
+    await acknowledge(store, [d for d in found if d.message.body != b"a1"])
     await send(store, "a2")
     assert await pop(store, "t") == []
     assert [topic.name for topic in store.topics()] == ["t"]

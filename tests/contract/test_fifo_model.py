@@ -6,29 +6,19 @@ in order, and never while another consumer has one of them.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from broker.settings import BrokerSettings
-from broker.store.commit_log import CommitLogLayout
 from domain.consumer_group import ConsumerGroup
 from domain.message import Delivery
-from domain.ports import PopRequest, Store
+from domain.ports import PopRequest
 from domain.topic import Topic
-from store_client.embedded import open_embedded
-from store_client.memory import MemoryStore
-from tests.support.clock import ManualClock
+from tests.support.store_machine import StoreMachine
 from tests.support.store_steps import append_all, codes, message
 
-T = TypeVar("T")
 QUEUES = 2
 ALL = 10_000
 MESSAGE_GROUPS = ("", "a", "b", "c", "d")
@@ -55,20 +45,14 @@ class Record:
         return not self.is_settled and self.free_at_ms > now_ms
 
 
-class FifoRules(RuleBasedStateMachine):
+class FifoRules(StoreMachine):
     """`hands`: what consumers have, by what they were told."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.clock = ManualClock()
         self.records: dict[tuple[int, int], Record] = {}
         self.ends = [0] * QUEUES
         self.hands: list[tuple[Record, int, str]] = []
-        self.store = self.ask(self.open_store())
-
-    async def open_store(self) -> Store:
-        raise NotImplementedError
 
     def teardown(self) -> None:
         self.clock.advance(1_000_000)
@@ -79,11 +63,7 @@ class FifoRules(RuleBasedStateMachine):
                 record.is_settled = True
             self.hands.clear()
         assert all(record.is_settled for record in self.records.values()), "nothing is stuck"
-        self.ask(self.store.close())
-        self.loop.close()
-
-    def ask(self, question: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(question)
+        super().teardown()
 
     @initialize()
     def begin(self) -> None:
@@ -193,19 +173,11 @@ class FifoRules(RuleBasedStateMachine):
 
 
 class MemoryFifo(FifoRules):
-    async def open_store(self) -> Store:
-        return MemoryStore(self.clock)
+    kind = "memory"
 
 
 class EmbeddedFifo(FifoRules):
-    async def open_store(self) -> Store:
-        self.directory = TemporaryDirectory()
-        layout = CommitLogLayout(segment_size_bytes=256 << 10, preallocate_bytes=64 << 10, reserve_bytes=16 << 10)
-        return await open_embedded(BrokerSettings(Path(self.directory.name) / "data", layout=layout), self.clock)
-
-    def teardown(self) -> None:
-        super().teardown()
-        self.directory.cleanup()
+    kind = "embedded"
 
 
 TestFifoOfMemory = MemoryFifo.TestCase

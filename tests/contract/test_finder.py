@@ -112,7 +112,7 @@ async def test_what_comes_meanwhile_does_not_disturb_the_pages(store: Store):
 
 async def test_what_cannot_be_queried(store: Store):
     assert await refusal_of(store.query(MessageQuery("no"))) == Code.TOPIC_NOT_FOUND
-    for cursor in ("", "not a cursor", "-1", "\u0663"):
+    for cursor in ("", "not a cursor", "-1", "\u0663", "9" * 5_000):
         assert await refusal_of(store.query(MessageQuery("t", cursor=cursor))) == Code.BAD_REQUEST
 
 

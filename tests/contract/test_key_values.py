@@ -110,9 +110,9 @@ async def test_the_longest_key(store: Store):
 
 
 async def test_many_changes_at_once(store: Store):
-    version = await store.write([KeyValueChange(f"k/{i:05d}", b"v") for i in range(MAX_CHANGES)])
-    found = await store.scan("k/", limit=MAX_CHANGES)
-    assert [fact.key for fact in found] == [f"k/{i:05d}" for i in range(MAX_CHANGES)]
+    version = await store.write([KeyValueChange(f"k/{i:05d}", b"v") for i in range(2_000)])
+    found = await store.scan("k/")
+    assert [fact.key for fact in found] == [f"k/{i:05d}" for i in range(2_000)]
     assert {fact.version for fact in found} == {version}
 
 

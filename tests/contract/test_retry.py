@@ -148,6 +148,11 @@ async def test_up_to_the_limit_nothing_is_moved(store: Store, hold_back_limit: i
     assert [topic.name for topic in store.topics()] == ["t"]
 
 
+async def test_at_the_limit_it_is_moved(store: Store, hold_back_limit: int):
+    await hold_back(store, count=hold_back_limit)
+    assert await progress(store) == {"t": (hold_back_limit, 0), RETRY_TOPIC: (0, 1)}
+
+
 async def test_a_copy_keeps_its_deadline_and_its_attempts(store: Store, clock: ManualClock):
     await hold_back(store)
     clock.advance(59_999)
@@ -168,6 +173,21 @@ async def test_it_is_delivered_as_what_it_was_first(store: Store, clock: ManualC
     assert (again.message.tag, again.message.keys, again.message.properties) == ("tag", ("k",), (("p", "1"),))
     assert dict(again.message.system) == system
     assert RETRY_TOPIC in {topic.name for topic in store.topics()}
+
+
+async def test_one_that_was_sent_elsewhere_keeps_the_topic_it_was_sent_to(store: Store, clock: ManualClock):
+    await store.put_topic(Topic("s", queues=1))
+    await append(store, "t", "before")
+    assert await settled(store.append([message("s", "bad", further_queues=(("t", 0),))])) is None
+    await hold_back(store, "bad")
+    again = await retried(store, clock)
+    assert place(again) == ("s", 0, 1)
+    assert codes(await store.reject("t", "g", handles([again]))) == [None]
+    [dead] = await store.read(DEAD_LETTER_TOPIC, 0, 0, 10)
+    names = (SystemProperty.DEAD_LETTER_TOPIC, SystemProperty.DEAD_LETTER_QUEUE_OFFSET)
+    assert [dead.system_text(name) for name in names] == ["t", "1"], "where the group reads"
+    assert codes(await store.resend_dead_letters("g", [0])) == [None]
+    assert bodies(await eventually(lambda: pop(store, "t"))) == ["bad"]
 
 
 async def test_what_is_tried_again_comes_before_what_is_new(store: Store, clock: ManualClock):

@@ -115,7 +115,6 @@ CASES = {
     "unknown type": (400, plain("PUT", "/api/v1/topics/new", b'{"type":"FIFO"}')),
     "body of a PUT in bad JSON": (400, plain("PUT", "/api/v1/topics/new", b"{")),
     "body of a PUT over the limit": (413, plain("PUT", "/api/v1/topics/new", b" " * (LIMIT + 1))),
-    "queues shrink": (409, plain("PUT", "/api/v1/topics/known", b'{"queues":1}')),
     "illegal topic name": (400, plain("PUT", "/api/v1/topics/a.b")),
     "system topic name": (403, plain("PUT", "/api/v1/topics/%25new")),
     "unknown topic to show": (404, plain("GET", "/api/v1/topics/unknown")),
@@ -181,6 +180,14 @@ def test_bytes_that_are_not_http_are_refused(server: HttpServer, client):
             raw.sendall(junk)
             assert raw.recv(4096).startswith(b"HTTP/1.1 400")
     _still_works(client)
+
+
+def test_queues_that_are_not_drained_do_not_go(client):
+    assert client.put("/api/v1/topics/full", json={"queues": 2}).status_code == 201
+    for _ in range(4):
+        assert client.post("/topics/full:publish", headers=CE, content=b"x").status_code == 200
+    _is_problem(client.put("/api/v1/topics/full", json={"queues": 1}), 409)
+    assert client.get("/api/v1/topics/full").json()["queues"] == 2
 
 
 def test_a_fault_of_ours_is_told_without_details(server: HttpServer, client, monkeypatch):
