@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from broker.faces.finder import FinderFace
 from broker.faces.key_values import KeyValueFace
 from broker.faces.topology import TopologyFace
 from broker.group_commit import GroupCommit
@@ -29,7 +30,7 @@ BACKGROUND_STEP_SECONDS: Final = 0.5
 log = structlog.get_logger(__name__)
 
 
-class Broker(TopologyFace, KeyValueFace):
+class Broker(TopologyFace, KeyValueFace, FinderFace):
     """Implements `domain.ports.Store`.  Make one with `await Broker.open(...)` on the event loop it will live on."""
 
     def __init__(self, settings: BrokerSettings, clock: Clock, lock: DirectoryLock) -> None:

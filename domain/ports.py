@@ -100,11 +100,22 @@ class MessageReader(Protocol):
         ...
 
     async def pull(
-        self, topic: str, queue_id: int, from_offset: int, max_messages: int, wanted: FilterExpression | None = None
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
         """Read by offset without a group: like `read`, with a filter.  Empty at the end.
 
         Raises as `read`, and ILLEGAL_FILTER_EXPRESSION.
+        """
+        ...
+
+    async def matching_offsets(
+        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
+    ) -> tuple[list[int], int]:
+        """Queue offsets, ascending, of messages whose sub-topic may match an MQTT topic filter, found without reading
+        them; and the offset up to which was looked, where to go on.  What does not match may be among them; nothing
+        that matches is left out.
+
+        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION.
         """
         ...
 

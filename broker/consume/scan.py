@@ -13,7 +13,7 @@ import structlog
 from broker.store.consume_queue import ENTRY, ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.errors import CorruptedError
-from domain.expression.filter import MessageFilter
+from domain.expression.filter import FilterKind, MessageFilter
 from domain.message import StoredMessage
 
 CHUNK_ENTRIES: Final = 4096
@@ -39,6 +39,8 @@ def scan_filtered(
     engine: StorageEngine, queue: ConsumeQueue, start: int, end: int, wanted: MessageFilter, count: int
 ) -> Scanned:
     """Look at the messages from `start` to `end` until `count` are found that the filter wants."""
+    if wanted.expression.kind is FilterKind.SUB_TOPIC:
+        return _scan_sub_topics(engine, queue, start, end, wanted, count)
     found = Scanned(start)
     end = min(end, start + MAX_SCANNED)
     may_match = wanted.may_match
@@ -52,6 +54,25 @@ def scan_filtered(
                 return found
         if not entries:
             break
+    return found
+
+
+def _scan_sub_topics(
+    engine: StorageEngine, queue: ConsumeQueue, start: int, end: int, wanted: MessageFilter, count: int
+) -> Scanned:
+    """The same by the index of sub-topics, which passes over millions at once."""
+    found = Scanned(start)
+    while found.next_offset < end:
+        limit = min(max(2 * (count - len(found.offsets)), READ_BATCH), CHUNK_ENTRIES)
+        text = wanted.expression.text
+        offsets, looked_to = engine.lookup.matching_offsets(queue, text, found.next_offset, limit)
+        candidates = [(offset, queue.entries(offset, 1)[0]) for offset in offsets if offset < end]
+        for at in range(0, len(candidates), READ_BATCH):
+            if _take(engine, queue, candidates[at : at + READ_BATCH], wanted, count, found):
+                return found
+        found.next_offset = min(looked_to, end)
+        if len(offsets) < limit:
+            break  # the end, or enough for one turn
     return found
 
 

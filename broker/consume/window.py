@@ -7,8 +7,8 @@
 Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `hold` and `admit` write, and are called
 only with what a record of the log says, live and in recovery alike.  Time comes in.
 
-The row (big-endian): as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1), then status bytes,
-attempts (2 each) and deadlines (8 each), little-endian.
+The row (big-endian): as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1),
+then status bytes, attempts (2 each) and deadlines (8 each), little-endian.
 
 Invariants: attempts never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
 only for the messages that still have the deadline it was made with.
@@ -118,6 +118,20 @@ class ConsumeWindow:
         index = offset - self._origin
         return self._deadlines[index] if self._head <= index < len(self._deadlines) else 0
 
+    def is_settled(self, offset: int) -> bool:
+        """Whether it is done with."""
+        index = offset - self._origin
+        return index < self._head or (index < len(self._status) and self._status[index] >= SETTLED)
+
+    def is_in_flight(self, offset: int, now_ms: int) -> bool:
+        """Whether a consumer has it."""
+        index = offset - self._origin
+        return (
+            self._head <= index < len(self._status)
+            and self._status[index] == PENDING
+            and self._deadlines[index] > now_ms
+        )
+
     def is_held_back(self, end: int, limit: int, now_ms: int) -> bool:
         """Whether the window spreads over `limit` messages up to an offset, and its first one is with no consumer."""
         index = self._head
@@ -190,7 +204,7 @@ class ConsumeWindow:
         if new:
             self._extend(new, PENDING, 1, deadline_ms)
         self._remind(deadline_ms, offsets)
-        self.delivered_end = max(self.delivered_end, offsets[-1] + 1)
+        self.delivered_end = max(self.delivered_end, max(offsets) + 1)
         if status[self._head] >= SETTLED:  # what lay between is at the head
             self.settle(())
 

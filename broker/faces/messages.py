@@ -11,7 +11,7 @@ from broker.faces.core import BrokerCore
 from broker.store.consume_queue import ConsumeQueue
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import FilterExpression, compile_filter
+from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.message import Message, StoredMessage
 from domain.ports import Pulled, Tail
 from domain.position import Position, PositionKind
@@ -101,11 +101,11 @@ class MessageFace(BrokerCore):
         return messages
 
     async def pull(
-        self, topic: str, queue_id: int, from_offset: int, max_messages: int, wanted: FilterExpression | None = None
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
         queue = self.existing_queue(topic, queue_id)
         self._check_offset(queue, from_offset)
-        compiled = None if wanted is None else compile_filter(wanted)
+        compiled = None if filter is None else compile_filter(filter)
         if compiled is None or compiled.accepts_all:
             messages = self._read(queue, from_offset, max_messages)
             next_offset = from_offset + len(messages)
@@ -118,6 +118,14 @@ class MessageFace(BrokerCore):
                 messages = [message for message in messages if message.queue_offset < found.corrupted[0]]
                 next_offset = found.corrupted[0]
         return Pulled(messages, next_offset, queue.min_offset, queue.visible_offset)
+
+    async def matching_offsets(
+        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
+    ) -> tuple[list[int], int]:
+        queue = self.existing_queue(topic, queue_id)
+        self._check_offset(queue, from_offset)
+        compile_filter(FilterExpression(FilterKind.SUB_TOPIC, topic_filter))
+        return self.engine.lookup.matching_offsets(queue, topic_filter, from_offset, limit)
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         return self.place_of(self.existing_queue(topic, queue_id), position)

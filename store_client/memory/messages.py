@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
+from domain.expression.filter import FilterExpression, FilterKind
 from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage
 from domain.ports import Pulled, Tail
 from domain.position import Position, PositionKind
@@ -119,6 +119,14 @@ class Messages:
             if is_wanted(message):
                 found.append(message)
         return Pulled(found, next_offset, queue.min_offset, queue.end)
+
+    async def matching_offsets(
+        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
+    ) -> tuple[list[int], int]:
+        pulled = await self.pull(
+            topic, queue_id, from_offset, limit, FilterExpression(FilterKind.SUB_TOPIC, topic_filter)
+        )
+        return [message.queue_offset for message in pulled.messages], pulled.next_offset
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         return offset_at(self._queue(topic, queue_id), position)

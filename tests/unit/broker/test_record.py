@@ -48,7 +48,10 @@ def test_a_message_comes_back(
     for field in fields(Message):
         assert getattr(found, field.name) == getattr(message, field.name), field.name
     assert (found.queue_offset, found.commit_log_offset, found.store_time_ms) == (offset, place, time_ms)
-    assert record.decode_routes(around, len(before)) == [(message.topic, message.queue_id, offset, message.filter_hash)]
+    placement = record.read_placement(around, len(before))
+    assert placement[:3] == (message.topic, message.queue_id, offset)
+    assert (placement.filter_hash, placement.message_id) == (message.filter_hash, message.message_id)
+    assert (placement.sub_topic.decode(), placement.keys.decode()) == (message.sub_topic, "\0".join(message.keys))
     assert record.peek_length(around, len(before)) == len(data)
 
 

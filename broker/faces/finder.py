@@ -1,0 +1,164 @@
+"""`domain.ports.MessageFinder` on the index and the queues.
+
+A cursor is the commit-log offset of the last message that was told: the answer goes on with older ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from itertools import islice
+from typing import Final
+
+from broker.consume.window import ConsumeWindow
+from broker.faces.core import BrokerCore
+from broker.store.consume_queue import ConsumeQueue
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, CorruptedError, EntrepotError
+from domain.expression.filter import compile_filter
+from domain.message import StoredMessage, SystemProperty
+from domain.names import dead_letter_topic, retry_topic
+from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessagePage, MessageQuery
+
+MAX_CANDIDATES: Final = 20_000
+"""Records that one query reads at most before it answers with what it has and a cursor."""
+BATCH: Final = 256
+
+
+class FinderFace(BrokerCore):
+    """Looking messages up."""
+
+    async def query(self, query: MessageQuery) -> MessagePage:
+        self.existing_topic(query.topic)
+        before = _read_cursor(query.cursor)
+        limit = min(max(query.limit, 1), MAX_QUERY_MESSAGES)
+        if query.key is None:
+            offsets = self._newest_first(query, before)
+        else:
+            to_ms = None if query.to_ms is None else query.to_ms - 1
+            offsets = self.engine.lookup.records_with_key(query.topic, query.key, query.from_ms, to_ms, before)
+        found: list[StoredMessage] = []
+        last = None
+        for last in islice(offsets, MAX_CANDIDATES):
+            message = self._message_at(last)
+            if message is not None and message.topic == query.topic and _is_wanted(message, query):
+                if len(found) == limit:
+                    return MessagePage(found, str(found[-1].commit_log_offset))
+                found.append(message)
+        is_cut = last is not None and next(offsets, None) is not None
+        return MessagePage(found, str(last) if is_cut else None)
+
+    def _newest_first(self, query: MessageQuery, before: int | None) -> Iterator[int]:
+        """Commit-log offsets of the topic's queues within the time, newest first."""
+        heap: list[tuple[int, int, Iterator[int]]] = []
+        for queue in self.engine.dispatcher.queues_of(query.topic):
+            start = queue.min_offset if query.from_ms is None else self.engine.first_since(queue, query.from_ms)
+            end = queue.visible_offset if query.to_ms is None else self.engine.first_since(queue, query.to_ms)
+            if before is not None:
+                end = min(end, queue.first_at_or_after(before))
+            backwards = _backwards(queue, start, end)
+            first = next(backwards, None)
+            if first is not None:
+                heap.append((-first, queue.queue_id, backwards))
+        heapify(heap)
+        while heap:
+            offset, queue_id, backwards = heappop(heap)
+            yield -offset
+            following = next(backwards, None)
+            if following is not None:
+                heappush(heap, (-following, queue_id, backwards))
+
+    def _message_at(self, commit_log_offset: int) -> StoredMessage | None:
+        """The message at a place, if it belongs to a topic that is there; harmed ones are passed over."""
+        try:
+            message = self.engine.commit_log.message_at(commit_log_offset)
+        except CorruptedError:
+            return None
+        if message is None or message.topic not in self.registry.topics:
+            return None
+        return message if commit_log_offset >= self.registry.topic_since(message.topic) else None
+
+    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+        offsets = islice(self.engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
+        found = (self._message_at(offset) for offset in offsets)
+        same = (message for message in found if message is not None and message.message_id == message_id)
+        return list(islice(same, MAX_QUERY_MESSAGES))
+
+    async def message_at(self, commit_log_offset: int) -> StoredMessage:
+        message = self.engine.commit_log.message_at(commit_log_offset)
+        if message is None or self._message_at(commit_log_offset) is None:
+            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
+        return message
+
+    # -- what became of a message --------------------------------------------------------------------------------
+
+    async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
+        message = self._message_at(message.commit_log_offset) or message
+        windows = self.consumption.progress.windows
+        groups = sorted(group for group, topic in windows if topic == message.topic and group in self.registry.groups)
+        copies = await self.messages_by_id(message.message_id) if message.message_id and groups else []
+        return [self._consumer(self.registry.groups[name], message, copies) for name in groups]
+
+    def _consumer(self, group: ConsumerGroup, message: StoredMessage, copies: list[StoredMessage]) -> MessageConsumer:
+        place = (message.topic, message.queue_id, message.queue_offset)
+        for copy in copies:
+            if copy.topic == dead_letter_topic(group.name) and _place_in(copy, _DEAD_LETTER) == place:
+                attempts = int(copy.system.get(SystemProperty.DEAD_LETTER_ATTEMPTS, "0"))
+                return MessageConsumer(group.name, ConsumptionState.DEAD_LETTERED, attempts)
+        if group.filter is not None and not compile_filter(group.filter).matches(message):
+            return MessageConsumer(group.name, ConsumptionState.FILTERED, 0)
+        retries = retry_topic(group.name, message.topic)
+        for copy in copies:
+            window = self.consumption.progress.windows.get((group.name, retries), {}).get(0)
+            if copy.topic == retries and window is not None and _place_in(copy, _RETRY) == place:
+                return self._state(group.name, window, copy.queue_offset)
+        window = self.consumption.progress.windows[group.name, message.topic].get(message.queue_id)
+        if window is None:
+            return MessageConsumer(group.name, ConsumptionState.NOT_YET, 0)
+        return self._state(group.name, window, message.queue_offset)
+
+    def _state(self, group: str, window: ConsumeWindow, queue_offset: int) -> MessageConsumer:
+        attempts = window.attempt(queue_offset)
+        if window.is_settled(queue_offset):
+            return MessageConsumer(group, ConsumptionState.CONSUMED, attempts)
+        is_held = window.is_in_flight(queue_offset, self.now_ms())
+        return MessageConsumer(group, ConsumptionState.IN_FLIGHT if is_held else ConsumptionState.NOT_YET, attempts)
+
+
+_DEAD_LETTER: Final = (
+    SystemProperty.DEAD_LETTER_TOPIC,
+    SystemProperty.DEAD_LETTER_QUEUE,
+    SystemProperty.DEAD_LETTER_QUEUE_OFFSET,
+)
+_RETRY: Final = (SystemProperty.RETRY_TOPIC, SystemProperty.RETRY_QUEUE, SystemProperty.RETRY_QUEUE_OFFSET)
+
+
+def _place_in(copy: StoredMessage, names: tuple[str, str, str]) -> tuple[str, int, int]:
+    """The place that a moved message's system properties name."""
+    topic, queue_id, queue_offset = (copy.system.get(name, "0") for name in names)
+    return str(topic), int(queue_id), int(queue_offset)
+
+
+def _is_wanted(message: StoredMessage, query: MessageQuery) -> bool:
+    return (
+        (query.key is None or query.key in message.keys)
+        and (query.from_ms is None or message.store_time_ms >= query.from_ms)
+        and (query.to_ms is None or message.store_time_ms < query.to_ms)
+    )
+
+
+def _backwards(queue: ConsumeQueue, start: int, end: int) -> Iterator[int]:
+    """Commit-log offsets of a queue's entries, newest first."""
+    while end > start:
+        first = max(start, end - BATCH)
+        for commit_log_offset, _, _ in reversed(queue.entries(first, end - first)):
+            yield commit_log_offset
+        end = first
+
+
+def _read_cursor(cursor: str | None) -> int | None:
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 20):
+        raise EntrepotError(Code.BAD_REQUEST, f"{cursor[:80]!r} is not a cursor")
+    return int(cursor)
