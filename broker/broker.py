@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from broker.faces.aside import AsideFace
 from broker.faces.finder import FinderFace
 from broker.faces.key_values import KeyValueFace
 from broker.faces.topology import TopologyFace
@@ -26,11 +27,13 @@ from domain.errors import EntrepotError, StoreFailedError
 from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
+TIMER_TICK_SECONDS: Final = 0.05
+"""How late a delayed message may be: messages that are due are looked for so often."""
 
 log = structlog.get_logger(__name__)
 
 
-class Broker(TopologyFace, KeyValueFace, FinderFace):
+class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
     """Implements `domain.ports.Store`.  Make one with `await Broker.open(...)` on the event loop it will live on."""
 
     def __init__(self, settings: BrokerSettings, clock: Clock, lock: DirectoryLock) -> None:
@@ -52,11 +55,13 @@ class Broker(TopologyFace, KeyValueFace, FinderFace):
         self._checkpoint_target: int | None = None
         self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("dead letters", lambda: self.consumption.bury_exhausted(self.now_ms())),
+            ("transactions", self.expire_transactions),
             ("durability", self._make_durable),
             ("checkpoint", self._checkpoint_if_due),
             ("filter index", self._build_filter_index),
         )
         self._background = self.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
+        self._timer_tick = self.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
 
     @classmethod
     async def open(cls, settings: BrokerSettings, clock: Clock) -> Broker:
@@ -78,6 +83,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace):
         self._is_closed = True
         self.polling.release()
         self._background.cancel()
+        self._timer_tick.cancel()
         self.commit.close()
         self.loop.remove_reader(self.engine.checkpointer.channel.fileno())
         self.engine.close()
@@ -114,6 +120,17 @@ class Broker(TopologyFace, KeyValueFace, FinderFace):
                     self._background_problems[name] = str(error)
                     log.exception("a background step failed", step=name)
         self._background = self.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
+
+    def _run_timers(self) -> None:
+        has_more = False
+        try:
+            if self.engine.failure is None and self.engine.aside.timers.count:
+                has_more = self.deliver_due()
+        except StoreFailedError as failure:
+            self._on_failure(failure)
+        except Exception:  # the next tick tries again
+            log.exception("delivering what is due failed")
+        self._timer_tick = self.loop.call_later(0 if has_more else TIMER_TICK_SECONDS, self._run_timers)
 
     def _make_durable(self) -> None:
         if self.engine.end > self.engine.commit_log.durable_offset:

@@ -86,6 +86,7 @@ def assemble(
         state_file,
         identity,
         index_layout=settings.index,
+        check_after_ms=settings.transaction_check_after_ms,
         flush_async=settings.flush_async,
     )
     registry, progress, key_values = Registry(engine.rows), Progress(engine.rows), KeyValueTable(engine.rows)
@@ -100,6 +101,8 @@ def assemble(
         b"w": progress.restore_window,
         b"k": key_values.restore,
         b"s": engine.lookup.restore_name,
+        b"d": engine.aside.timers.restore,
+        b"x": engine.aside.halves.restore,
     }
     recover(engine, readers)
     if identity.format != FORMAT:
@@ -135,6 +138,7 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
         if topic is None or registry.topic_since(name) > commit_log_offset:
             dispatcher.drop_topic(name, commit_log_offset)
             progress.drop_topic(name, commit_log_offset)
+            engine.aside.halves.drop_topic(name, commit_log_offset)
         else:
             for queue_id in range(topic.queues):
                 dispatcher.queue(name, queue_id, commit_log_offset)

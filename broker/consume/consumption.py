@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from broker.consume.fifo import MessageGroups
 from broker.consume.handle_mint import HandleContext, HandleMint
 from broker.consume.moves import Moves, as_first_stored
 from broker.consume.progress import ConsumptionOp, Progress, encode_op
@@ -78,9 +79,11 @@ class Consumption:
         group's retry topic come first.  Raises TOO_MANY_REQUESTS where the group's limit is reached."""
         group, now_ms = terms.group, terms.now_ms
         windows = self.windows(topic, group, now_ms)
+        context = self.context(topic.name, group.name)
+        if group.fifo and terms.attempt_id and (again := self._pop_again(topic, windows, terms, context)):
+            return again
         self._keep_moving(topic, windows, group, now_ms)
         self._apply_limit(topic, windows, terms)
-        context = self.context(topic.name, group.name)
         deliveries = self._pop_retries(topic, terms, context)
         self._turn += 1
         for step in range(topic.queues):
@@ -121,6 +124,8 @@ class Consumption:
         count: int,
     ) -> list[Delivery]:
         """Deliver up to `count` of one queue; `marked_id` is the queue id that handles bear."""
+        if terms.group.fifo:
+            return self._pop_fifo(queue, window, terms, context, marked_id, count)
         limit = self.settings.max_in_flight_per_queue
         end = window.frontier if terms.filter is not None else queue.visible_offset
         while offsets := window.claim(terms.now_ms, count, end, limit):
@@ -136,6 +141,61 @@ class Consumption:
         if terms.filter is None or marked_id & RETRY_QUEUE:
             return []
         return self._pop_filtered(queue, window, terms, context, terms.filter, count)
+
+    def _pop_fifo(
+        self,
+        queue: ConsumeQueue,
+        window: ConsumeWindow,
+        terms: PopTerms,
+        context: HandleContext,
+        marked_id: int,
+        count: int,
+    ) -> list[Delivery]:
+        """Deliver in the order of message groups (`fifo.py`)."""
+        window.forget_due(terms.now_ms)
+        groups = window.groups = window.groups or MessageGroups()
+        wanted = terms.filter
+        claim = groups.claim(
+            window,
+            lambda offsets: self._read_items(queue, offsets),
+            (lambda message: True) if wanted is None else wanted.matches,
+            count=count,
+            end=queue.visible_offset,
+            max_attempts=terms.group.max_attempts,
+            now_ms=terms.now_ms,
+            room=self.settings.max_in_flight_per_queue - window.unsettled,
+        )
+        group, now_ms, offsets = terms.group, terms.now_ms, [message.queue_offset for message in claim.messages]
+        if claim.looked_to > window.frontier:
+            self._append(ConsumptionOp.HOLD, group.name, queue, [claim.looked_to], 0, now_ms)
+        self._append(ConsumptionOp.SETTLE, group.name, queue, claim.unwanted, 0, now_ms)
+        self._hold_back(group.name, queue, claim.corrupted, now_ms)
+        if claim.spent:
+            self.moves.bury(queue, window, group, claim.spent, "max attempts reached", now_ms)
+        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, terms.deadline_ms, now_ms)
+        if terms.attempt_id and offsets:
+            named = f"{queue.topic}\0{terms.attempt_id}"
+            payload = encode_op(ConsumptionOp.ATTEMPT, group.name, named, queue.queue_id, offsets, terms.deadline_ms)
+            self.engine.append_record(RecordKind.CONSUMPTION, payload, now_ms)
+        return self._deliveries(window, context, marked_id, claim.messages)
+
+    def _pop_again(
+        self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms, context: HandleContext
+    ) -> list[Delivery]:
+        """What an earlier pop with the same attempt id was given and is still with its consumer."""
+        name = retry_topic(terms.group.name, topic.name)
+        retries = self.progress.windows.get((terms.group.name, name), {})
+        places = [(name, queue_id, RETRY_QUEUE | queue_id, window) for queue_id, window in retries.items()]
+        places += [(topic.name, queue_id, queue_id, window) for queue_id, window in windows.items()]
+        again: list[Delivery] = []
+        for owner, queue_id, marked_id, window in places:
+            offsets = window.offsets_of_try(terms.attempt_id, terms.now_ms)
+            if offsets:
+                messages, _ = self._read(self.engine.dispatcher.queue(owner, queue_id), offsets)
+                again += self._deliveries(window, context, marked_id, messages)
+        for delivery in again:
+            delivery.message = as_first_stored(delivery.message)
+        return again
 
     def _visible_of(self, queue: ConsumeQueue, window: ConsumeWindow, offsets: list[int]) -> list[int]:
         """What of a retry window may be delivered: it knows of messages before they are durable."""
@@ -202,19 +262,25 @@ class Consumption:
         """The messages at some offsets, and the offsets whose records are harmed."""
         messages: list[StoredMessage] = []
         corrupted: list[int] = []
+        for offset, item in self._read_items(queue, offsets):
+            if isinstance(item, CorruptedError):
+                corrupted.append(offset)
+                log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
+            else:
+                messages.append(item)
+        return messages, corrupted
+
+    def _read_items(self, queue: ConsumeQueue, offsets: list[int]) -> list[tuple[int, StoredMessage | CorruptedError]]:
+        """What is at some offsets, as far as it is durable."""
+        found: list[tuple[int, StoredMessage | CorruptedError]] = []
         at = 0
         while at < len(offsets):
             run = 1
             while at + run < len(offsets) and offsets[at + run] == offsets[at] + run:
                 run += 1
-            for distance, item in enumerate(self.engine.read(queue, offsets[at], run)):
-                if isinstance(item, CorruptedError):
-                    corrupted.append(offsets[at] + distance)
-                    log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
-                else:
-                    messages.append(item)
+            found += enumerate(self.engine.read(queue, offsets[at], run), offsets[at])
             at += run
-        return messages, corrupted
+        return found
 
     def _apply_limit(self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms) -> None:
         limit = terms.group.max_in_flight

@@ -33,6 +33,8 @@ class ConsumptionOp(IntEnum):
     RELEASE = 5
     RESET = 6  # like START, by an operator: handles from before are void
     SKIP = 7  # nothing before the one offset is wanted, as far as it was never delivered
+    HOLD = 8  # everything before the one offset waits, as far as it was never delivered (FIFO)
+    ATTEMPT = 9  # what was just delivered belongs to an attempt id, which stands behind the topic and a NUL
 
 
 def encode_op(
@@ -72,6 +74,7 @@ class Progress:
         if op in (ConsumptionOp.START, ConsumptionOp.RESET):
             self._start(group, topic, queue_id, first, commit_log_offset, is_reset=op == ConsumptionOp.RESET)
             return
+        topic, _, attempt_id = topic.partition("\0")
         window = self.windows.get((group, topic), {}).get(queue_id)
         if window is None or commit_log_offset < window.as_of:
             return  # the group or topic was dropped since, or the window has it already
@@ -88,6 +91,10 @@ class Progress:
             window.settle(offsets)
         elif op == ConsumptionOp.SKIP:
             window.skip(first)
+        elif op == ConsumptionOp.HOLD:
+            window.hold(first)
+        elif op == ConsumptionOp.ATTEMPT:
+            window.remember_try(attempt_id, offsets, deadline, store_time_ms)
         else:
             window.change(offsets, deadline, release=op == ConsumptionOp.RELEASE)
 

@@ -8,7 +8,8 @@ Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `
 only with what a record of the log says, live and in recovery alike.  Time comes in.
 
 The row (big-endian): as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1),
-then status bytes, attempts (2 each) and deadlines (8 each), little-endian.
+size (4), then of that size status bytes, attempts (2 each) and deadlines (8 each), little-endian; then the attempts
+that consumers named, if there are any, as msgpack.
 
 Invariants: attempts never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
 only for the messages that still have the deadline it was made with.
@@ -22,12 +23,23 @@ from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
+from typing import TYPE_CHECKING
 
-_ROW = struct.Struct(">QQQQQI?")
+import msgspec
+
+if TYPE_CHECKING:
+    from broker.consume.fifo import MessageGroups
+
+_ROW = struct.Struct(">QQQQQI?I")
+_encode_tries = msgspec.msgpack.Encoder().encode
+_decode_tries = msgspec.msgpack.Decoder(dict[str, tuple[int, list[tuple[int, int]]]]).decode
 PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 """Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
 by the filter.  From SETTLED on a message is done with."""
 DEFLATE_ABOVE = 16_384
+Try = tuple[int, Sequence[tuple[int, int]]]
+"""A consumer's attempt: when it ends, and the offsets and stamps that it got."""
+MAX_TRIES = 1024
 ATTEMPT_BITS = 16
 MAX_GENERATION = 0xFFFF
 MAX_SPREAD = 16
@@ -52,7 +64,9 @@ class ConsumeWindow:
         "delivered_end",
         "is_changed",
         "generation",
+        "groups",
         "since",
+        "tries",
         "unsettled",
     )
 
@@ -61,6 +75,8 @@ class ConsumeWindow:
         self.as_of = 0
         self.generation = 0
         self.delivered_end = base
+        self.tries: dict[str, Try] = {}
+        self.groups: MessageGroups | None = None  # of a FIFO group's window, in memory only
         self.is_changed = False
         self._origin = base
         self._head = 0
@@ -102,6 +118,11 @@ class ConsumeWindow:
         if last > frontier:
             offsets.extend(range(frontier, last))
         return offsets
+
+    def forget_due(self, now_ms: int) -> None:
+        """A FIFO pop looks at all that is unsettled: what is due needs no list."""
+        self._collect_due(now_ms)
+        self._due.clear()
 
     def unclaim(self, offsets: Iterable[int]) -> None:
         """Claimed ones that were not delivered after all: they are due again."""
@@ -208,6 +229,18 @@ class ConsumeWindow:
         if status[self._head] >= SETTLED:  # what lay between is at the head
             self.settle(())
 
+    def remember_try(self, attempt_id: str, offsets: Sequence[int], deadline_ms: int, now_ms: int) -> None:
+        """What a consumer that names its attempts was just given: it may ask for it again until the deadline."""
+        for known in [known for known, found in self.tries.items() if found[0] <= now_ms]:
+            del self.tries[known]
+        if len(self.tries) < MAX_TRIES:
+            self.tries[attempt_id] = (deadline_ms, [(offset, self.stamp(offset)) for offset in offsets])
+
+    def offsets_of_try(self, attempt_id: str, now_ms: int) -> list[int]:
+        """What of an attempt is still with its consumer."""
+        _, stamps = self.tries.get(attempt_id, (0, ()))
+        return [o for o, stamp in stamps if self.is_current(o, stamp) and self.is_in_flight(o, now_ms)]
+
     def skip(self, end: int) -> None:
         """Nothing from the frontier up to an offset is wanted."""
         self._extend(end - self.frontier, FILTERED, 0, 0)
@@ -291,16 +324,22 @@ class ConsumeWindow:
         deflated = len(data) > DEFLATE_ABOVE
         if deflated:
             data = zlib.compress(data, 1)
-        head = _ROW.pack(as_of, self.since, self.generation, self.base, self.delivered_end, len(attempts), deflated)
-        return head + data
+        head = _ROW.pack(
+            as_of, self.since, self.generation, self.base, self.delivered_end, len(attempts), deflated, len(data)
+        )
+        return head + data + (_encode_tries(self.tries) if self.tries else b"")
 
     @classmethod
     def restore(cls, row: bytes) -> ConsumeWindow:
         """The window of a row."""
-        as_of, since, generation, base, delivered_end, count, deflated = _ROW.unpack_from(row)
-        data = zlib.decompress(row[_ROW.size :]) if deflated else row[_ROW.size :]
+        as_of, since, generation, base, delivered_end, count, deflated, size = _ROW.unpack_from(row)
+        data, tries = row[_ROW.size : _ROW.size + size], row[_ROW.size + size :]
+        if deflated:
+            data = zlib.decompress(data)
         window = cls(base, since=since)
         window.as_of, window.generation, window.delivered_end = as_of, generation, delivered_end
+        if tries:
+            window.tries = dict(_decode_tries(tries))
         window._status[:] = data[:count]
         window._attempts.frombytes(data[count : 3 * count])
         window._deadlines.frombytes(data[3 * count :])

@@ -73,8 +73,15 @@ class ConsumptionFace(MessageFace):
 
     async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         outcomes = self.consumption.acknowledge(topic, group, receipt_handles, self.clock.now_ms())
+        self._wake_fifo(topic, group)
         await self.commit.wait()
         return outcomes
+
+    def _wake_fifo(self, topic: str, group: str) -> None:
+        """What is settled may free a message group."""
+        definition = self.registry.groups.get(group)
+        if definition is not None and definition.fifo:
+            self.polling.wake(topic, group)
 
     async def change_invisible_duration(
         self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
@@ -89,6 +96,7 @@ class ConsumptionFace(MessageFace):
 
     async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         outcomes = self.consumption.reject(topic, group, receipt_handles, self.clock.now_ms())
+        self._wake_fifo(topic, group)
         await self.commit.wait()
         return outcomes
 

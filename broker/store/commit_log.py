@@ -23,6 +23,8 @@ from domain.message import Message, StoredMessage
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
 MESSAGE = RecordKind.MESSAGE
+NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
+"""Kinds that leave the reserve to those with which consuming goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class CommitLog:
         encode, floor = record.encode_message, self.durable_offset
         prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
         size = len(covered) + record.CRC_START
-        is_new = kind == MESSAGE
+        is_new = kind in NEW_KINDS
         if offset + size > (self._message_room_end if is_new else self._room_end):
             offset = self._make_room(size, self.layout.reserve_bytes if is_new else 0, now_ms)
             prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
@@ -165,8 +167,12 @@ class CommitLog:
                 except (InvalidRecordError, UnicodeDecodeError) as error:
                     yield CorruptedError(f"the record at commit-log offset {offset} is harmed: {error}")
 
-    def message_at(self, commit_log_offset: int) -> StoredMessage | None:
-        """The message whose record begins at a place of the durable log; None if none does.  Raises CorruptedError."""
+    def message_at(
+        self, commit_log_offset: int, kinds: frozenset[RecordKind] = record.MESSAGE_KINDS
+    ) -> StoredMessage | None:
+        """The message whose record begins at a place of the durable log; None if none of these kinds does.
+
+        Raises CorruptedError."""
         if not self.min_offset <= commit_log_offset < self.durable_offset:
             return None
         data = self._read_span(commit_log_offset, FIRST_READ)
@@ -181,7 +187,7 @@ class CommitLog:
             if data[:4] == record.MAGIC and int.from_bytes(data[16:24], "big") == commit_log_offset:
                 raise CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed") from error
             return None
-        return record.decode_message(data, 0, commit_log_offset) if header.kind in record.MESSAGE_KINDS else None
+        return record.decode_message(data, 0, commit_log_offset) if header.kind in kinds else None
 
     def read_header(self, commit_log_offset: int, size: int) -> RecordHeader:
         """A record's header, checked.  Raises CorruptedError."""

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from broker.store import record
+from broker.store.aside import Aside
 from broker.store.changed_rows import ChangedRows
 from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from broker.store.lookup import Lookup
 from broker.store.open_files import OpenFiles
-from broker.store.record import MESSAGE_KINDS, Move, Placement, RecordHeader
+from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, Move, Placement, RecordHeader
 from domain.filter_hash import TAG_BITS
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_group
@@ -42,12 +43,13 @@ class MoveApplier(Protocol):
 class Dispatcher:
     """Owns the consume queues; the appliers are registered by the broker."""
 
-    def __init__(self, files: OpenFiles, rows: ChangedRows, lookup: Lookup) -> None:
+    def __init__(self, files: OpenFiles, rows: ChangedRows, lookup: Lookup, aside: Aside) -> None:
         self.queues: dict[QueueKey, ConsumeQueue] = {}
         self.appliers: dict[int, Applier] = {}
         self.move_appliers: dict[int, MoveApplier] = {}
         self.rows = rows
         self.lookup = lookup
+        self.aside = aside
         self._files = files
         self.retired: dict[QueueKey, ConsumeQueue] = {}
         self.queue_count: Callable[[str], int | None] = lambda topic: None
@@ -147,6 +149,10 @@ class Dispatcher:
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:
         """Apply one record read from the log (recovery)."""
         kind, offset = header.kind, header.commit_log_offset
+        if kind in MESSAGE_KINDS or kind in KEPT_KINDS:
+            origin = record.read_origin(data, position)
+            if origin is not None:
+                self.aside.settle(origin, offset)
         if kind in MESSAGE_KINDS:
             placement = record.read_placement(data, position)
             self.place(placement, offset)
@@ -158,6 +164,9 @@ class Dispatcher:
                 if move is None:
                     move = _move_of_format_1(record.decode_message(data, position, offset))
                 self.move_appliers[kind].apply_move(move, placement.topic, placement.queue_offset, offset)
+        elif kind in KEPT_KINDS:
+            message = record.decode_message(data, position, offset)
+            self.aside.keep(kind, message, offset, header.store_time_ms)
         elif kind in self.appliers:
             payload = data[position + record.HEADER_SIZE : position + header.length]
             self.appliers[kind].apply(payload, offset, header.store_time_ms)

@@ -11,7 +11,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
+from broker.store.aside import Aside
 from broker.store.checkpointer import Checkpointer
 from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
@@ -20,14 +22,26 @@ from broker.store.dispatcher import Dispatcher
 from broker.store.index_file import IndexLayout
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
-from broker.store.record import FURTHER_FLAG, MOVE_FLAG, Move, RecordKind, encode_further, encode_move
+from broker.store.record import (
+    FURTHER_FLAG,
+    MOVE_FLAG,
+    ORIGIN_FLAG,
+    Move,
+    Origin,
+    RecordKind,
+    encode_further,
+    encode_move,
+)
 from broker.store.state_file import StateFile
 from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from domain.filter_hash import TAG_BITS
-from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage
+from domain.message import MAX_FURTHER_QUEUES, Message, Place, StoredMessage, SystemProperty
+from domain.timing import MAX_DELAY_MS
 
+DELIVER_AT_MS: Final = SystemProperty.DELIVER_AT_MS
+MAX_TIME_DIGITS: Final = 19
 QueueFor = Callable[[str, int, int], ConsumeQueue | EntrepotError]
 """The queue of (topic, queue id) for a body of so many bytes, or why it may not go there."""
 
@@ -57,6 +71,7 @@ class StorageEngine:
         identity: StoreIdentity,
         *,
         index_layout: IndexLayout,
+        check_after_ms: int = 6000,
         flush_async: bool = False,
     ) -> None:
         self.disk = disk
@@ -69,7 +84,9 @@ class StorageEngine:
         self.rows = self.checkpointer.rows
         self.lookup = Lookup(self.open_files, self.rows, index_layout)
         self.checkpointer.lookup = self.lookup
-        self.dispatcher = Dispatcher(self.open_files, self.rows, self.lookup)
+        self.aside = Aside(self.rows, check_after_ms)
+        self.dispatcher = Dispatcher(self.open_files, self.rows, self.lookup, self.aside)
+        self.dispatcher.appliers[RecordKind.ASIDE] = self.aside
         self.is_index_whole = True
         self.log_channel = log_channel
         self.flush_async = flush_async
@@ -102,6 +119,9 @@ class StorageEngine:
             try:
                 if isinstance(queue, EntrepotError):
                     raise queue
+                if message.system and DELIVER_AT_MS in message.system and is_for_later(message, now_ms):
+                    self._keep(RecordKind.TIMED, message, queue_for, now_ms)
+                    continue
                 if message.further_queues:
                     self._append_to_many(message, queue, queue_for, now_ms)
                     continue
@@ -124,22 +144,94 @@ class StorageEngine:
                 note(message_key(message.topic, key.encode()), offset, now_ms)
         return refusals
 
-    def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> None:
-        """Take a message for several queues: all of them, or none.  Raises the first refusal."""
+    def append_half(
+        self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
+    ) -> list[EntrepotError | None] | None:
+        """Keep half messages; returns None if all were taken, else one refusal or None for each."""
+        self._check_alive()
+        refusals: list[EntrepotError | None] = [None] * len(messages)
+        for index, message in enumerate(messages):
+            queue = queue_for(message.topic, message.queue_id, len(message.body))
+            try:
+                if isinstance(queue, EntrepotError):
+                    raise queue
+                is_for_later(message, now_ms)
+                self._check_transaction(message)
+                self._keep(RecordKind.HALF, message, queue_for, now_ms)
+            except EntrepotError as refusal:
+                refusals[index] = refusal
+            except struct.error as error:
+                refusals[index] = _too_long(error)
+            except OSError as error:
+                raise self.fail(error) from error
+        return refusals if any(refusals) else None
+
+    def _check_transaction(self, message: Message) -> None:
+        transaction_id = message.system_text(SystemProperty.TRANSACTION_ID)
+        if not transaction_id:
+            raise EntrepotError(Code.BAD_REQUEST, "a half message has a transaction id")
+        if (message.topic, transaction_id) in self.aside.halves.waiting:
+            raise EntrepotError(
+                Code.BAD_REQUEST, f"a half message of transaction {transaction_id!r} is waiting already"
+            )
+
+    def _keep(self, kind: RecordKind, message: Message, queue_for: QueueFor, now_ms: int) -> None:
+        """Keep a message aside.  Raises a refusal where one of its queues may not be written to."""
+        for queue in self._further_queues(message, queue_for):
+            assert queue is not None
+        self.keep(kind, message, None, now_ms)
+
+    def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> None:
+        """Keep a message aside, which may have been kept in another record before."""
+        places = [(topic, queue_id, 0) for topic, queue_id in message.further_queues]
+        trailer, flags = _trailer(origin, places)
+        offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
+        if origin is not None:
+            self.aside.settle(origin, offset)
+        self.aside.keep(kind, message, offset, now_ms)
+
+    def append_kept(self, message: Message, origin: Origin, now_ms: int) -> None:
+        """Store a message that was kept aside into its queue, which is there; further ones that are gone are left out.
+
+        Raises StorageFullError: it waits on.
+        """
+        self._check_alive()
+        queue = self.dispatcher.queue(message.topic, message.queue_id)
+        further = (self.dispatcher.queues.get(place) for place in message.further_queues)
+        try:
+            self._append_to_queues(message, [queue, *(q for q in further if q is not None)], origin, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _further_queues(self, message: Message, queue_for: QueueFor) -> list[ConsumeQueue]:
         if len(message.further_queues) > MAX_FURTHER_QUEUES:
             raise EntrepotError(
                 Code.BAD_REQUEST, f"{len(message.further_queues)} further queues, the limit is {MAX_FURTHER_QUEUES}"
             )
-        queues = {first: first.max_offset}
+        queues: list[ConsumeQueue] = []
         for topic, queue_id in message.further_queues:
             queue = queue_for(topic, queue_id, len(message.body))
             if isinstance(queue, EntrepotError):
                 raise queue
-            queues[queue] = queue.max_offset
-        further = encode_further([(q.topic, q.queue_id, end) for q, end in queues.items() if q is not first])
+            queues.append(queue)
+        return queues
+
+    def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> None:
+        """Take a message for several queues: all of them, or none.  Raises the first refusal."""
+        self._append_to_queues(message, [first, *self._further_queues(message, queue_for)], None, now_ms)
+
+    def _append_to_queues(
+        self, message: Message, wanted: list[ConsumeQueue], origin: Origin | None, now_ms: int
+    ) -> None:
+        first = wanted[0]
+        queues = {queue: queue.max_offset for queue in wanted}
+        places = [(q.topic, q.queue_id, end) for q, end in queues.items() if q is not first]
+        trailer, flags = _trailer(origin, places)
         offset, size = self.commit_log.append_message(
-            message, queues[first], now_ms, trailer=further, trailer_flag=FURTHER_FLAG
+            message, queues[first], now_ms, trailer=trailer, trailer_flag=flags
         )
+        if origin is not None:
+            self.aside.settle(origin, offset)
         for queue, end in queues.items():
             self.dispatcher.put(queue, end, offset, size, message.filter_hash)
             self._note(message, queue, offset, now_ms if queue is first else None)
@@ -332,6 +424,30 @@ def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: in
         return CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
     item.queue_id, item.queue_offset = queue.queue_id, queue_offset
     return item
+
+
+def is_for_later(message: Message, now_ms: int) -> bool:
+    """Whether a message with a delivery time has to wait for it.  Raises ILLEGAL_DELIVERY_TIME."""
+    text = message.system_text(DELIVER_AT_MS)
+    if text is None:
+        return False
+    if not (text.isascii() and text.isdecimal()) or len(text) > MAX_TIME_DIGITS:
+        raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{text[:80]!r} is not a time in epoch milliseconds")
+    if int(text) > now_ms + MAX_DELAY_MS:
+        raise EntrepotError(
+            Code.ILLEGAL_DELIVERY_TIME, f"the delivery time is more than {MAX_DELAY_MS // 86_400_000} days ahead"
+        )
+    return int(text) > now_ms
+
+
+def _trailer(origin: Origin | None, places: Sequence[Place]) -> tuple[bytes, int]:
+    """What follows a message's body, with its flags."""
+    trailer, flags = b"", 0
+    if origin is not None:
+        trailer, flags = origin.encode(), ORIGIN_FLAG
+    if places:
+        trailer, flags = trailer + encode_further(places), flags | FURTHER_FLAG
+    return trailer, flags
 
 
 def _too_long(error: struct.error) -> EntrepotError:

@@ -7,7 +7,7 @@ Every record (big-endian):
     4       4     crc32c of everything after this field, to the end of the record
     8       1     version (1)
     9       1     kind (`RecordKind`)
-    10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move
+    10      2     flags (messages): bits 0-1 QoS, bit 2 further queues, bit 3 move, bit 4 origin
     12      4     length of the whole record
     16      8     commit-log offset of the record itself: bytes that lie elsewhere are not this record
     24      8     durable floor: what was known to be durable when this was written.  A valid record proves that
@@ -30,9 +30,13 @@ A message (and a dead letter) goes on with
     82      4     body length
     86            topic, sub-topic, message group, tag, message id, keys, properties, body, then what the flags say
 
-Further queues (store once, refer many): u32 count, then for each u16 topic length, u32 queue id, u64 queue offset,
-topic.  Move (dead letters, retries): see `Move`: i64 visible at, u64 queue offset, u32 queue id, u16 attempts, u16
-group length, u16 topic length, group, topic.
+What the flags say, in this order:
+
+    origin           the record in which the message was kept before (`Origin`): u64 commit-log offset, i64 time
+    further queues   store once, refer many: u32 count, then for each u16 topic length, u32 queue id, u64 queue offset,
+                     topic
+    move             what a dead letter or a retry was made from (`Move`): i64 visible at, u64 queue offset, u32 queue
+                     id, u16 attempts, u16 group length, u16 topic length, group, topic
 
 Properties: msgpack of [system properties as a map, user properties as an array of (name, value)]; text values are
 strings, others binary.  No properties at all is no bytes at all.
@@ -67,6 +71,7 @@ MAX_PROPERTIES_BYTES: Final = 1 << 20
 
 FURTHER_FLAG: Final = 4
 MOVE_FLAG: Final = 8
+ORIGIN_FLAG: Final = 16
 
 _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
@@ -74,6 +79,7 @@ _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
+_ORIGIN = struct.Struct(">Qq")
 _MOVE = struct.Struct(">qQIHHH")
 _LENGTHS = struct.Struct(">HHHBBHII")
 _encode_properties = msgspec.msgpack.Encoder().encode
@@ -95,10 +101,16 @@ class RecordKind(IntEnum):
     PADDING = 5
     RETRY = 6
     KEY_VALUES = 7
+    TIMED = 8  # a message that waits for its time
+    HALF = 9  # a message that waits for the end of its transaction
+    ASIDE = 10  # what became of such a one without a message
 
 
 MESSAGE_KINDS: Final = frozenset((RecordKind.MESSAGE, RecordKind.DEAD_LETTER, RecordKind.RETRY))
 """Kinds of records that are messages in a queue."""
+KEPT_KINDS: Final = frozenset((RecordKind.TIMED, RecordKind.HALF))
+"""Kinds of records that are messages in no queue yet."""
+_DECODABLE: Final = MESSAGE_KINDS | KEPT_KINDS
 
 
 class InvalidRecordError(Exception):
@@ -183,6 +195,26 @@ def encode_further(places: Sequence[Place]) -> bytes:
         topic = name.encode()
         parts += (_FURTHER.pack(len(topic), queue_id, queue_offset), topic)
     return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The record in which a message was kept before; `deliver_at_ms` is 0 for a half message."""
+
+    commit_log_offset: int
+    deliver_at_ms: int
+
+    def encode(self) -> bytes:
+        """The first part of what follows the body."""
+        return _ORIGIN.pack(self.commit_log_offset, self.deliver_at_ms)
+
+
+def read_origin(data: bytes, position: int) -> Origin | None:
+    """The origin of a checked message record; None if it has none."""
+    if not data[position + 11] & ORIGIN_FLAG:
+        return None
+    at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
+    return Origin(*_ORIGIN.unpack_from(data, at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +327,7 @@ def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Plac
     if (
         position + MESSAGE_HEADER_SIZE > len(data)
         or data[position + 9] != RecordKind.MESSAGE
-        or data[position + 11] & FURTHER_FLAG
+        or data[position + 11] & (FURTHER_FLAG | ORIGIN_FLAG)
     ):
         return None
     magic, crc, version, _, _, length, own_offset = _unpack_identity(data, position)
@@ -357,7 +389,8 @@ def read_further(data: bytes, position: int) -> tuple[Place, ...]:
     """The places of a checked message record in its further queues."""
     if not data[position + 11] & FURTHER_FLAG:
         return ()
-    return decode_further(data, position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68)))
+    at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
+    return decode_further(data, at + _ORIGIN.size if data[position + 11] & ORIGIN_FLAG else at)
 
 
 def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:
@@ -391,7 +424,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         body_length,
     ) = _unpack_message(data, position)
     end = position + length
-    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind not in MESSAGE_KINDS:
+    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind not in _DECODABLE:
         raise InvalidRecordError("not the message of this place")
     if end > len(data) or crc32c(data[position + CRC_START : end]) != crc:
         raise InvalidRecordError("cut short or checksum")
@@ -417,7 +450,9 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         system, properties = decode_properties(data[a : a + properties_length])
         a += properties_length
     body_end = a + body_length
-    places = decode_further(data, body_end) if flags & FURTHER_FLAG else ()
+    places: tuple[Place, ...] = ()
+    if flags & FURTHER_FLAG:
+        places = decode_further(data, body_end + _ORIGIN.size if flags & ORIGIN_FLAG else body_end)
     return StoredMessage(
         topic,
         data[a:body_end],
@@ -432,7 +467,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         hashed,
         properties,
         system,
-        tuple([place[:2] for place in places]),
+        tuple([(name, number) for name, number, _ in places]),
         queue_offset,
         commit_log_offset,
         store_time,

@@ -79,6 +79,11 @@ class MemoryStore:
     ) -> Pulled:
         return await self._messages.pull(topic, queue_id, from_offset, max_messages, filter)
 
+    async def matching_offsets(
+        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
+    ) -> tuple[list[int], int]:
+        return await self._messages.matching_offsets(topic, queue_id, topic_filter, from_offset, limit)
+
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         return await self._messages.offset_at(topic, queue_id, position)
 

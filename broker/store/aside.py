@@ -1,0 +1,67 @@
+"""Aside: messages in the log that are in no queue yet, because they wait for their time or for a commit.
+
+A timed or half record keeps the whole message.  A later record ends its waiting: the message itself, stored into its
+queue with the place of the record it was kept in (`Origin`), or an aside record that drops it.  One record, so that it
+is never both delivered and waiting.
+
+An aside record's payload (big-endian): u8 op, u64 commit-log offset of the kept record, i64 time, u32 checks.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+from broker.store.changed_rows import ChangedRows
+from broker.store.record import Origin, RecordKind
+from broker.timer.timing_wheel import TimingWheel
+from broker.transaction.half_messages import HalfMessages
+from domain.message import Message, SystemProperty
+
+_PAYLOAD = struct.Struct(">BQqI")
+
+
+class AsideOp(IntEnum):
+    DROP = 1  # the time is that of delivery, 0 for a half message
+    CHECK = 2  # the time is when the producer is to be asked again
+
+
+class Aside:
+    """Both kinds of waiting."""
+
+    def __init__(self, rows: ChangedRows, check_after_ms: int) -> None:
+        self.timers = TimingWheel(rows)
+        self.halves = HalfMessages(rows, check_after_ms)
+
+    def keep(self, kind: int, message: Message, commit_log_offset: int, store_time_ms: int) -> None:
+        """A message was kept aside."""
+        if kind == RecordKind.TIMED:
+            deliver_at_ms = int(message.system[SystemProperty.DELIVER_AT_MS])
+            self.timers.add(deliver_at_ms, message.message_id, commit_log_offset)
+        else:
+            transaction_id = message.system_text(SystemProperty.TRANSACTION_ID) or ""
+            self.halves.add(message.topic, transaction_id, commit_log_offset, store_time_ms)
+
+    def settle(self, origin: Origin, commit_log_offset: int) -> None:
+        """The record at an offset ends the waiting of a kept one."""
+        if origin.deliver_at_ms:
+            self.timers.settle(origin.deliver_at_ms, origin.commit_log_offset, commit_log_offset)
+        else:
+            self.halves.settle(origin.commit_log_offset, commit_log_offset)
+
+    def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
+        op, kept_offset, time_ms, checks = _PAYLOAD.unpack(payload)
+        if op == AsideOp.CHECK:
+            self.halves.check(kept_offset, time_ms, checks, commit_log_offset)
+        else:
+            self.settle(Origin(kept_offset, time_ms), commit_log_offset)
+
+    def oldest_offset(self) -> int | None:
+        """The first record that is still needed; None if none is."""
+        found = [o for o in (self.timers.oldest_offset(), self.halves.oldest_offset()) if o is not None]
+        return min(found, default=None)
+
+
+def encode_aside(op: AsideOp, kept_offset: int, time_ms: int, checks: int = 0) -> bytes:
+    """An aside record's payload."""
+    return _PAYLOAD.pack(op, kept_offset, time_ms, checks)

@@ -1,0 +1,180 @@
+"""TimingWheel: which messages wait for their time, and which are due.
+
+What waits lies in the commit log, as timed records.  Here is, per message, 20 bytes (big-endian): delivery time (8),
+commit-log offset of the record (8), crc32c of the message id (4).  They are gathered in buckets, by the minute they are
+due in and by the region of the log their record is in; a bucket is one row of the state file, so that a row stays small
+and a bucket that is filled while the log grows is not written again and again.  The minute that is near is a heap.
+
+Invariant: a timer is in its bucket until a record of the log settles it (delivered, recalled, given another time).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from typing import Final
+
+import numpy as np
+from google_crc32c import value as crc32c
+
+from broker.store.changed_rows import ChangedRows
+
+MINUTE_MS: Final = 60_000
+REGION_BITS: Final = 24
+_ENTRY = struct.Struct(">QQI")
+_COLUMNS = np.dtype([("time", ">u8"), ("offset", ">u8"), ("id", ">u4")])
+_AS_OF_SIZE: Final = 8
+_BucketKey = tuple[int, int]
+Timer = tuple[int, int]
+"""(delivery time, commit-log offset)."""
+
+
+class _Bucket:
+    __slots__ = ("as_of", "done", "entries", "is_changed")
+
+    def __init__(self, entries: bytes = b"", as_of: int = 0) -> None:
+        self.entries = bytearray(entries)
+        self.done: set[int] = set()
+        self.as_of = as_of
+        self.is_changed = False
+
+    def alive(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:
+        found = np.frombuffer(bytes(self.entries), _COLUMNS)
+        if self.done:
+            found = found[~np.isin(found["offset"].astype(np.uint64), np.fromiter(self.done, np.uint64))]
+        return found
+
+    def row(self, as_of: int) -> bytes | None:
+        alive = self.alive()
+        return as_of.to_bytes(_AS_OF_SIZE, "big") + alive.tobytes() if len(alive) else None
+
+
+class TimingWheel:
+    """See the module.  `count`: timers that wait."""
+
+    def __init__(self, rows: ChangedRows) -> None:
+        self.count = 0
+        self._rows = rows
+        self._buckets: dict[_BucketKey, _Bucket] = {}
+        self._regions: dict[int, set[int]] = {}
+        self._far: list[int] = []  # minutes that are not in the heap yet
+        self._near: list[Timer] = []
+        self._near_until = -1  # minutes up to here are in the heap
+
+    # -- as the log says -----------------------------------------------------------------------------------------
+
+    def add(self, deliver_at_ms: int, message_id: bytes, commit_log_offset: int) -> None:
+        """A timed record was stored."""
+        key = deliver_at_ms // MINUTE_MS, commit_log_offset >> REGION_BITS
+        bucket = self._buckets.get(key) or self._new_bucket(key, _Bucket())
+        if commit_log_offset < bucket.as_of:
+            return
+        bucket.entries += _ENTRY.pack(deliver_at_ms, commit_log_offset, crc32c(message_id))
+        self.count += 1
+        self._rows.mark(_row_key(key), bucket, commit_log_offset)
+        if key[0] <= self._near_until:
+            heappush(self._near, (deliver_at_ms, commit_log_offset))
+
+    def settle(self, deliver_at_ms: int, timed_offset: int, commit_log_offset: int) -> None:
+        """The record at `commit_log_offset` ends the waiting of a timed one; nothing if that is not waiting."""
+        key = deliver_at_ms // MINUTE_MS, timed_offset >> REGION_BITS
+        bucket = self._buckets.get(key)
+        if bucket is None or timed_offset in bucket.done or not self._has(bucket, deliver_at_ms, timed_offset):
+            return
+        bucket.done.add(timed_offset)
+        self.count -= 1
+        self._rows.mark(_row_key(key), bucket, commit_log_offset)
+        if len(bucket.done) * _ENTRY.size == len(bucket.entries):
+            del self._buckets[key]
+            self._regions[key[0]].discard(key[1])
+            if not self._regions[key[0]]:
+                del self._regions[key[0]]
+
+    def _has(self, bucket: _Bucket, deliver_at_ms: int, timed_offset: int) -> bool:
+        wanted = struct.pack(">QQ", deliver_at_ms, timed_offset)
+        at = bucket.entries.find(wanted)
+        while at >= 0 and at % _ENTRY.size:  # the bytes of two entries
+            at = bucket.entries.find(wanted, at + 1)
+        return at >= 0
+
+    def _new_bucket(self, key: _BucketKey, bucket: _Bucket) -> _Bucket:
+        minute, region = key
+        self._buckets[key] = bucket
+        if minute not in self._regions:
+            self._regions[minute] = set()
+            if minute > self._near_until:
+                heappush(self._far, minute)
+        self._regions[minute].add(region)
+        return bucket
+
+    # -- what is due ---------------------------------------------------------------------------------------------
+
+    def take_due(self, now_ms: int, limit: int) -> list[Timer]:
+        """Timers whose time has come, the earliest first.  They are taken out of the heap: what is not settled after
+        all is to be put back."""
+        self._near_until = max(self._near_until, now_ms // MINUTE_MS)
+        while self._far and self._far[0] <= self._near_until:
+            for timer in self._timers_of(heappop(self._far)):
+                heappush(self._near, timer)
+        due: list[Timer] = []
+        while self._near and self._near[0][0] <= now_ms and len(due) < limit:
+            timer = heappop(self._near)
+            if self._is_waiting(timer):
+                due.append(timer)
+        return due
+
+    def put_back(self, timers: list[Timer]) -> None:
+        """They could not be delivered now."""
+        for timer in timers:
+            heappush(self._near, timer)
+
+    def _is_waiting(self, timer: Timer) -> bool:
+        bucket = self._buckets.get((timer[0] // MINUTE_MS, timer[1] >> REGION_BITS))
+        return bucket is not None and timer[1] not in bucket.done
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def find(self, deliver_at_ms: int, message_id: bytes) -> list[int]:
+        """Commit-log offsets of timed records of that time that may have that id."""
+        minute, hashed = deliver_at_ms // MINUTE_MS, crc32c(message_id)
+        found: list[int] = []
+        for region in self._regions.get(minute, ()):
+            alive = self._buckets[minute, region].alive()
+            same = alive[(alive["time"] == deliver_at_ms) & (alive["id"] == hashed)]
+            found += same["offset"].tolist()
+        return sorted(found)
+
+    def after(self, cursor: Timer) -> Iterator[Timer]:
+        """Timers behind (time, offset), in that order."""
+        for minute in sorted(minute for minute in self._regions if minute >= cursor[0] // MINUTE_MS):
+            for timer in self._timers_of(minute):
+                if timer > cursor:
+                    yield timer
+
+    def oldest_offset(self) -> int | None:
+        """The first record that is still needed; None if none is."""
+        if not self._buckets:
+            return None
+        region = min(key[1] for key in self._buckets)
+        found = [int(b.alive()["offset"].min()) for key, b in self._buckets.items() if key[1] == region]
+        return min(found)
+
+    def _timers_of(self, minute: int) -> list[Timer]:
+        timers: list[Timer] = []
+        for region in self._regions.get(minute, ()):
+            alive = self._buckets[minute, region].alive()
+            timers += zip(alive["time"].tolist(), alive["offset"].tolist(), strict=True)
+        return sorted(timers)
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def restore(self, key: bytes, row: bytes) -> None:
+        """Take a bucket's row."""
+        bucket = _Bucket(row[_AS_OF_SIZE:], int.from_bytes(row[:_AS_OF_SIZE], "big"))
+        self._new_bucket((int.from_bytes(key[1:5], "big"), int.from_bytes(key[5:], "big")), bucket)
+        self.count += len(bucket.entries) // _ENTRY.size
+
+
+def _row_key(key: _BucketKey) -> bytes:
+    return b"d" + key[0].to_bytes(4, "big") + key[1].to_bytes(8, "big")

@@ -1,0 +1,1 @@
+"""Half messages: what transactions are made of."""

@@ -1,0 +1,99 @@
+"""HalfMessages: messages that wait for the end of their transaction (RocketMQ: half messages).
+
+What waits lies in the commit log, as half records.  Here is, per message, where, and when its producer is asked next;
+each is a row of the state file: msgpack of (topic, transaction id, due, checks).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from broker.store.changed_rows import ChangedRows
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(tuple[str, str, int, int]).decode
+TransactionKey = tuple[str, str]
+"""(topic, transaction id)."""
+
+
+@dataclass(slots=True)
+class Half:
+    """A half message that waits.  `due_ms`: when its producer is to be asked (again)."""
+
+    key: TransactionKey
+    commit_log_offset: int
+    due_ms: int
+    checks: int = 0
+    is_changed: bool = False
+
+    def row(self, as_of: int) -> bytes:
+        """As msgpack."""
+        return _encode((*self.key, self.due_ms, self.checks))
+
+
+class HalfMessages:
+    """By topic and transaction id, in the order they came."""
+
+    def __init__(self, rows: ChangedRows, check_after_ms: int) -> None:
+        self.waiting: dict[TransactionKey, Half] = {}
+        self._rows = rows
+        self._check_after_ms = check_after_ms
+        self._by_offset: dict[int, Half] = {}
+
+    # -- as the log says -----------------------------------------------------------------------------------------
+
+    def add(self, topic: str, transaction_id: str, commit_log_offset: int, store_time_ms: int) -> None:
+        """A half record was stored."""
+        if commit_log_offset not in self._by_offset:
+            half = Half((topic, transaction_id), commit_log_offset, store_time_ms + self._check_after_ms)
+            self._put(half)
+            self._rows.mark(_row_key(commit_log_offset), half, commit_log_offset)
+
+    def settle(self, half_offset: int, commit_log_offset: int) -> None:
+        """The record at `commit_log_offset` ends a transaction; nothing if it is not waiting."""
+        half = self._by_offset.pop(half_offset, None)
+        if half is not None:
+            del self.waiting[half.key]
+            self._rows.drop(_row_key(half_offset), commit_log_offset)
+
+    def check(self, half_offset: int, next_due_ms: int, checks: int, commit_log_offset: int) -> None:
+        """Its producer is asked, and is to be asked again then."""
+        half = self._by_offset.get(half_offset)
+        if half is not None and checks > half.checks:
+            half.due_ms, half.checks = next_due_ms, checks
+            self._rows.mark(_row_key(half_offset), half, commit_log_offset)
+
+    def drop_topic(self, topic: str, commit_log_offset: int) -> None:
+        """Forget what waited when the record at an offset dropped the topic."""
+        for half in [h for h in self.waiting.values() if h.key[0] == topic]:
+            if half.commit_log_offset < commit_log_offset:
+                self.settle(half.commit_log_offset, commit_log_offset)
+
+    def _put(self, half: Half) -> None:
+        self.waiting[half.key] = half
+        self._by_offset[half.commit_log_offset] = half
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    def due(self, now_ms: int) -> Iterable[Half]:
+        """Those whose producers are to be asked now."""
+        return [half for half in self.waiting.values() if half.due_ms <= now_ms]
+
+    def oldest_offset(self) -> int | None:
+        """The first record that is still needed; None if none is."""
+        return min(self._by_offset, default=None)
+
+    # -- rows ----------------------------------------------------------------------------------------------------
+
+    def restore(self, key: bytes, row: bytes) -> None:
+        """Take a half message's row."""
+        topic, transaction_id, due_ms, checks = _decode(row)
+        self._put(Half((topic, transaction_id), int.from_bytes(key[1:], "big"), due_ms, checks))
+
+
+def _row_key(commit_log_offset: int) -> bytes:
+    return b"x" + commit_log_offset.to_bytes(8, "big")
