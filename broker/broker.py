@@ -7,7 +7,7 @@ here is how a broker begins, what it does by itself, and how it ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import structlog
@@ -18,6 +18,8 @@ from broker.faces.key_values import KeyValueFace
 from broker.faces.topology import TopologyFace
 from broker.group_commit import GroupCommit
 from broker.opening import open_store
+from broker.retention.cleaner import Cleaner
+from broker.retention.watermarks import DiskState, tell
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.store_files import DirectoryLock
@@ -27,6 +29,8 @@ from domain.errors import EntrepotError, StoreFailedError
 from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
+CLEANING_SECONDS: Final = 0.01
+"""How long retention may keep the event loop at a time."""
 TIMER_TICK_SECONDS: Final = 0.05
 """How late a delayed message may be: messages that are due are looked for so often."""
 
@@ -48,6 +52,17 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             on_failure=self._on_failure,
         )
         self._is_closed = False
+        self.cleaner = Cleaner(
+            self.engine,
+            self.registry,
+            opened.progress,
+            opened.restatements,
+            settings.retention_seconds,
+            self.now_ms,
+            self._is_saved_up_to,
+        )
+        self._cleaning: Iterator[None] | None = None
+        self._last_cleaning = self.loop.time()
         self._background_problems: dict[str, str] = {}
         opened.on_topic.append(self._on_topic)
         self.loop.add_reader(self.engine.checkpointer.channel.fileno(), self._on_checkpointed)
@@ -59,6 +74,8 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             ("durability", self._make_durable),
             ("checkpoint", self._checkpoint_if_due),
             ("filter index", self._build_filter_index),
+            ("disk", self._look_at_disk),
+            ("retention", self._clean),
         )
         self._background = self.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
         self._timer_tick = self.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
@@ -138,6 +155,40 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
 
     def _build_filter_index(self) -> None:
         self.engine.lookup.build_next()
+
+    # -- retention -----------------------------------------------------------------------------------------------
+
+    def _look_at_disk(self) -> None:
+        total, free = self.engine.disk.space(self.engine.root)
+        before, self.disk_state = self.disk_state, self.settings.watermarks.state(total, free)
+        self.cleaner.is_emergency = self.disk_state is DiskState.EMERGENCY
+        tell(before, self.disk_state, free)
+
+    def _clean(self) -> None:
+        """Go on with the round of the cleaner, for a while; begin one when it is time."""
+        until = self.loop.time() + CLEANING_SECONDS
+        if self._cleaning is None:
+            is_urgent = self.disk_state >= DiskState.REFUSE
+            if self.loop.time() - self._last_cleaning < self.settings.retention_interval_seconds and not is_urgent:
+                return
+            self._cleaning = self.cleaner.round()
+        try:
+            for _ in self._cleaning:
+                if self.loop.time() >= until or self._checkpoint_target is not None:
+                    return
+        except BaseException:
+            self._cleaning = None
+            raise
+        self._cleaning = None
+        self._last_cleaning = self.loop.time()
+
+    def _is_saved_up_to(self, commit_log_offset: int) -> bool:
+        """Whether the state file has all before an offset; if not, see to it."""
+        if self.engine.checkpoint_position >= commit_log_offset:
+            return True
+        if self._checkpoint_target is None:
+            self._checkpoint_target = self.engine.end
+        return False
 
     # -- checkpoints: rounds of slices, each saving some of what had changed when the round began ------------------
 

@@ -13,6 +13,7 @@ from broker.consume.handle_mint import HandleMint
 from broker.consume.progress import Progress
 from broker.metadata.key_values import KeyValueTable
 from broker.metadata.registry import Registry
+from broker.retention.restatement import Restatements
 from broker.settings import BrokerSettings
 from broker.store.disk import Disk, OsDisk
 from broker.store.engine import StorageEngine
@@ -33,6 +34,7 @@ class OpenedStore:
     registry: Registry
     key_values: KeyValueTable
     progress: Progress
+    restatements: Restatements
     consumption: Consumption
     on_topic: list[Callable[[str], None]]
 
@@ -104,6 +106,17 @@ def assemble(
         b"d": engine.aside.timers.restore,
         b"x": engine.aside.halves.restore,
     }
+    restatements = Restatements(
+        {
+            b"n": registry,
+            b"t": registry,
+            b"g": registry,
+            b"q": dispatcher,
+            b"w": progress,
+            b"k": key_values,
+        }
+    )
+    dispatcher.appliers[RecordKind.RESTATEMENT] = restatements
     recover(engine, readers)
     if identity.format != FORMAT:
         identity.format = FORMAT
@@ -111,7 +124,7 @@ def assemble(
         disk.remove(f"{root}/{FORMAT_1_CHECKPOINT}")
     mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
     consumption = Consumption(engine, registry, progress, mint, settings)
-    return OpenedStore(engine, registry, key_values, progress, consumption, watchers)
+    return OpenedStore(engine, registry, key_values, progress, restatements, consumption, watchers)
 
 
 def _put_identity(files: StoreFiles, identity: StoreIdentity, channel: SyncChannel) -> None:

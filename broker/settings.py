@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.retention.watermarks import DiskWatermarks
 from broker.store.commit_log import CommitLogLayout
 from broker.store.index_file import IndexLayout
 from domain.consumer_group import ConsumerGroup
@@ -30,6 +31,9 @@ class BrokerSettings:
     hold_back_limit: int = 32_768
     checkpoint_interval_bytes: int = 64 << 20
     checkpoint_interval_seconds: float = 30.0
+    retention_seconds: int = 72 * 3600
+    retention_interval_seconds: float = 10.0
+    watermarks: DiskWatermarks = field(default_factory=DiskWatermarks)
     transaction_check_after_ms: int = 6_000
     transaction_check_interval_ms: int = 30_000
     transaction_max_checks: int = 15

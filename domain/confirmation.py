@@ -37,3 +37,8 @@ class Confirmation:
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(failure)
+
+    def settled_now(self) -> Confirmation:
+        """Itself, settled: nothing was taken, so there is nothing to wait for."""
+        self.settle()
+        return self

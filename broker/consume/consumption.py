@@ -429,6 +429,7 @@ class Consumption:
         queues that come later begin at their beginning."""
         windows = self.progress.windows.get((group.name, topic.name))
         if windows is not None and len(windows) == topic.queues:
+            self._trim(topic, group, windows, now_ms)
             return windows
         is_new = not windows
         for queue_id in range(topic.queues):
@@ -437,6 +438,14 @@ class Consumption:
                 start = self._start(queue, group) if is_new else queue.min_offset
                 self._append(ConsumptionOp.START, group.name, queue, [start], 0, now_ms)
         return self.progress.windows[group.name, topic.name]
+
+    def _trim(self, topic: Topic, group: ConsumerGroup, windows: dict[int, ConsumeWindow], now_ms: int) -> None:
+        """What retention took away is settled."""
+        queues = self.engine.dispatcher.queues
+        for queue_id, window in windows.items():
+            queue = queues[topic.name, queue_id]
+            if window.base < queue.min_offset:
+                self._append(ConsumptionOp.TRIM, group.name, queue, [queue.min_offset], 0, now_ms)
 
     def _start(self, queue: ConsumeQueue, group: ConsumerGroup) -> int:
         """Where a new group begins.  Dead letters are always read from the first: nobody means to skip them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Final
 
@@ -34,6 +34,7 @@ class ConsumptionOp(IntEnum):
     RESET = 6  # like START, by an operator: handles from before are void
     SKIP = 7  # nothing before the one offset is wanted, as far as it was never delivered
     HOLD = 8  # everything before the one offset waits, as far as it was never delivered (FIFO)
+    TRIM = 10  # nothing before the one offset can be read any more
     ATTEMPT = 9  # what was just delivered belongs to an attempt id, which stands behind the topic and a NUL
 
 
@@ -91,6 +92,8 @@ class Progress:
             window.settle(offsets)
         elif op == ConsumptionOp.SKIP:
             window.skip(first)
+        elif op == ConsumptionOp.TRIM:
+            window.trim(first)
         elif op == ConsumptionOp.HOLD:
             window.hold(first)
         elif op == ConsumptionOp.ATTEMPT:
@@ -154,16 +157,37 @@ class Progress:
                 del windows[queue_id]
                 self._rows.drop(window_key(*key, queue_id), commit_log_offset)
 
+    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
+        for (group, topic), windows in list(self.windows.items()):
+            for queue_id, window in list(windows.items()):
+                if window.stated < before and self.windows.get((group, topic), {}).get(queue_id) is window:
+                    yield window_key(group, topic, queue_id), window.row(as_of)
+
+    def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
+        group, topic, queue_id = read_window_key(key)
+        window = self.windows.get((group, topic), {}).get(queue_id)
+        if window is None:
+            self.restore_window(key, row)
+            window = self.windows[group, topic][queue_id]
+            self._rows.mark(key, window, commit_log_offset)
+        window.stated = commit_log_offset
+
     # -- rows ----------------------------------------------------------------------------------------------------
 
     def restore_window(self, key: bytes, row: bytes) -> None:
         """Take a window's row."""
-        group, topic, number = key[1:].split(b"\0", 2)
-        window = ConsumeWindow.restore(row)
-        place = group.decode(), topic.decode()
-        self.windows.setdefault(place, {})[int.from_bytes(number, "big")] = window
+        group, topic, queue_id = read_window_key(key)
+        self.windows.setdefault((group, topic), {})[queue_id] = ConsumeWindow.restore(row)
 
 
 def window_key(group: str, topic: str, queue_id: int) -> bytes:
     """The key of a window's row."""
     return b"w" + group.encode() + b"\0" + topic.encode() + b"\0" + queue_id.to_bytes(4, "big")
+
+
+def read_window_key(key: bytes) -> tuple[str, str, int]:
+    """The reverse of `window_key`."""
+    group, topic, number = key[1:].split(b"\0", 2)
+    return group.decode(), topic.decode(), int.from_bytes(number, "big")

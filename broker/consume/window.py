@@ -66,12 +66,13 @@ class ConsumeWindow:
         "generation",
         "groups",
         "since",
+        "stated",
         "tries",
         "unsettled",
     )
 
     def __init__(self, base: int = 0, *, since: int = 0) -> None:
-        self.since = since
+        self.since = self.stated = since
         self.as_of = 0
         self.generation = 0
         self.delivered_end = base
@@ -245,6 +246,11 @@ class ConsumeWindow:
         """Nothing from the frontier up to an offset is wanted."""
         self._extend(end - self.frontier, FILTERED, 0, 0)
         self.settle(())
+
+    def trim(self, end: int) -> None:
+        """Nothing before an offset can be read any more."""
+        self._extend(end - self.frontier, FILTERED, 0, 0)
+        self.settle(range(self.base, end))
 
     def hold(self, end: int) -> None:
         """All from the frontier up to an offset waits for its first delivery."""

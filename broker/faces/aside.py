@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from broker.faces.messages import MessageFace
+from broker.retention.watermarks import DiskState
 from broker.store.aside import AsideOp, encode_aside
 from broker.store.engine import is_for_later
 from broker.store.record import KEPT_KINDS, Origin, RecordKind
@@ -108,6 +109,8 @@ class AsideFace(MessageFace):
 
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
         self._backlogs = {}
+        if self.disk_state >= DiskState.REFUSE:
+            return Confirmation([StorageFullError() for _ in messages]).settled_now()
         refusals = self.engine.append_half(messages, self._queue_for, self.clock.now_ms())
         return self.commit.submit(Confirmation(refusals), len(messages))
 

@@ -143,8 +143,9 @@ class ConsumptionFace(MessageFace):
         progress = []
         for topic, windows in sorted(self.consumption.windows_of(name).items()):
             for queue_id, window in sorted(windows.items()):
-                end = self.engine.dispatcher.queue(topic, queue_id).visible_offset
-                lag = end - window.frontier + window.unsettled
+                queue = self.engine.dispatcher.queue(topic, queue_id)
+                end = queue.visible_offset
+                lag = end - max(window.frontier, queue.min_offset) + window.unsettled
                 in_flight = window.in_flight(now_ms)
                 progress.append(QueueProgress(topic, queue_id, window.base, end, in_flight, lag))
         return GroupStatus(group, progress)

@@ -11,6 +11,7 @@ from broker.group_commit import GroupCommit
 from broker.metadata.key_values import KeyValueTable
 from broker.metadata.registry import Registry
 from broker.opening import OpenedStore
+from broker.retention.watermarks import DiskState
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
@@ -34,6 +35,7 @@ class BrokerCore:
         self.polling = LongPolling()
         self.loop = asyncio.get_running_loop()
         self.topic_watchers: list[Callable[[str], None]] = []
+        self.disk_state = DiskState.FINE
         self.commit: GroupCommit
 
     def now_ms(self) -> int:

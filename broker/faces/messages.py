@@ -8,9 +8,10 @@ from typing import Final
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.faces.core import BrokerCore
+from broker.retention.watermarks import DiskState
 from broker.store.consume_queue import ConsumeQueue
 from domain.confirmation import Confirmation
-from domain.errors import Code, CorruptedError, EntrepotError
+from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.message import Message, StoredMessage
 from domain.ports import Pulled, Tail
@@ -28,6 +29,8 @@ class MessageFace(BrokerCore):
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
         self._backlogs = {}
+        if self.disk_state >= DiskState.REFUSE:
+            return Confirmation([StorageFullError() for _ in messages]).settled_now()
         refusals = self.engine.append_messages(messages, self._queue_for, self.clock.now_ms())
         return self.commit.submit(Confirmation(refusals), len(messages))
 

@@ -7,7 +7,7 @@ that wrote it, plus 1: it grows with every write and is the same on every replic
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +29,7 @@ class _Entry:
     value: bytes
     version: int
     is_changed: bool = False
+    restated: int = 0
 
     def row(self, as_of: int) -> bytes:
         return self.version.to_bytes(8, "big") + self.value
@@ -110,6 +111,18 @@ class KeyValueTable:
         name = key[1:].decode()
         self._entries[name] = _Entry(row[8:], int.from_bytes(row[:8], "big"))
         self._added.append(name)
+
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
+        for key, entry in list(self._entries.items()):
+            if max(entry.version - 1, entry.restated) < before and self._entries.get(key) is entry:
+                yield _row_key(key), entry.row(as_of)
+
+    def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
+        name = key[1:].decode()
+        if name not in self._entries:
+            self.restore(key, row)
+            self._rows.mark(key, self._entries[name], commit_log_offset)
+        self._entries[name].restated = commit_log_offset
 
     # -- watching ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ offset of the record that made it, and of the last one that changed it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,12 +27,13 @@ class Entry:
     """A definition as it is kept.
 
     `since`: the commit-log offset of the record that made it, which sets it apart from an earlier one of its name.
-    `latest_since`: where a group begins whose start is latest.
+    `latest_since`: where a group begins whose start is latest.  `stated`: the last record that says all of it.
     """
 
     value: Topic | ConsumerGroup | str
     since: int
     latest_since: int = 0
+    stated: int = 0
     is_changed: bool = False
 
     def row(self, as_of: int) -> bytes:
@@ -136,6 +137,7 @@ class Registry:
             entry = self._entries[key] = Entry(value, commit_log_offset)
         else:
             entry.value = value
+        entry.stated = commit_log_offset
         self._rows.mark(key, entry, commit_log_offset)
         return entry
 
@@ -170,6 +172,23 @@ class Registry:
         value = msgspec.convert(fields, kind)
         self._entries[key] = Entry(value, since, latest_since)
         return value
+
+    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
+        for key, entry in list(self._entries.items()):
+            if entry.stated < before and self._entries.get(key) is entry:
+                yield key, entry.row(as_of)
+
+    def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
+        entry = self._entries.get(key)
+        if entry is None:
+            {b"t": self.restore_topic, b"g": self.restore_group, b"n": self.restore_namespace}[key[:1]](key, row)
+            entry = self._entries[key]
+            self._rows.mark(key, entry, commit_log_offset)
+            if isinstance(entry.value, Topic):
+                self.on_topic(entry.value.name, entry.since)
+        entry.stated = commit_log_offset
 
     # -- namespaces ----------------------------------------------------------------------------------------------
 

@@ -56,10 +56,9 @@ class Aside:
         else:
             self.settle(Origin(kept_offset, time_ms), commit_log_offset)
 
-    def oldest_offset(self) -> int | None:
-        """The first record that is still needed; None if none is."""
-        found = [o for o in (self.timers.oldest_offset(), self.halves.oldest_offset()) if o is not None]
-        return min(found, default=None)
+    def offsets_before(self, commit_log_offset: int) -> list[int]:
+        """Kept records before an offset that are still needed."""
+        return sorted([*self.timers.offsets_before(commit_log_offset), *self.halves.offsets_before(commit_log_offset)])
 
 
 def encode_aside(op: AsideOp, kept_offset: int, time_ms: int, checks: int = 0) -> bytes:

@@ -280,6 +280,22 @@ class CommitLog:
                 self._disk.truncate(self._segments[start], end - start)
         self.end = self.written_offset = self._allocated_end = self._room_end = self._message_room_end = end
 
+    # -- retention ---------------------------------------------------------------------------------------------
+
+    @property
+    def first_segment_end(self) -> int:
+        """Where the first segment ends."""
+        return self.min_offset - self.min_offset % self.layout.segment_size_bytes + self.layout.segment_size_bytes
+
+    def delete_first_segment(self) -> None:
+        """Delete it; the caller knows that nothing in it is needed, and that it is not the one that is written."""
+        start = min(self._segments)
+        end = start + self.layout.segment_size_bytes
+        assert end <= self.durable_offset, "it is written still"
+        self._disk.close(self._segments.pop(start))
+        self._disk.remove(self._path(start))
+        self.min_offset = end
+
     def sizes(self) -> dict[str, int]:
         """Paths of the segments with their lengths on disk."""
         return {self._path(s): self._disk.size(d) for s, d in sorted(self._segments.items())}

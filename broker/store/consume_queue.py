@@ -70,6 +70,7 @@ class ConsumeQueue:
         "obsolete_files",
         "queue_id",
         "since",
+        "stated",
         "topic",
         "visible_offset",
         "watchers",
@@ -78,7 +79,7 @@ class ConsumeQueue:
     def __init__(self, files: OpenFiles, topic: str, queue_id: int, *, since: int = 0) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.since = since
+        self.since = self.stated = since
         self.as_of = 0
         self.min_offset = self.flushed_entries = self.visible_offset = self.max_offset = 0
         self.watchers: tuple[Callable[[ConsumeQueue], None], ...] = ()
@@ -178,6 +179,8 @@ class ConsumeQueue:
 
     def clear(self) -> None:
         """Forget all entries; offsets go on from here."""
+        if self.max_offset == _UNPLACED:
+            return
         end = self.max_offset
         self.reset()
         self.begin_at(end)
@@ -201,6 +204,20 @@ class ConsumeQueue:
         """Be empty, with this as the next offset."""
         self._tail.clear()
         self.min_offset = self.flushed_entries = self.visible_offset = self.max_offset = queue_offset
+
+    def first_commit_log_offset(self) -> int | None:
+        """Where the record of the first entry lies; None if there is no entry."""
+        found = self.entries(self.min_offset, 1)
+        return found[0][0] if found else None
+
+    def last_commit_log_offset(self) -> int:
+        """Where the record of the last visible entry lies; 0 if there is none."""
+        found = self.entries(self.visible_offset - 1, 1) if self.visible_offset > self.min_offset else []
+        return found[0][0] if found else 0
+
+    def place_row(self, as_of: int) -> bytes:
+        """A row that says where the queue is, without its entries."""
+        return _ROW.pack(as_of, self.since, self.max_offset, self.max_offset, 0)
 
     def settle_place(self, queue_offset: int) -> None:
         """End of a rebuild: a queue for which no entry came is empty at this offset."""

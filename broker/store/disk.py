@@ -55,6 +55,10 @@ class Disk(Protocol):
         """Remove a file or a whole directory; fine if it is not there."""
         ...
 
+    def space(self, path: str) -> tuple[int, int]:
+        """(bytes of the file system, bytes that are free) where a path is."""
+        ...
+
 
 class OsDisk:
     """The real one."""
@@ -107,3 +111,7 @@ class OsDisk:
             os.rmdir(path)
         elif os.path.exists(path):
             os.unlink(path)
+
+    def space(self, path: str) -> tuple[int, int]:
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

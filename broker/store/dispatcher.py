@@ -7,7 +7,7 @@ other source of truth; what they keep is saved as rows (`changed_rows.py`), whos
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from broker.store import record
@@ -53,6 +53,7 @@ class Dispatcher:
         self._files = files
         self.retired: dict[QueueKey, ConsumeQueue] = {}
         self.queue_count: Callable[[str], int | None] = lambda topic: None
+        self.begins_anywhere = False  # all is derived from a log that has no beginning any more
         self._touched: list[ConsumeQueue] = []
         self._ids: dict[str, int] = {}
 
@@ -67,6 +68,8 @@ class Dispatcher:
             if queue is None:
                 queue = ConsumeQueue(self._files, topic, queue_id, since=since)
                 queue.names = self.lookup.dictionary(topic).names
+                if self.begins_anywhere:
+                    queue.reset(unplaced=True)
                 self.rows.mark(queue.key, queue, since)
             self.queues[key] = queue
             self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
@@ -101,6 +104,13 @@ class Dispatcher:
             if key in self.queues:
                 self.retired[key] = self.queues.pop(key)
 
+    def settle_places(self) -> None:
+        """End of recovery: queues of which the log says nothing begin at 0."""
+        if self.begins_anywhere:
+            self.begins_anywhere = False
+            for queue in [*self.queues.values(), *self.retired.values()]:
+                queue.settle_place(0)
+
     def restore_queue(self, key: bytes, row: bytes) -> None:
         """Make a queue from its row."""
         topic, queue_id = read_queue_key(key)
@@ -110,6 +120,23 @@ class Dispatcher:
         self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
         queue.names = self.lookup.dictionary(topic).names
         queue.restore(row)
+
+    # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
+
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
+        """Where queues are of which the log behind `before` has no message."""
+        for queue in [*self.queues.values(), *self.retired.values()]:
+            if queue.stated < before and queue.last_commit_log_offset() < before and queue.max_offset:
+                yield queue.key, queue.place_row(as_of)
+
+    def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
+        place = read_queue_key(key)
+        queue = self.queues.get(place) or self.retired.get(place)
+        if queue is None or queue.max_offset < 0:
+            self.restore_queue(key, row)
+            queue = self.queues.get(place) or self.retired[place]
+            self.rows.mark(key, queue, commit_log_offset)
+        queue.stated = commit_log_offset
 
     # -- entries -------------------------------------------------------------------------------------------------
 

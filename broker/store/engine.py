@@ -181,14 +181,15 @@ class StorageEngine:
             assert queue is not None
         self.keep(kind, message, None, now_ms)
 
-    def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> None:
-        """Keep a message aside, which may have been kept in another record before."""
+    def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
+        """Keep a message aside, which may have been kept in another record before; returns its commit-log offset."""
         places = [(topic, queue_id, 0) for topic, queue_id in message.further_queues]
         trailer, flags = _trailer(origin, places)
         offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
         if origin is not None:
             self.aside.settle(origin, offset)
         self.aside.keep(kind, message, offset, now_ms)
+        return offset
 
     def append_kept(self, message: Message, origin: Origin, now_ms: int) -> None:
         """Store a message that was kept aside into its queue, which is there; further ones that are gone are left out.

@@ -31,6 +31,7 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     for data, at, header in log.scan(position, engine.dispatcher.place):
         engine.dispatcher.dispatch(data, at, header)
     end = log.scan_end
+    engine.dispatcher.settle_places()
     engine.report.scanned_bytes = end - position
     proof = log.proof_of_damage(end)
     if proof is not None:
@@ -43,6 +44,7 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     if harmed:
         _rebuild(engine, harmed)
     engine.dispatcher.advance(end)
+    _forget_deleted(engine)
     if mark is not None:
         flush, epoch = mark
         engine.recovery_epoch = max(engine.recovery_epoch, epoch)
@@ -63,6 +65,7 @@ def _restore_state(engine: StorageEngine, readers: RowReaders) -> int:
         if meta is not None and meta[0] > kept:  # the log was cut from outside: derive all from what is left, say so
             engine.report.missing_bytes = meta[0] - kept
         state_file.discard()
+        engine.dispatcher.begins_anywhere = log.min_offset > 0
         engine.lookup.restore_index({}, log.min_offset)
         return log.min_offset
     _read_rows(rows, readers)
@@ -110,6 +113,16 @@ def _cut(engine: StorageEngine, position: int, end: int) -> None:
     engine.log_channel.sync([*scanned, log.directory])
     engine.log_channel.finish()
     log.durable_offset = end
+
+
+def _forget_deleted(engine: StorageEngine) -> None:
+    """Entries of segments that are gone: retention had deleted them, or somebody else."""
+    start = engine.commit_log.min_offset
+    for queue in engine.dispatcher.queues.values() if start else ():
+        first = queue.first_commit_log_offset()
+        if first is not None and first < start:
+            queue.drop_before(queue.first_at_or_after(start))
+            engine.rows.mark(queue.key, queue, engine.commit_log.durable_offset)
 
 
 def _rebuild(engine: StorageEngine, harmed: set[QueueKey]) -> None:

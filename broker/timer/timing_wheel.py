@@ -152,13 +152,14 @@ class TimingWheel:
                 if timer > cursor:
                     yield timer
 
-    def oldest_offset(self) -> int | None:
-        """The first record that is still needed; None if none is."""
-        if not self._buckets:
-            return None
-        region = min(key[1] for key in self._buckets)
-        found = [int(b.alive()["offset"].min()) for key, b in self._buckets.items() if key[1] == region]
-        return min(found)
+    def offsets_before(self, commit_log_offset: int) -> list[int]:
+        """Timed records before an offset that are still needed."""
+        found: list[int] = []
+        for key, bucket in list(self._buckets.items()):
+            if key[1] << REGION_BITS < commit_log_offset:
+                offsets = bucket.alive()["offset"]
+                found += offsets[offsets < commit_log_offset].tolist()
+        return found
 
     def _timers_of(self, minute: int) -> list[Timer]:
         timers: list[Timer] = []

@@ -63,7 +63,7 @@ class HalfMessages:
     def check(self, half_offset: int, next_due_ms: int, checks: int, commit_log_offset: int) -> None:
         """Its producer is asked, and is to be asked again then."""
         half = self._by_offset.get(half_offset)
-        if half is not None and checks > half.checks:
+        if half is not None and checks >= half.checks:
             half.due_ms, half.checks = next_due_ms, checks
             self._rows.mark(_row_key(half_offset), half, commit_log_offset)
 
@@ -83,9 +83,13 @@ class HalfMessages:
         """Those whose producers are to be asked now."""
         return [half for half in self.waiting.values() if half.due_ms <= now_ms]
 
-    def oldest_offset(self) -> int | None:
-        """The first record that is still needed; None if none is."""
-        return min(self._by_offset, default=None)
+    def at(self, commit_log_offset: int) -> Half | None:
+        """The half message whose record is at an offset, if it waits."""
+        return self._by_offset.get(commit_log_offset)
+
+    def offsets_before(self, commit_log_offset: int) -> list[int]:
+        """Half records before an offset that are still needed."""
+        return [offset for offset in self._by_offset if offset < commit_log_offset]
 
     # -- rows ----------------------------------------------------------------------------------------------------
 

@@ -84,6 +84,7 @@ class SimulatedDisk:
         self.fault: Fault = lambda operation, path: None
         self._descriptors: dict[int, tuple[str, SimulatedFile]] = {}
         self._last_descriptor = 0
+        self.total_bytes = self.free_bytes = 1 << 40
 
     # -- losing power and tampering --------------------------------------------------------------------------------
 
@@ -204,6 +205,9 @@ class SimulatedDisk:
         for found in sorted((p for p in self.entries if p == path or p.startswith(path + "/")), reverse=True):
             del self.entries[found]
             self.step()
+
+    def space(self, path: str) -> tuple[int, int]:
+        return self.total_bytes, self.free_bytes
 
     # -- what the sync process does --------------------------------------------------------------------------------
 

@@ -1,0 +1,1 @@
+"""What is no longer needed goes."""

@@ -1,0 +1,164 @@
+"""Cleaner: lets go of what is no longer needed, a little at a time.
+
+A round looks at every queue: entries beyond their topic's retention (by age, by size, or settled by every group where
+the topic keeps what is unsettled) become unreadable, which the queue's minimum offset says.  Then the log's oldest
+segments go, as long as no entry of a queue lies in them; before one is deleted, whatever else it says and is still true
+is said again (`restatement.py`), messages kept aside move to the end of the log, and the state file must have it all.
+
+Invariant: a segment is deleted only when everything that can be asked for can be answered, and derived again, without
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import structlog
+
+from broker.consume.progress import Progress
+from broker.metadata.registry import Registry
+from broker.retention.restatement import Restatements
+from broker.store.aside import AsideOp, encode_aside
+from broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
+from broker.store.engine import StorageEngine
+from broker.store.record import KEPT_KINDS, Origin, RecordKind
+from domain.errors import CorruptedError
+from domain.message import SystemProperty
+from domain.names import dead_letter_group, is_retry_topic
+from domain.topic import Cleanup, Topic
+
+QUEUES_PER_STEP: Final = 500
+KEPT_PER_STEP: Final = 200
+SIZE_CHUNK: Final = 16_384
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Cleaner:
+    """`retention_seconds`: of topics that have none of their own.  `is_saved`: whether the state file has all
+    before an offset; asking makes that come about."""
+
+    engine: StorageEngine
+    registry: Registry
+    progress: Progress
+    restatements: Restatements
+    retention_seconds: int
+    now_ms: Callable[[], int]
+    is_saved: Callable[[int], bool]
+    deleted_segments: int = 0
+    is_emergency: bool = False
+
+    def round(self) -> Iterator[None]:
+        """One round, a step at a time."""
+        needed = self.engine.end
+        queues = [*self.engine.dispatcher.queues.values(), *self.engine.dispatcher.retired.values()]
+        settled = self._settled_offsets()
+        for at, queue in enumerate(queues):
+            self._expire(queue, settled)
+            first = queue.first_commit_log_offset()
+            if first is not None:
+                needed = min(needed, first)
+            elif queue.min_offset < queue.max_offset:
+                needed = min(needed, self.engine.commit_log.durable_offset)  # its entries are not durable yet
+            if at % QUEUES_PER_STEP == QUEUES_PER_STEP - 1:
+                yield
+        yield
+        yield from self._delete_segments(needed)
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    def _settled_offsets(self) -> dict[tuple[str, int], int]:
+        """By queue: up to where every group that reads it has settled all."""
+        settled: dict[tuple[str, int], int] = {}
+        for (_, topic), windows in self.progress.windows.items():
+            for queue_id, window in windows.items():
+                key = (topic, queue_id)
+                settled[key] = min(settled.get(key, window.base), window.base)
+        return settled
+
+    def _expire(self, queue: ConsumeQueue, settled: dict[tuple[str, int], int]) -> None:
+        if queue.min_offset >= queue.visible_offset:
+            return
+        topic = self.registry.topics.get(queue.topic)
+        if topic is None:
+            return
+        before = queue.min_offset
+        try:
+            queue.drop_before(self._cut(topic, queue, settled))
+        except CorruptedError as error:
+            log.error("retention cannot read a queue", topic=queue.topic, queue=queue.queue_id, error=error.message)
+        if queue.min_offset > before:
+            self.engine.rows.mark(queue.key, queue, self.engine.commit_log.durable_offset)
+
+    def _cut(self, topic: Topic, queue: ConsumeQueue, settled: dict[tuple[str, int], int]) -> int:
+        """The first offset that is kept."""
+        if topic.cleanup is Cleanup.CONSUMED:
+            return settled.get((queue.topic, queue.queue_id), queue.min_offset)
+        cut = queue.min_offset
+        age_ms = 1000 * (self.retention_seconds if topic.retention_seconds is None else topic.retention_seconds)
+        oldest = self.now_ms() - age_ms
+        commit_log_offset, size, _ = queue.entries(cut, 1)[0]
+        if self.engine.commit_log.read_header(commit_log_offset, size).store_time_ms < oldest:
+            cut = self.engine.first_since(queue, oldest)
+        if topic.retention_bytes is not None:
+            cut = max(cut, _first_within(queue, -(-topic.retention_bytes // topic.queues)))
+        if self.is_emergency and not (is_retry_topic(queue.topic) or dead_letter_group(queue.topic)):
+            cut = max(cut, queue.first_at_or_after(self.engine.commit_log.first_segment_end))
+        return cut
+
+    # -- segments ------------------------------------------------------------------------------------------------
+
+    def _delete_segments(self, needed: int) -> Iterator[None]:
+        commit_log, engine = self.engine.commit_log, self.engine
+        while (end := commit_log.first_segment_end) <= min(needed, commit_log.durable_offset):
+            yield from self._move_kept(end)
+            yield from self.restatements.say_again(end, lambda: engine.end, self._append)
+            said = engine.end
+            while commit_log.durable_offset < said or not self.is_saved(said):
+                yield
+            commit_log.delete_first_segment()
+            engine.lookup.index.drop_before(end)
+            self.deleted_segments += 1
+            log.info("a segment of the commit log was deleted", ends_at=end)
+            yield
+
+    def _append(self, payload: bytes) -> None:
+        self.engine.append_record(RecordKind.RESTATEMENT, payload, self.now_ms())
+
+    def _move_kept(self, end: int) -> Iterator[None]:
+        """Messages that wait for their time or a commit, kept in records before an offset: to the end of the log."""
+        aside, moved = self.engine.aside, 0
+        for offset in aside.offsets_before(end):
+            message = self.engine.commit_log.message_at(offset, KEPT_KINDS)
+            if message is None:
+                continue
+            half = aside.halves.at(offset)
+            if half is None:
+                time_ms = int(message.system[SystemProperty.DELIVER_AT_MS])
+                self.engine.keep(RecordKind.TIMED, message, Origin(offset, time_ms), self.now_ms())
+            else:
+                due_ms, checks = half.due_ms, half.checks
+                moved_to = self.engine.keep(RecordKind.HALF, message, Origin(offset, 0), self.now_ms())
+                payload = encode_aside(AsideOp.CHECK, moved_to, due_ms, checks)
+                self.engine.append_record(RecordKind.ASIDE, payload, self.now_ms())
+            moved += 1
+            if moved % KEPT_PER_STEP == 0:
+                yield
+
+
+def _first_within(queue: ConsumeQueue, budget_bytes: int) -> int:
+    """The first offset from which on a queue's records have no more than some bytes."""
+    end, total = queue.visible_offset, 0
+    while end > queue.min_offset:
+        start = max(queue.min_offset, end - SIZE_CHUNK)
+        raw = queue.raw(start, end - start)
+        sizes = np.ndarray((len(raw) // ENTRY_SIZE,), ">u4", raw, 8, (ENTRY_SIZE,))[::-1]
+        sums = total + np.cumsum(sizes, dtype=np.int64)
+        if sums[-1] > budget_bytes:
+            return end - int(np.searchsorted(sums, budget_bytes, side="right"))
+        total, end = int(sums[-1]), start
+    return queue.min_offset

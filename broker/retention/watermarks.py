@@ -1,0 +1,55 @@
+"""Watermarks: what is done as the disk fills up.
+
+    warn       said in the log
+    refuse     new messages are refused (STORAGE_FULL); consuming goes on
+    emergency  the oldest segment goes before its time, as far as retention by age or size alone keeps it
+
+A watermark is a number of free bytes, or 5 % of the file system if that is less; refusing ends by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import structlog
+
+SMALL_DISK_DIVISOR: Final = 20
+
+log = structlog.get_logger(__name__)
+
+
+class DiskState(IntEnum):
+    FINE = 0
+    WARN = 1
+    REFUSE = 2
+    EMERGENCY = 3
+
+
+@dataclass(frozen=True, slots=True)
+class DiskWatermarks:
+    """Free bytes below which each begins; 0: never."""
+
+    warn_free_bytes: int = 4 << 30
+    refuse_free_bytes: int = 1 << 30
+    emergency_free_bytes: int = 512 << 20
+
+    def state(self, total: int, free: int) -> DiskState:
+        """What a file system of that size with so much room is."""
+        most = total // SMALL_DISK_DIVISOR
+        # on a small disk each watermark keeps its distance from the others
+        scale = min(1.0, most / self.warn_free_bytes) if self.warn_free_bytes else 1.0
+        if free < self.emergency_free_bytes * scale:
+            return DiskState.EMERGENCY
+        if free < self.refuse_free_bytes * scale:
+            return DiskState.REFUSE
+        return DiskState.WARN if free < self.warn_free_bytes * scale else DiskState.FINE
+
+
+def tell(before: DiskState, now: DiskState, free: int) -> None:
+    """Say in the log that the state has changed."""
+    if now > before:
+        log.warning("the disk is filling up", state=now.name.lower(), free_bytes=free)
+    elif now < before:
+        log.info("the disk has room again", state=now.name.lower(), free_bytes=free)

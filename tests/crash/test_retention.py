@@ -1,0 +1,237 @@
+"""Retention: what is beyond it cannot be read, segments go, and the log alone is still enough for all the rest."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from broker.metadata import registry as changes
+from broker.metadata.key_values import encode_write
+from broker.retention.cleaner import Cleaner
+from broker.store.record import Origin, RecordKind
+from domain.consumer_group import ConsumerGroup
+from domain.key_value import KeyValueChange
+from domain.message import SystemProperty
+from domain.topic import Cleanup, Topic
+from tests.support.simulated_disk import Crash, SimulatedDisk
+from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
+
+HOUR_MS = 3_600_000
+
+
+def cleaner_of(store: SimulatedStore, retention_seconds: int = 7200) -> Cleaner:
+    opened = store.opened
+
+    def is_saved(offset: int) -> bool:
+        store.checkpoint()
+        return store.engine.checkpoint_position >= offset
+
+    return Cleaner(
+        store.engine,
+        store.registry,
+        opened.progress,
+        opened.restatements,
+        retention_seconds,
+        store.world.clock.now_ms,
+        is_saved,
+    )
+
+
+def clean(store: SimulatedStore, **options: int) -> int:
+    """One round; how many segments went."""
+    cleaner = cleaner_of(store, **options)
+    for _ in cleaner.round():
+        store.answer()
+    store.answer()
+    return cleaner.deleted_segments
+
+
+def filled(store: SimulatedStore, topic: str, segments: int, queue_id: int = 0) -> None:
+    """Append until the log is so many segments longer."""
+    end = store.engine.end + segments * SMALL.segment_size_bytes
+    while store.engine.end < end:
+        store.append_all(store.world.new_messages(topic, queue_id, 5, 1000))
+        store.answer()
+
+
+def derived_from_the_log_alone(store: SimulatedStore) -> SimulatedStore:
+    disk = store.disk.copy().restart()
+    for path in disk.files():
+        if not path.startswith(f"{ROOT}/commitlog/") and not path.endswith("store.json"):
+            disk.delete(path)
+    return SimulatedStore(disk, store.world)
+
+
+def facts(store: SimulatedStore) -> dict[str, object]:
+    """What retention must not change, however it is derived."""
+    window_of = store.opened.progress.windows
+    return {
+        "topics": {t.name: (t, store.registry.topic_since(t.name)) for t in store.registry.topics.values()},
+        "groups": {g.name: (g, store.registry.group_since(g.name)) for g in store.registry.groups.values()},
+        "namespaces": set(store.registry.namespaces),
+        "ends": {key: queue.max_offset for key, queue in store.engine.dispatcher.queues.items()},
+        "key-values": store.opened.key_values.scan("", "", 1000),
+        "windows": {
+            (key, queue_id): (w.base, w.frontier, w.unsettled, w.generation)
+            for key, windows in window_of.items()
+            for queue_id, w in windows.items()
+        },
+        "timers": store.engine.aside.timers.count,
+        "halves": {key: (half.due_ms, half.checks) for key, half in store.engine.aside.halves.waiting.items()},
+    }
+
+
+def new_store() -> SimulatedStore:
+    store = SimulatedStore(SimulatedDisk(), World())
+    store.put_topic("t", 1)
+    store.answer()
+    return store
+
+
+def test_messages_go_when_their_time_is_over():
+    store = new_store()
+    filled(store, "t", 2)
+    old = store.queue("t").max_offset
+    store.world.clock.advance(3 * HOUR_MS)
+    filled(store, "t", 1)
+    assert clean(store) >= 1
+    queue = store.queue("t")
+    assert old - 80 <= queue.min_offset <= old < queue.max_offset
+    assert store.engine.commit_log.min_offset >= SMALL.segment_size_bytes
+    assert min(map(int, store.disk.names(f"{ROOT}/commitlog"))) == store.engine.commit_log.min_offset
+    assert len(store.engine.read(queue, queue.min_offset, 1000)) == queue.max_offset - queue.min_offset
+
+
+def test_a_topic_has_a_time_of_its_own():
+    store = new_store()
+    store._record(changes.put_topic(Topic("long", queues=1, retention_seconds=10**6)))
+    store.append("long")
+    filled(store, "t", 2)
+    store.world.clock.advance(3 * HOUR_MS)
+    store.append("t")
+    store.answer()
+    assert clean(store) == 0, "the first segment has a message that is to be kept"
+    assert store.queue("long").min_offset == 0
+    assert store.queue("t").min_offset > 0
+
+
+def test_a_topic_has_a_size_of_its_own():
+    store = new_store()
+    store._record(changes.put_topic(Topic("t", queues=1, retention_bytes=20_000)))
+    filled(store, "t", 3)
+    assert clean(store) >= 2
+    queue = store.queue("t")
+    kept = sum(size for _, size, _ in queue.entries(queue.min_offset, 1000))
+    assert 18_000 < kept <= 20_000
+
+
+def test_what_is_to_be_consumed_stays_until_it_is():
+    store = new_store()
+    store._record(changes.put_topic(Topic("t", queues=1, cleanup=Cleanup.CONSUMED)))
+    filled(store, "t", 2)
+    store.world.clock.advance(1000 * HOUR_MS)
+    assert clean(store) == 0
+    assert store.queue("t").min_offset == 0
+    store.world.held.clear()
+    count = store.queue("t").max_offset
+    store.pop("t", count=count)
+    store.answer()
+    assert not any(store.acknowledge(store.take_held(count - 3)))
+    store.answer()
+    clean(store)
+    assert store.queue("t").min_offset == count - 3
+
+
+def test_a_group_goes_on_behind_what_was_lost():
+    store = new_store()
+    filled(store, "t", 2)
+    store.pop("t", count=3)
+    store.answer()
+    store.world.clock.advance(3 * HOUR_MS)
+    filled(store, "t", 1)
+    clean(store)
+    least = store.queue("t").min_offset
+    assert least > 3
+    [again] = store.pop("t", count=1)
+    assert again.message.queue_offset == least
+    assert store.opened.progress.windows["g", "t"][0].base == least
+
+
+def everything(store: SimulatedStore) -> None:
+    """A store that knows a bit of everything, all of it said in the first segment."""
+    store._record(changes.put_namespace("ns"))
+    store._record(changes.put_topic(Topic("ns/u", queues=2)))
+    store._record(changes.put_topic(Topic("idle", queues=2)))
+    store.put_group(ConsumerGroup("early", max_attempts=7))
+    store.append("idle", 1, 3)
+    for key in ("a", "b", "c"):
+        change = KeyValueChange(key, key.encode())
+        store.engine.append_record(RecordKind.KEY_VALUES, encode_write([change]), store.now_ms)
+    store.answer()
+    store.pop("idle", count=2)
+    [half, timed] = store.world.new_messages("t", 0, 2, 30)
+    store.engine.append_half(
+        [replace(half, system={SystemProperty.TRANSACTION_ID: "x"})], store._queue_for, store.now_ms
+    )
+    at = str(store.now_ms + 100 * HOUR_MS)
+    store.append_all([replace(timed, system={SystemProperty.DELIVER_AT_MS: at})])
+    store.answer()
+    store.acknowledge(store.take_held(1))
+    store.answer()
+
+
+def test_the_log_alone_is_enough_after_segments_went():
+    store = new_store()
+    everything(store)
+    filled(store, "t", 3)
+    store.world.clock.advance(3 * HOUR_MS)
+    filled(store, "t", 1)
+    before = facts(store)
+    assert clean(store) >= 3
+    assert facts(store) == before
+    again = derived_from_the_log_alone(store)
+    assert again.engine.report.rebuilt_queues == 0
+    assert facts(again) == before
+    queue = again.queue("t")
+    assert len(again.engine.read(queue, queue.min_offset, 1000)) == queue.max_offset - queue.min_offset
+    [(deliver_at, offset)] = again.engine.aside.timers.after((0, 0))
+    assert offset >= again.engine.commit_log.min_offset
+    message = again.engine.commit_log.message_at(offset, frozenset({RecordKind.TIMED}))
+    assert message is not None
+    again.engine.append_kept(message, Origin(offset, deliver_at), again.now_ms)
+    assert again.engine.aside.timers.count == 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_crash_at_any_step_of_cleaning(seed: int):
+    """Whatever is left: nothing is unreadable that should be read, and the log alone is enough."""
+
+    def prepared() -> SimulatedStore:
+        store = new_store()
+        everything(store)
+        filled(store, "t", 2)
+        store.checkpoint()
+        store.world.clock.advance(3 * HOUR_MS)
+        filled(store, "t", 1)
+        return store
+
+    whole = prepared()
+    start = whole.disk.steps
+    expected = facts(whole)
+    clean(whole)
+    for crash_at in range(start + 1 + seed, whole.disk.steps, 6):
+        store = prepared()
+        store.disk.crash_at = crash_at
+        with pytest.raises(Crash):
+            clean(store)
+        again = SimulatedStore(store.disk.crash(Random(f"{seed} {crash_at}")), store.world)
+        for recovered in (again, derived_from_the_log_alone(again)):
+            assert facts(recovered) == expected, (seed, crash_at)
+            for queue in recovered.engine.dispatcher.queues.values():
+                found = recovered.engine.read(queue, queue.min_offset, 10_000)
+                assert not any(isinstance(item, Exception) for item in found), (seed, crash_at)
+                assert len(found) == queue.max_offset - queue.min_offset
+        clean(again)
+        assert facts(again) == expected
