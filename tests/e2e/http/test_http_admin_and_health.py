@@ -22,11 +22,16 @@ def test_a_topic_from_put_to_delete(client, topic):
     answer = client.put(path, json={})
     shape = {
         "name": topic,
+        "namespace": "default",
         "queues": 4,
+        "writeQueues": None,
         "type": "NORMAL",
         "permission": "READ_WRITE",
+        "cleanup": "DELETE",
         "retentionSeconds": None,
         "retentionBytes": None,
+        "maxMessageBytes": None,
+        "maxBacklog": None,
         "offsets": [{"queueId": n, "minOffset": 0, "maxOffset": 0} for n in range(4)],
     }
     assert (answer.status_code, answer.json()) == (201, shape)
@@ -45,7 +50,18 @@ def test_a_topic_from_put_to_delete(client, topic):
 def test_a_group_from_put_to_delete(client, topic):
     path = f"/api/v1/groups/{topic}"
     answer = client.put(path, json={"maxAttempts": 3})
-    shape = {"name": topic, "maxAttempts": 3, "invisibleSeconds": 30, "start": "earliest", "progress": []}
+    shape = {
+        "name": topic,
+        "namespace": "default",
+        "maxAttempts": 3,
+        "invisibleSeconds": 30,
+        "start": "earliest",
+        "retry": {"kind": "immediate", "initialMs": 1000, "maxMs": 7_200_000, "multiplier": 2.0, "delaysMs": []},
+        "maxInFlight": None,
+        "fifo": False,
+        "filter": None,
+        "progress": [],
+    }
     assert (answer.status_code, answer.json()) == (201, shape)
     answer = client.put(path, json={"invisibleSeconds": 5, "start": "2026-01-01T00:00:00Z"})
     assert answer.status_code == 200
@@ -105,7 +121,7 @@ def test_a_store_that_refuses_is_told_with_retry_after(server: HttpServer, clien
     def refuse(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(type(server.store), "append", refuse)
+    monkeypatch.setattr(server.store, "append", refuse)
     answer = client.post(f"/topics/{topic}:publish", headers=CE)
     assert answer.status_code == status and int(answer.headers["retry-after"]) > 0
     assert answer.json()["detail"] == failure.message
