@@ -277,6 +277,8 @@ def _add_delivery_time(attributes: dict[str, str], typed: dict[str, ExtensionTyp
     text = stored.system_text(SystemProperty.DELIVER_AT_MS) or ""
     if not (text.isascii() and text.isdecimal() and len(text) < 16):
         return
+    if DELIVERY_TIME not in attributes and len(attributes) >= MAX_ATTRIBUTES:
+        return
     epoch_ms = int(text)
     written = to_epoch_ms(attributes.get(DELIVERY_TIME, ""))
     time = to_rfc3339(epoch_ms)
