@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Annotated, Any, Final
 
 import orjson
+import structlog
 from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 from pydantic import Field
@@ -39,6 +40,8 @@ EXPORT_BATCH: Final = 16
 NDJSON: Final = "application/x-ndjson"
 QUEUE: Final = 0
 """A dead-letter topic has one queue."""
+
+_log = structlog.get_logger(__name__)
 
 _FROM_OFFSET: Final = Query(0, ge=0, le=MAX_NUMBER, description="The first queue offset")
 
@@ -122,9 +125,13 @@ async def _bounds(store: Store, group: str, from_offset: int) -> tuple[str, int,
 
 
 async def _lines(store: Store, topic: str, start: int, end: int) -> AsyncIterator[bytes]:
-    """Each dead letter as one line.  What has been dropped meanwhile is left out."""
+    """Each dead letter as one line.  What fails on the way breaks the answer off, so that nobody takes it for whole."""
     while start < end:
-        found = await store.read(topic, QUEUE, start, min(EXPORT_BATCH, end - start))
+        try:
+            found = await store.read(topic, QUEUE, start, min(EXPORT_BATCH, end - start))
+        except EntrepotError as error:
+            _log.warning("an export broke off", topic=topic, offset=start, detail=error.message)
+            raise
         if not found:
             return
         yield b"".join(orjson.dumps(_shape(message, full_shape), option=orjson.OPT_APPEND_NEWLINE) for message in found)

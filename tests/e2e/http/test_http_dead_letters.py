@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import json
 
+import httpx2
 import pytest
 
+from domain.errors import Code, EntrepotError
+from gateway.cli.app import run
 from tests.e2e.http.steps import event, get, ids, is_problem, publish, receive, settle
 
 GROUPS = "/api/v1/groups"
@@ -89,6 +92,22 @@ def test_a_long_export_comes_piece_by_piece(client, topic):
     with client.stream("GET", f"{GROUPS}/{topic}/dead-letters:export") as answer:
         assert "content-length" not in answer.headers
         assert [json.loads(line)["offset"] for line in answer.iter_lines()] == list(range(100))
+
+
+def test_an_export_that_fails_on_the_way_is_not_taken_for_whole(server, client, group, monkeypatch, capfd):
+    monkeypatch.setattr("gateway.http.admin.dead_letters.EXPORT_BATCH", 2)
+    read = server.store.read
+
+    async def failing(topic: str, queue_id: int, from_offset: int, max_messages: int) -> list:
+        if from_offset >= 2:
+            raise EntrepotError(Code.MESSAGE_CORRUPTED, "its checksum is wrong")
+        return await read(topic, queue_id, from_offset, max_messages)
+
+    monkeypatch.setattr(server.store, "read", failing)
+    with pytest.raises(httpx2.RemoteProtocolError):
+        client.get(f"{GROUPS}/{group}/dead-letters:export")
+    assert run(["group", "export", group, "--server", server.url]) == 1
+    assert "broke off" in capfd.readouterr().err
 
 
 def test_dead_letters_of_a_group_that_is_gone(client, group):
