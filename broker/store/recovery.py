@@ -44,6 +44,7 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     if harmed:
         _rebuild(engine, harmed)
     engine.dispatcher.advance(end)
+    engine.lookup.advance(end)
     _forget_deleted(engine)
     if mark is not None:
         flush, epoch = mark

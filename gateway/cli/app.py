@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from gateway.cli import config, group, message, topic
+from gateway.cli import config, group, message, namespace, timer, topic
 from gateway.cli.commands import CommandGroup
 from gateway.cli.errors import FAILED, OK, CommandError
 from gateway.cli.serve import serve
@@ -33,6 +33,8 @@ app.command()(serve)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")
+app.add_typer(timer.app, name="timer")
+app.add_typer(namespace.app, name="namespace")
 app.add_typer(config.app, name="config")
 app.command()(version)
 

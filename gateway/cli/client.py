@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
 
 from gateway.cli.errors import USAGE, CommandError
+
+if TYPE_CHECKING:
+    import httpx2
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS = 30.0
@@ -50,32 +55,39 @@ class Client:
         wait_seconds: float = 0,
     ) -> Any:
         """The answer's JSON, or None if it has no body.  `wait_seconds` is how long the server may hold it back."""
-        import httpx2  # slow to import: only for commands that ask a server
-
         headers = dict(headers or {})
         if body is not None:
             content = json.dumps(body).encode()
             headers["content-type"] = "application/json"
+        timeout = TIMEOUT_SECONDS + wait_seconds
+        with self._sent(method, path, timeout, params=query, content=content, headers=headers) as response:
+            return self._decoded(response.read())
+
+    def stream(self, path: str) -> Iterator[bytes]:
+        """The body of a GET, piece by piece."""
+        with self._sent("GET", path, TIMEOUT_SECONDS) as response:
+            yield from response.iter_bytes()
+
+    @contextmanager
+    def _sent(self, method: str, path: str, timeout: float, **options: Any) -> Iterator[httpx2.Response]:
+        """An answer that is no refusal; all that goes wrong while it is read is told in our words."""
+        import httpx2  # slow to import: only for commands that ask a server
+
         try:
-            response = httpx2.request(
-                method,
-                self._server + path,
-                params=query,
-                content=content,
-                headers=headers,
-                timeout=TIMEOUT_SECONDS + wait_seconds,
-                trust_env=False,
-            )
+            url = self._server + path
+            with httpx2.stream(method, url, timeout=timeout, trust_env=False, **options) as response:
+                if not response.is_success:
+                    raise CommandError(_refusal(response.status_code, response.reason_phrase, response.read()))
+                yield response
         except httpx2.TimeoutException as error:
             raise CommandError(f"{self._server} did not answer in time") from error
         except (httpx2.InvalidURL, httpx2.UnsupportedProtocol) as error:
             raise CommandError(f"{self._server!r} is not the address of a server: {error}", USAGE) from error
+        except httpx2.RemoteProtocolError as error:
+            raise CommandError(f"{self._server} broke off its answer: {error}") from error
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise CommandError(f"cannot reach {self._server}: {reason} (is 'entrepot serve' running?)") from error
-        if not response.is_success:
-            raise CommandError(_refusal(response.status_code, response.reason_phrase, response.content))
-        return self._decoded(response.content)
 
     def _decoded(self, content: bytes) -> Any:
         if not content.strip():

@@ -7,22 +7,55 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.cli import dead_letters
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import (
+    DEFAULT_NAMESPACE,
+    NamespaceOption,
+    api_path,
+    filter_expression,
+    given,
+    retry_policy,
+    with_limits,
+)
 
 app = typer.Typer(help="Consumer groups of a running server.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
+MaxAttemptsOption = Annotated[int | None, typer.Option(help="Deliveries of a message before it is given up.")]
+InvisibleOption = Annotated[int | None, typer.Option(help="How long a message stays with its consumer.")]
+StartOption = Annotated[str | None, typer.Option(help="earliest, latest or an RFC 3339 time.")]
+RetryOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="POLICY",
+        help="How long what was given back waits: immediate, exponential:1000:60000:2 (first and longest wait in ms, "
+        "factor) or list:1000,5000.",
+    ),
+]
+MaxInFlightOption = Annotated[
+    str | None, typer.Option(metavar="N|none", help="Messages of a topic that its consumers may hold at once.")
+]
+FifoOption = Annotated[bool | None, typer.Option("--fifo/--no-fifo", help="Messages of a message group in order.")]
+FilterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--filter", metavar="KIND:TEXT|none", help="What it wants: 'TAG:a || b', 'SQL92:price > 3', 'SUB_TOPIC:t/+/x'."
+    ),
+]
 
 
-def _path(name: str) -> str:
-    return f"/api/v1/groups/{segment(name)}"
+def _path(name: str, namespace: str) -> str:
+    return api_path(namespace, "groups", segment(name))
 
 
 @app.command("list")
-def list_groups(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+def list_groups(
+    namespace: NamespaceOption = DEFAULT_NAMESPACE, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
+) -> None:
     """Every group with how far behind it is."""
-    groups = Client(server).get("/api/v1/groups")["value"]
+    groups = Client(server).get(api_path(namespace, "groups"))["value"]
     if as_json:
         print_json(groups)
         return
@@ -44,15 +77,123 @@ def list_groups(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = Fal
 
 
 @app.command()
-def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+def show(
+    name: NameArgument,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
     """One group and its progress on every queue it has read."""
-    group = Client(server).get(_path(name))
+    group = Client(server).get(_path(name, namespace))
     if as_json:
         print_json(group)
-        return
-    print_table(
-        ("group", group["name"]), ((key, group.get(key)) for key in ("maxAttempts", "invisibleSeconds", "start"))
-    )
+    else:
+        _print(group)
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    max_attempts: MaxAttemptsOption = None,
+    invisible_seconds: InvisibleOption = None,
+    start: StartOption = None,
+    retry: RetryOption = None,
+    max_in_flight: MaxInFlightOption = None,
+    fifo: FifoOption = None,
+    filter_: FilterOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a group, or change the one there is; what is not given stays as it is or takes its default."""
+    fields = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
+    group = Client(server).put(_path(name, namespace), _wanted(fields, retry, max_in_flight, filter_))
+    if as_json:
+        print_json(group)
+    else:
+        typer.echo(f"group {name} is there")
+
+
+@app.command()
+def update(
+    name: NameArgument,
+    max_attempts: MaxAttemptsOption = None,
+    invisible_seconds: InvisibleOption = None,
+    start: StartOption = None,
+    retry: RetryOption = None,
+    max_in_flight: MaxInFlightOption = None,
+    fifo: FifoOption = None,
+    filter_: FilterOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a group that is there; what is not given stays as it is."""
+    fields = given(maxAttempts=max_attempts, invisibleSeconds=invisible_seconds, start=start, fifo=fifo)
+    wanted = _wanted(fields, retry, max_in_flight, filter_)
+    client = Client(server)
+    client.get(_path(name, namespace))  # one that is not there is refused
+    group = client.put(_path(name, namespace), wanted)
+    if as_json:
+        print_json(group)
+    else:
+        typer.echo(f"group {name} is changed")
+
+
+@app.command()
+def reset(
+    name: NameArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    to: Annotated[str, typer.Option(help="earliest, latest, an offset or an RFC 3339 time.", show_default=False)],
+    queue: Annotated[int | None, typer.Option(help="One queue only; otherwise all of the topic's.")] = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a group go on from another position: what is before it counts as settled, what is behind it comes (again)."""
+    body = {"topic": topic, "to": to, **given(queueId=queue)}
+    group = Client(server).request("POST", f"{_path(name, namespace)}:reset", body=body)
+    if as_json:
+        print_json(group)
+    else:
+        _print(group)
+
+
+app.command("dead-letters")(dead_letters.list_dead_letters)
+app.command("resend")(dead_letters.resend)
+app.command("export")(dead_letters.export)
+
+
+@app.command()
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Delete a group with its progress.  A terminal is asked first."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete the group {name} with its progress?", abort=True)
+    Client(server).delete(_path(name, namespace))
+    typer.echo(f"group {name} deleted")
+
+
+def _wanted(
+    fields: dict[str, Any], retry: str | None, max_in_flight: str | None, filter_: str | None
+) -> dict[str, Any]:
+    if retry is not None:
+        fields["retry"] = retry_policy(retry)
+    if filter_ is not None:
+        fields["filter"] = filter_expression(filter_)
+    return with_limits(fields, {"maxInFlight": ("--max-in-flight", max_in_flight)})
+
+
+def _print(group: dict[str, Any]) -> None:
+    retry, wanted = group.get("retry") or {}, group.get("filter")
+    facts = [(key, group.get(key)) for key in ("namespace", "maxAttempts", "invisibleSeconds", "start")]
+    facts += [("retry", _retry_text(retry)), ("maxInFlight", group.get("maxInFlight")), ("fifo", group.get("fifo"))]
+    facts += [("filter", f"{wanted['kind']}:{wanted['text']}" if wanted else None)]
+    print_table(("group", group["name"]), facts)
     print_table(
         ("topic", "queue", "committed", "max offset", "in flight", "lag"),
         (
@@ -62,35 +203,14 @@ def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: Jso
     )
 
 
-@app.command()
-def create(
-    name: NameArgument,
-    max_attempts: Annotated[int | None, typer.Option(help="Deliveries of a message before it is given up.")] = None,
-    invisible_seconds: Annotated[int | None, typer.Option(help="How long a message stays with its consumer.")] = None,
-    start: Annotated[str | None, typer.Option(help="earliest, latest or an RFC 3339 time.")] = None,
-    server: ServerOption = DEFAULT_SERVER,
-    as_json: JsonOption = False,
-) -> None:
-    """Create a group, or change the one there is; what is not given stays as it is or takes its default."""
-    wanted = {"maxAttempts": max_attempts, "invisibleSeconds": invisible_seconds, "start": start}
-    group = Client(server).put(_path(name), {key: value for key, value in wanted.items() if value is not None})
-    if as_json:
-        print_json(group)
-    else:
-        typer.echo(f"group {name} is there")
-
-
-@app.command()
-def delete(
-    name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    server: ServerOption = DEFAULT_SERVER,
-) -> None:
-    """Delete a group with its progress.  A terminal is asked first."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete the group {name} with its progress?", abort=True)
-    Client(server).delete(_path(name))
-    typer.echo(f"group {name} deleted")
+def _retry_text(retry: dict[str, Any]) -> str | None:
+    """As `--retry` takes it."""
+    kind: str | None = retry.get("kind")
+    if kind == "exponential":
+        return f"{kind}:{retry['initialMs']}:{retry['maxMs']}:{retry['multiplier']:g}"
+    if kind == "list":
+        return f"{kind}:{','.join(map(str, retry['delaysMs']))}"
+    return kind
 
 
 def _total(group: dict[str, Any], key: str) -> int:

@@ -1,4 +1,4 @@
-"""`entrepot message`: publish, receive and acknowledge, by the CloudEvents paths of the HTTP door."""
+"""`entrepot message`: publish, receive and acknowledge, by the CloudEvents paths of the HTTP door; query and show."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from urllib.parse import quote
 
 import typer
 
+from gateway.cli import message_query
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.errors import USAGE, CommandError
 from gateway.cli.output import JsonOption, print_json
+from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below
 
-app = typer.Typer(help="Publish and receive messages.", no_args_is_help=True)
+app = typer.Typer(help="Publish, receive and find messages.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -37,6 +39,10 @@ def publish(
     content_type: Annotated[
         str | None, typer.Option(help="Type of the data; JSON or text if not given, as it looks.")
     ] = None,
+    deliver_at: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Not to be delivered before this RFC 3339 time.")
+    ] = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,9 +50,12 @@ def publish(
     content = _content(data)
     event_id = id_ or str(uuid.uuid4())
     attributes = {"specversion": "1.0", "id": event_id, "source": source, "type": type_, "subject": subject}
+    attributes["deliverytime"] = deliver_at
     headers = {f"ce-{name}": _header(value) for name, value in attributes.items() if value is not None}
     headers["content-type"] = content_type or _guessed_type(content)
-    Client(server).request("POST", f"/topics/{segment(topic)}:publish", content=content, headers=headers)
+    Client(server).request(
+        "POST", f"{below(namespace)}/topics/{segment(topic)}:publish", content=content, headers=headers
+    )
     if as_json:
         print_json({"id": event_id, "topic": topic})
     else:
@@ -60,14 +69,15 @@ def receive(
     max_events: Annotated[int, typer.Option("--max", help="Messages to take at most.", min=1, max=100)] = 1,
     wait_seconds: Annotated[int, typer.Option("--wait", help="Seconds to wait for the first one.", min=0, max=120)] = 0,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was received, once it is printed.")] = False,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Receive messages for a group: they are this consumer's until acknowledged or their time is over."""
-    client = Client(server)
+    client, subscription = Client(server), _subscription(namespace, topic, group)
     answer = client.request(
         "POST",
-        f"{_subscription(topic, group)}:receive",
+        f"{subscription}:receive",
         query={"maxEvents": max_events, "maxWaitTime": wait_seconds},
         wait_seconds=wait_seconds,
     )
@@ -81,7 +91,7 @@ def receive(
             typer.echo("no message", err=True)
     if ack and received:
         sys.stdout.flush()
-        _acknowledge(client, topic, group, [message["brokerProperties"]["lockToken"] for message in received])
+        _acknowledge(client, subscription, [message["brokerProperties"]["lockToken"] for message in received])
 
 
 @app.command()
@@ -89,25 +99,28 @@ def acknowledge(
     topic: TopicArgument,
     group: GroupArgument,
     tokens: Annotated[list[str], typer.Argument(metavar="TOKEN...", help="Lock tokens.", show_default=False)],
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Acknowledge received messages: the group is done with them."""
-    answer = _acknowledge(Client(server), topic, group, tokens)
+    answer = _acknowledge(Client(server), _subscription(namespace, topic, group), tokens)
     if as_json:
         print_json(answer)
     else:
         typer.echo(f"acknowledged {len(answer.get('succeededLockTokens') or [])}")
 
 
-def _subscription(topic: str, group: str) -> str:
-    return f"/topics/{segment(topic)}/eventsubscriptions/{segment(group)}"
+app.command("query")(message_query.query)
+app.command("show")(message_query.show)
 
 
-def _acknowledge(client: Client, topic: str, group: str, tokens: list[str]) -> dict[str, Any]:
-    answer: dict[str, Any] = client.request(
-        "POST", f"{_subscription(topic, group)}:acknowledge", body={"lockTokens": tokens}
-    )
+def _subscription(namespace: str, topic: str, group: str) -> str:
+    return f"{below(namespace)}/topics/{segment(topic)}/eventsubscriptions/{segment(group)}"
+
+
+def _acknowledge(client: Client, subscription: str, tokens: list[str]) -> dict[str, Any]:
+    answer: dict[str, Any] = client.request("POST", f"{subscription}:acknowledge", body={"lockTokens": tokens})
     if failed := answer.get("failedLockTokens"):
         error = failed[0].get("error") or {}
         reason = error.get("message") or error.get("code") or "no reason given"

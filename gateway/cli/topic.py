@@ -9,20 +9,51 @@ import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
 
 app = typer.Typer(help="Topics of a running server.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
+_Limit = str | None
+QueuesOption = Annotated[int | None, typer.Option(help="Message queues; fewer only once the last ones are drained.")]
+WriteQueuesOption = Annotated[
+    _Limit, typer.Option(metavar="N|none", help="How many of the queues new messages go to; none: all.")
+]
+TypeOption = Annotated[str | None, typer.Option("--type", help="Kind of messages: NORMAL or PRIORITY.")]
+PermissionOption = Annotated[str | None, typer.Option(help="READ_WRITE, READ, WRITE or NONE.")]
+CleanupOption = Annotated[
+    str | None, typer.Option(help="DELETE (by age and size) or CONSUMED (once every group has settled them).")
+]
+RetentionSecondsOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How long messages are kept.")]
+RetentionBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How much is kept.")]
+MaxMessageBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="The longest body.")]
+MaxBacklogOption = Annotated[
+    _Limit, typer.Option(metavar="N|none", help="Messages the slowest group may be behind before new ones are refused.")
+]
+_SHOWN = (
+    "namespace",
+    "queues",
+    "writeQueues",
+    "type",
+    "permission",
+    "cleanup",
+    "retentionSeconds",
+    "retentionBytes",
+    "maxMessageBytes",
+    "maxBacklog",
+)
 
 
-def _path(name: str) -> str:
-    return f"/api/v1/topics/{segment(name)}"
+def _path(name: str, namespace: str) -> str:
+    return api_path(namespace, "topics", segment(name))
 
 
 @app.command("list")
-def list_topics(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+def list_topics(
+    namespace: NamespaceOption = DEFAULT_NAMESPACE, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
+) -> None:
     """Every topic with how much it holds."""
-    topics = Client(server).get("/api/v1/topics")["value"]
+    topics = Client(server).get(api_path(namespace, "topics"))["value"]
     if as_json:
         print_json(topics)
         return
@@ -33,14 +64,18 @@ def list_topics(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = Fal
 
 
 @app.command()
-def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+def show(
+    name: NameArgument,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
     """One topic and the offsets of its queues."""
-    topic = Client(server).get(_path(name))
+    topic = Client(server).get(_path(name, namespace))
     if as_json:
         print_json(topic)
         return
-    keys = ("name", "queues", "type", "permission", "retentionSeconds", "retentionBytes")
-    print_table(("topic", topic["name"]), ((key, topic.get(key)) for key in keys[1:]))
+    print_table(("topic", topic["name"]), ((key, topic.get(key)) for key in _SHOWN))
     print_table(
         ("queue", "min offset", "max offset"),
         ((o["queueId"], o["minOffset"], o["maxOffset"]) for o in topic.get("offsets") or []),
@@ -50,23 +85,29 @@ def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: Jso
 @app.command()
 def create(
     name: NameArgument,
-    queues: Annotated[int | None, typer.Option(help="Message queues; may grow later, never shrink.")] = None,
-    type_: Annotated[str | None, typer.Option("--type", help="Kind of messages: NORMAL.")] = None,
-    permission: Annotated[str | None, typer.Option(help="READ_WRITE, READ, WRITE or NONE.")] = None,
-    retention_seconds: Annotated[int | None, typer.Option(help="How long messages are kept.")] = None,
-    retention_bytes: Annotated[int | None, typer.Option(help="How much is kept.")] = None,
+    queues: QueuesOption = None,
+    write_queues: WriteQueuesOption = None,
+    type_: TypeOption = None,
+    permission: PermissionOption = None,
+    cleanup: CleanupOption = None,
+    retention_seconds: RetentionSecondsOption = None,
+    retention_bytes: RetentionBytesOption = None,
+    max_message_bytes: MaxMessageBytesOption = None,
+    max_backlog: MaxBacklogOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Create a topic, or change the one there is; what is not given stays as it is or takes its default."""
-    wanted = {
-        "queues": queues,
-        "type": type_,
-        "permission": permission,
-        "retentionSeconds": retention_seconds,
-        "retentionBytes": retention_bytes,
-    }
-    topic = Client(server).put(_path(name), {key: value for key, value in wanted.items() if value is not None})
+    wanted = _wanted(
+        given(queues=queues, type=type_, permission=permission, cleanup=cleanup),
+        write_queues,
+        retention_seconds,
+        retention_bytes,
+        max_message_bytes,
+        max_backlog,
+    )
+    topic = Client(server).put(_path(name, namespace), wanted)
     if as_json:
         print_json(topic)
     else:
@@ -74,15 +115,70 @@ def create(
 
 
 @app.command()
+def update(
+    name: NameArgument,
+    queues: QueuesOption = None,
+    write_queues: WriteQueuesOption = None,
+    type_: TypeOption = None,
+    permission: PermissionOption = None,
+    cleanup: CleanupOption = None,
+    retention_seconds: RetentionSecondsOption = None,
+    retention_bytes: RetentionBytesOption = None,
+    max_message_bytes: MaxMessageBytesOption = None,
+    max_backlog: MaxBacklogOption = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Change a topic that is there; what is not given stays as it is."""
+    wanted = _wanted(
+        given(queues=queues, type=type_, permission=permission, cleanup=cleanup),
+        write_queues,
+        retention_seconds,
+        retention_bytes,
+        max_message_bytes,
+        max_backlog,
+    )
+    client = Client(server)
+    client.get(_path(name, namespace))  # one that is not there is refused
+    topic = client.put(_path(name, namespace), wanted)
+    if as_json:
+        print_json(topic)
+    else:
+        typer.echo(f"topic {name} is changed")
+
+
+def _wanted(
+    fields: dict[str, Any],
+    write_queues: _Limit,
+    retention_seconds: _Limit,
+    retention_bytes: _Limit,
+    max_message_bytes: _Limit,
+    max_backlog: _Limit,
+) -> dict[str, Any]:
+    return with_limits(
+        fields,
+        {
+            "writeQueues": ("--write-queues", write_queues),
+            "retentionSeconds": ("--retention-seconds", retention_seconds),
+            "retentionBytes": ("--retention-bytes", retention_bytes),
+            "maxMessageBytes": ("--max-message-bytes", max_message_bytes),
+            "maxBacklog": ("--max-backlog", max_backlog),
+        },
+    )
+
+
+@app.command()
 def delete(
     name: NameArgument,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
 ) -> None:
     """Delete a topic with its messages.  A terminal is asked first."""
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete the topic {name} with all its messages?", abort=True)
-    Client(server).delete(_path(name))
+    Client(server).delete(_path(name, namespace))
     typer.echo(f"topic {name} deleted")
 
 

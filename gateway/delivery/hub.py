@@ -16,7 +16,7 @@ import structlog
 from domain.clock import Clock
 from domain.errors import EntrepotError
 from domain.message import StoredMessage
-from domain.names import is_system_topic
+from domain.names import NAMESPACE_SEPARATOR, is_system_topic
 from domain.ports import Store, Tail
 from domain.routing.topic_filter import TopicFilterTrie
 from protocols.mqtt.encoder import PublishTemplate, publish_template
@@ -98,6 +98,8 @@ class DeliveryHub:
 
     def _is_wanted(self, topic: str) -> bool:
         found = self._store.topic(topic)
+        if NAMESPACE_SEPARATOR in topic:
+            return False  # MQTT names are those of the default namespace
         if not self._wanted or is_system_topic(topic) or found is None or not found.permission.readable:
             return False
         return ANY in self._wanted or topic in self._wanted or topic in self.any_level_topics

@@ -13,7 +13,7 @@ from gateway.http.context import HttpContext
 from gateway.http.health import health_routes
 from gateway.http.openapi import completed
 from gateway.http.problems import install
-from gateway.http.publish import PublishRoute, topic_in
+from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
 from gateway.http.receive import receive_routes
 
 
@@ -30,6 +30,11 @@ def build_app(context: HttpContext) -> AsgiApp:
         if raw_topic is not None:
             await publish(scope, receive, send, raw_topic)
             return
+        of_namespace = namespace_and_topic_in(scope.get("raw_path") or b"")
+        if of_namespace is not None:
+            raw_namespace, raw_topic = of_namespace
+            await publish(scope, receive, send, raw_topic, raw_namespace)
+            return
         try:
             await rest(routable(scope), receive, send)
         except Exception:  # noqa: BLE001 - the handler has logged and answered it; the framework raises it once more
@@ -41,9 +46,10 @@ def build_app(context: HttpContext) -> AsgiApp:
 def build_rest(context: HttpContext) -> FastAPI:
     """All routes that are not hot, and the documentation of all routes."""
     app = FastAPI(title="Entrepôt", version=_version(), redirect_slashes=False, description=__doc__)
-    app.include_router(receive_routes(context))
-    app.include_router(admin_routes(context))
-    app.include_router(health_routes(context))
+    receive, admin = receive_routes(context), admin_routes(context)
+    routers = (receive.plain, *(routes.plain for routes in admin), health_routes(context))
+    for router in (*routers, receive.of_namespaces, *(routes.of_namespaces for routes in admin)):
+        app.include_router(router)
     install(app)
     generate = app.openapi
     document: dict[str, Any] = {}

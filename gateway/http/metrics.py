@@ -11,8 +11,9 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from domain.consumer_group import GroupStatus
+from domain.names import dead_letter_group
 from domain.topic import TopicStatus
-from gateway.http.admin import statuses_of
+from gateway.http.admin.common import statuses_of
 from gateway.http.context import HttpContext
 
 
@@ -49,8 +50,53 @@ class GatewayCollector(Collector):
             "1 once the store has stopped for good",
             value=self._context.store.failure is not None,
         )
+        yield from self._numbers()
+        yield from self._traffic()
         yield from self._offsets()
         yield from self._progress()
+        yield self._dead_letters()
+
+    def _numbers(self) -> Iterator[Metric]:
+        yield GaugeMetricFamily(
+            "rocketmq_topic_number", "Topics, those of the system included", value=len(self._topics)
+        )
+        yield GaugeMetricFamily("rocketmq_consumer_group_number", "Consumer groups", value=len(self._groups))
+
+    def _traffic(self) -> Iterator[Metric]:
+        """What this gateway has taken and handed out of topics and groups that are there."""
+        topics = {status.topic.name for status in self._topics}
+        groups = {status.group.name for status in self._groups}
+        traffic = self._context.sender.traffic
+        traffic.forget_all_but(topics, groups)
+        labels = ["topic"]
+        messages = CounterMetricFamily("rocketmq_messages_in", "Messages the store took, from all doors", labels=labels)
+        size = CounterMetricFamily("rocketmq_throughput_in", "Bytes of the bodies of these messages", labels=labels)
+        for topic, flow in traffic.incoming.items():
+            messages.add_metric([topic], flow.messages)
+            size.add_metric([topic], flow.size)
+        yield messages
+        yield size
+        labels = ["topic", "consumer_group"]
+        messages = CounterMetricFamily(
+            "rocketmq_messages_out", "Messages handed to consumers of groups, each time anew", labels=labels
+        )
+        size = CounterMetricFamily("rocketmq_throughput_out", "Bytes of the bodies of these messages", labels=labels)
+        for (topic, group), flow in traffic.outgoing.items():
+            messages.add_metric([topic, group], flow.messages)
+            size.add_metric([topic, group], flow.size)
+        yield messages
+        yield size
+
+    def _dead_letters(self) -> Metric:
+        """Offsets begin at 0 and only grow: the end of a dead-letter topic is how many went there."""
+        sent = CounterMetricFamily(
+            "rocketmq_send_to_dlq_messages", "Messages that became dead letters of a group", labels=["consumer_group"]
+        )
+        for status in self._topics:
+            group = dead_letter_group(status.topic.name)
+            if group is not None:
+                sent.add_metric([group], sum(queue.max_offset for queue in status.queues))
+        return sent
 
     def _offsets(self) -> Iterator[Metric]:
         labels = ["topic", "queue_id"]
@@ -74,6 +120,9 @@ class GatewayCollector(Collector):
         in_flight = GaugeMetricFamily(
             "rocketmq_consumer_inflight_messages", "Messages delivered and not settled", labels=labels
         )
+        ready = GaugeMetricFamily(
+            "rocketmq_consumer_ready_messages", "Messages neither settled nor in flight", labels=labels
+        )
         for status in self._groups:
             sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
             for queue in status.progress:
@@ -82,7 +131,9 @@ class GatewayCollector(Collector):
             for topic, (behind, held) in sums.items():
                 lag.add_metric([topic, status.group.name], behind)
                 in_flight.add_metric([topic, status.group.name], held)
+                ready.add_metric([topic, status.group.name], behind - held)
         yield lag
+        yield ready
         yield in_flight
 
 

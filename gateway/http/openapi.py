@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gateway.http.namespaced import NAMESPACE_PATH, with_path_parameters
 from gateway.http.problems import PROBLEM_MEDIA_TYPE
 from protocols.cloudevents.http import BATCH_MEDIA_TYPE, STRUCTURED_MEDIA_TYPE
 
 PUBLISH_PATH: Final = "/topics/{topic}:publish"
+PUBLISH_PATH_OF_NAMESPACES: Final = f"{NAMESPACE_PATH}{PUBLISH_PATH}"
 
 _TEXT: Final = {"type": "string", "minLength": 1}
 _EVENT: Final = {
@@ -49,7 +51,7 @@ def _header(name: str) -> dict[str, Any]:
     }
 
 
-_PUBLISH: Final = {
+_PUBLISH: Final[dict[str, Any]] = {
     "tags": ["publish"],
     "summary": "Publish CloudEvents: answered when they are durable",
     "description": "Binary mode has the attributes in `ce-` headers and the data as the body; structured and batched "
@@ -88,7 +90,14 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
         for operation in path.values():
             operation["responses"].pop("422", None)  # what is not valid is a 400
             operation["responses"]["default"] = {"description": "Refused: a problem detail (RFC 9457)", **_REFUSED}
-    document["paths"] = {PUBLISH_PATH: {"post": _PUBLISH}, **document["paths"]}
+    of_namespaces = {**_PUBLISH, "tags": ["namespaces"], "operationId": "publish_of_namespaces"}
+    of_namespaces["parameters"] = list(_PUBLISH["parameters"])
+    document["paths"] = {
+        PUBLISH_PATH: {"post": _PUBLISH},
+        **document["paths"],
+        PUBLISH_PATH_OF_NAMESPACES: {"post": of_namespaces},
+    }
+    with_path_parameters(document["paths"])
     for name in ("HTTPValidationError", "ValidationError"):
         document.get("components", {}).get("schemas", {}).pop(name, None)
     return document

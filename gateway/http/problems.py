@@ -38,6 +38,14 @@ class ProblemAnswer:
         return [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
 
 
+class MissingError(EntrepotError):
+    """Something that is not there and that the store has no code for: answered with 404."""
+
+    def __init__(self, slug: str, title: str, message: str) -> None:
+        super().__init__(Code.BAD_REQUEST, message)
+        self.problem = Problem(HTTPStatus.NOT_FOUND, slug, title)
+
+
 def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemAnswer:
     """The response for a problem; `members` are its extension members."""
     headers = {"content-type": PROBLEM_MEDIA_TYPE}
@@ -55,6 +63,8 @@ def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemA
 
 def answer_of(error: EntrepotError | CloudEventError) -> ProblemAnswer:
     """The response for a refusal."""
+    if isinstance(error, MissingError):
+        return problem_answer(error.problem, error.message)
     problem = problem_of(error)
     if isinstance(error, EntrepotError):
         return problem_answer(problem, error.message, code=error.code.name)

@@ -1,5 +1,7 @@
 """`POST /topics/{topic}:publish`, the hot route: plain ASGI, so that a request costs little more than its event.
 
+The same below `/namespaces/{namespace}`.
+
 Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer comes when every event is durable.
 """
 
@@ -11,9 +13,10 @@ from typing import Final
 
 from domain.errors import EntrepotError
 from domain.message import Message
-from domain.names import check_topic_name, is_system_topic
+from domain.names import NAMESPACE_SEPARATOR, check_topic_name, is_system_topic, qualified
 from gateway.http.asgi import ClientGoneError, Headers, Receive, Scope, Send, decoded_name, read_body
 from gateway.http.context import HttpContext
+from gateway.http.namespaced import known_namespace
 from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal, send_problem
 from gateway.messaging.send import Refusals
 from protocols.cloudevents import http as binding
@@ -23,6 +26,7 @@ from protocols.cloudevents.mapping import to_message
 
 PREFIX: Final = b"/topics/"
 SUFFIX: Final = b":publish"
+NAMESPACE_PREFIX: Final = b"/namespaces/"
 _PREFIX_LENGTH: Final = len(PREFIX)
 _SUFFIX_LENGTH: Final = len(SUFFIX)
 
@@ -43,6 +47,15 @@ def topic_in(raw_path: bytes) -> bytes | None:
     return None if b"/" in raw_topic else raw_topic
 
 
+def namespace_and_topic_in(raw_path: bytes) -> tuple[bytes, bytes] | None:
+    """The raw namespace and topic of a publish path of a namespace, or None if it is another path."""
+    if not raw_path.startswith(NAMESPACE_PREFIX):
+        return None
+    raw_namespace, slash, rest = raw_path[len(NAMESPACE_PREFIX) :].partition(b"/")
+    raw_topic = topic_in(slash + rest)
+    return None if raw_topic is None else (raw_namespace, raw_topic)
+
+
 class PublishRoute:
     """Takes publish requests, whose path has been recognised already."""
 
@@ -53,13 +66,18 @@ class PublishRoute:
         self._max_body_bytes = context.settings.http.max_body_bytes
         self._max_batch_events = context.settings.http.max_batch_events
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, raw_topic: bytes) -> None:
-        """Answer one request."""
+    async def __call__(
+        self, scope: Scope, receive: Receive, send: Send, raw_topic: bytes, raw_namespace: bytes | None = None
+    ) -> None:
+        """Answer one request.  Without a namespace it is for the default one."""
         try:
             if scope["method"] != "POST":
                 await send_problem(send, self._wrong_method(scope))
                 return
-            messages = await self._messages(scope["headers"], receive, decoded_name(raw_topic))
+            if raw_namespace is None:
+                messages = await self._messages(scope["headers"], receive, decoded_name(raw_topic))
+            else:
+                messages = await self._of_namespace(scope["headers"], receive, raw_namespace, raw_topic)
             if messages:
                 refusals = await self._sender.send_and_wait(messages)
                 if refusals is not None:
@@ -76,22 +94,36 @@ class PublishRoute:
             await send(_START)
             await send(_BODY)
 
-    async def _messages(self, headers: Headers, receive: Receive, topic: str) -> list[Message]:
-        """The request's events as messages of a topic that is there."""
+    async def _of_namespace(
+        self, headers: Headers, receive: Receive, raw_namespace: bytes, raw_topic: bytes
+    ) -> list[Message]:
+        """The same for a topic of a namespace.  Sub-topics have its plain name."""
+        plain = decoded_name(raw_topic)
+        topic = qualified(known_namespace(self._store, decoded_name(raw_namespace)), plain)
+        messages = await self._messages(headers, receive, plain, topic)
+        for message in messages:
+            message.topic = topic
+        return messages
+
+    async def _messages(
+        self, headers: Headers, receive: Receive, plain: str, full_name: str | None = None
+    ) -> list[Message]:
+        """The request's events as messages of a topic that is there, by its plain name."""
+        topic = full_name or plain
         is_known = self._store.topic(topic) is not None
-        if not is_known or is_system_topic(topic):
-            check_topic_name(topic)
+        if not is_known or NAMESPACE_SEPARATOR in plain or is_system_topic(topic):
+            check_topic_name(plain)
         content_type, declared = _examined(headers)
         if self._store.backlogged and self._store.failure is None:
             await self._relief()
         body = await read_body(receive, self._max_body_bytes, declared)
         mode = binding.content_mode(content_type)
         if mode is binding.ContentMode.BINARY:
-            messages = [to_message(_from_binary(headers, content_type, body), topic)]
+            messages = [to_message(_from_binary(headers, content_type, body), plain)]
         elif mode is binding.ContentMode.STRUCTURED:
-            messages = [to_message(binding.from_structured(body, content_type), topic)]
+            messages = [to_message(binding.from_structured(body, content_type), plain)]
         else:
-            messages = _batch(binding.from_batch(body, content_type, self._max_batch_events), topic)
+            messages = _batch(binding.from_batch(body, content_type, self._max_batch_events), plain)
         if not is_known:
             await self._topology.ensure(topic)
         return messages

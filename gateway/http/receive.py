@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import msgspec
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from domain.errors import EntrepotError
 from domain.message import Delivery
@@ -20,6 +20,7 @@ from domain.ports import MAX_POP_MESSAGES, PopRequest
 from gateway.http.asgi import ClientGoneError, Receive, name_in_path
 from gateway.http.bodies import json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, group_name, topic_name
 from gateway.http.problems import bad_json
 from protocols.cloudevents.json_format import encode_event
 from protocols.cloudevents.mapping import to_event
@@ -49,19 +50,19 @@ class _LockTokens(msgspec.Struct, rename="camel"):
 _DECODER: Final = msgspec.json.Decoder(_LockTokens)
 
 
-def receive_routes(context: HttpContext) -> APIRouter:
+def receive_routes(context: HttpContext) -> Routes:
     """The five operations."""
-    router = APIRouter(tags=["pull delivery"])
-    _add_receive(router, context)
-    _add_settling(router, context)
-    return router
+    routes = Routes(["pull delivery"])
+    _add_receive(routes, context)
+    _add_settling(routes, context)
+    return routes
 
 
-def _add_receive(router: APIRouter, context: HttpContext) -> None:
+def _add_receive(routes: Routes, context: HttpContext) -> None:
     store, settings = context.store, context.settings.http
     longest = settings.max_wait_seconds
 
-    @router.post(f"{_PATH}:receive", summary="Receive events, which stay locked until settled or their time is over")
+    @routes.post(f"{_PATH}:receive", summary="Receive events, which stay locked until settled or their time is over")
     async def receive(
         request: Request,
         topic: str,
@@ -71,13 +72,14 @@ def _add_receive(router: APIRouter, context: HttpContext) -> None:
             min(DEFAULT_WAIT_SECONDS, longest), alias="maxWaitTime", ge=0, le=longest, allow_inf_nan=False
         ),
     ) -> Response:
-        topic, group = name_in_path(topic), name_in_path(group)
-        check_group_name(group)
+        check_group_name(name_in_path(group))
+        topic, group = topic_name(store, request, topic), group_name(store, request, group)
         if store.topic(topic) is None:
             await context.topology.ensure_readable(topic)
         popped = await _pop_while_connected(
             context, PopRequest(topic, group, max_events, int(max_wait_time * 1000)), request.receive
         )
+        context.sender.traffic.count_out(topic, group, popped)
         return json_response(_received(popped, settings.event_type))
 
 
@@ -124,15 +126,15 @@ def _received(deliveries: list[Delivery], default_type: str) -> bytes:
     return orjson.dumps({"value": value})
 
 
-def _add_settling(router: APIRouter, context: HttpContext) -> None:
+def _add_settling(routes: Routes, context: HttpContext) -> None:
     store = context.store
     body = schema_of_body(_TOKENS_SCHEMA)
 
-    @router.post(f"{_PATH}:acknowledge", summary="Acknowledge: the group is done with these events", openapi_extra=body)
+    @routes.post(f"{_PATH}:acknowledge", summary="Acknowledge: the group is done with these events", openapi_extra=body)
     async def acknowledge(request: Request, topic: str, group: str) -> Response:
         return await _settled(context, request, topic, group, store.acknowledge)
 
-    @router.post(f"{_PATH}:release", summary="Give back: others may have them after the delay", openapi_extra=body)
+    @routes.post(f"{_PATH}:release", summary="Give back: others may have them after the delay", openapi_extra=body)
     async def release(
         request: Request,
         topic: str,
@@ -146,11 +148,11 @@ def _add_settling(router: APIRouter, context: HttpContext) -> None:
 
         return await _settled(context, request, topic, group, give_back)
 
-    @router.post(f"{_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body)
+    @routes.post(f"{_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body)
     async def reject(request: Request, topic: str, group: str) -> Response:
         return await _settled(context, request, topic, group, store.reject)
 
-    @router.post(f"{_PATH}:renewLock", summary="Keep the locks for another invisible time", openapi_extra=body)
+    @routes.post(f"{_PATH}:renewLock", summary="Keep the locks for another invisible time", openapi_extra=body)
     async def renew_lock(request: Request, topic: str, group: str) -> Response:
         async def renew(topic: str, group: str, tokens: list[str]) -> Outcomes:
             return await store.change_invisible_duration(topic, group, tokens, None, release=False)
@@ -165,9 +167,9 @@ async def _settled(context: HttpContext, request: Request, topic: str, group: st
         tokens = _DECODER.decode(body).lock_tokens
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise bad_json(error) from None
-    topic, group = name_in_path(topic), name_in_path(group)
-    check_topic_name(topic, system_allowed=True)
-    check_group_name(group)
+    check_topic_name(name_in_path(topic), system_allowed=True)
+    check_group_name(name_in_path(group))
+    topic, group = topic_name(context.store, request, topic), group_name(context.store, request, group)
     outcomes = await settle(topic, group, tokens)
     succeeded, failed = [], []
     for token, refusal in zip(tokens, outcomes, strict=True):

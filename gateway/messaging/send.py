@@ -18,9 +18,11 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.filter_hash import filter_hash
 from domain.message import ROUND_ROBIN, Message
+from domain.names import split_name
 from domain.ports import Store
 from domain.routing.queue_selector import RoundRobin, queue_for_key
 from gateway.messaging.topology import Topology
+from gateway.messaging.traffic import Traffic
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +50,7 @@ class Sender:
         self._round_robin = RoundRobin()
         self._origin = os.urandom(6)
         self._count = count()
+        self.traffic = Traffic()
         self.sent = 0
         self.refused = 0
 
@@ -138,7 +141,7 @@ class Sender:
             if not message.born_time_ms:
                 message.born_time_ms = now_ms
             if message.queue_id == ROUND_ROBIN and (topic := topic_of(message.topic)) is not None:
-                message.queue_id = self._queue(message, topic.queues)
+                message.queue_id = self._queue(message, topic.writable_queues)
             if not message.filter_hash:
                 message.filter_hash = filter_hash(message.sub_topic, message.tag)
         try:
@@ -149,6 +152,7 @@ class Sender:
             return
         refusals = confirmation.refusals
         self.sent += len(messages)
+        self.traffic.count_in(messages, refusals)
 
         def settled(failure: EntrepotError | None) -> None:
             at = 0
@@ -167,8 +171,9 @@ class Sender:
         """By message group, else by sub-topic where there is one below the topic, else in turn."""
         if message.message_group:
             return queue_for_key(message.message_group, queues)
-        if message.sub_topic and message.sub_topic != message.topic:
-            return queue_for_key(message.sub_topic, queues)
+        sub_topic = message.sub_topic
+        if sub_topic and sub_topic != message.topic and sub_topic != split_name(message.topic)[1]:
+            return queue_for_key(sub_topic, queues)
         return self._round_robin.queue(queues)
 
 

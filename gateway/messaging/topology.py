@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from domain.errors import Code, EntrepotError
-from domain.names import CATCH_ALL_TOPIC, check_topic_name, dead_letter_group, is_system_topic, is_topic_name
+from domain.names import (
+    CATCH_ALL_TOPIC,
+    check_topic_name,
+    dead_letter_group,
+    is_system_topic,
+    is_topic_name,
+    split_name,
+)
 from domain.ports import Store
 from domain.topic import Topic
 from gateway.settings import TopicsSettings
@@ -21,7 +28,7 @@ class Topology:
         topic = self._store.topic(name)
         if topic is not None:
             return topic
-        check_topic_name(name)
+        check_topic_name(split_name(name)[1])
         if not self._settings.auto_create:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}, and topics are not created on use")
         if not self.has_room and name != CATCH_ALL_TOPIC:
@@ -34,7 +41,7 @@ class Topology:
     async def ensure_readable(self, name: str) -> None:
         """Let a topic be read: like `ensure`, and dead-letter topics of known groups may be named too."""
         if is_system_topic(name) and dead_letter_group(name) is not None:
-            check_topic_name(name, system_allowed=True)
+            check_topic_name(split_name(name)[1], system_allowed=True)
             return
         await self.ensure(name)
 

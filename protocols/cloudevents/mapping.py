@@ -8,6 +8,7 @@
 | `id` | key (and `ce_id`) |
 | `partitionkey` | message group |
 | `subject` | sub-topic `<topic>/<subject>`; in it `+`, `#` and NUL are percent-encoded |
+| `deliverytime` | system property `deliver_at_ms`, which goes over the attribute when the event is read |
 | types of Boolean and Integer extensions | system property `ce_types` |
 
 A message without a `ce_id` came through another door: its attributes are made from what it has.  Its user
@@ -19,7 +20,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
@@ -27,8 +27,9 @@ from typing import Final
 from urllib.parse import quote
 
 from domain.message import Message, PropertyValue, StoredMessage, SystemProperty
-from domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES
+from domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES, NAMESPACE_SEPARATOR, split_name
 from domain.routing.topic_filter import MAX_LEVELS
+from domain.timestamp import to_epoch_ms, to_rfc3339
 from protocols.cloudevents import media_type
 from protocols.cloudevents.errors import CloudEventError
 from protocols.cloudevents.event import (
@@ -51,6 +52,8 @@ DEFAULT_TYPE: Final = "dev.entrepot.message"
 PROTOCOL: Final = "http"
 PROPERTY_PREFIX: Final = "ce_"
 PARTITION_KEY: Final = "partitionkey"
+DELIVERY_TIME: Final = "deliverytime"
+"""Extension: not to be delivered before this RFC 3339 timestamp."""
 TYPES_PROPERTY: Final = "ce_types"
 """System property: `<attribute>:<b or i>` for each Boolean and Integer extension, separated by spaces.
 
@@ -70,16 +73,16 @@ DEAD_LETTER_EXTENSIONS: Final[Mapping[str, str]] = MappingProxyType(
 """Where a dead letter came from and why; the attempts are an Integer.  The system's word goes over the user's."""
 
 _IMPLIED = "datacontenttype:implied"
-_NOT_FROM_PROPERTIES = CORE_ATTRIBUTES | {PARTITION_KEY, *DEAD_LETTER_EXTENSIONS.values()}
+_NOT_FROM_PROPERTIES = CORE_ATTRIBUTES | {PARTITION_KEY, DELIVERY_TIME, *DEAD_LETTER_EXTENSIONS.values()}
 _NOT_IN_TOPIC_NAMES = str.maketrans({"+": "%2B", "#": "%23", "\0": "%00"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_CONTROLS = frozenset("\t\n\f\r")
 _SURELY_FITS = MAX_SUB_TOPIC_BYTES // 4
 _CACHED_NAMES = 1024
 
 
 def to_message(event: CloudEvent, topic: str) -> Message:
-    """The message that an event, already checked, is in a topic.  Raises where its subject cannot be a sub-topic.
+    """The message that an event, already checked, is in a topic of the default namespace.  Raises where its subject
+    cannot be a sub-topic, or its delivery time is none.
 
     Message id, born time and queue are for the caller to fill in.
     """
@@ -93,6 +96,9 @@ def to_message(event: CloudEvent, topic: str) -> Message:
     if event.typed_extensions or event.implied_json:
         marks = [f"{name}:{kind.value}" for name, kind in event.typed_extensions.items()]
         system[TYPES_PROPERTY] = " ".join([*marks, _IMPLIED] if event.implied_json else marks)
+    delivery_time = attributes.get(DELIVERY_TIME)
+    if delivery_time is not None:
+        system[SystemProperty.DELIVER_AT_MS] = _deliver_at_ms(delivery_time)
     subject = attributes.get("subject")
     return Message(
         topic=topic,
@@ -105,6 +111,15 @@ def to_message(event: CloudEvent, topic: str) -> Message:
         ),
         system=system,
     )
+
+
+def _deliver_at_ms(delivery_time: str) -> str:
+    epoch_ms = to_epoch_ms(delivery_time)
+    if epoch_ms is None:
+        raise CloudEventError(
+            f"attribute {DELIVERY_TIME!r} is {delivery_time[:80]!r}, which is not an RFC 3339 timestamp", DELIVERY_TIME
+        )
+    return str(max(epoch_ms, 0))
 
 
 def sub_topic_of(topic: str, subject: str) -> str:
@@ -139,6 +154,8 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
     typed = _typed_extensions(marks, attributes) if marks else {}
     if others:
         _add_properties(attributes, others)
+    if SystemProperty.DELIVER_AT_MS in stored.system:
+        _add_delivery_time(attributes, typed, stored)
     if SystemProperty.DEAD_LETTER_TOPIC in stored.system:
         _add_dead_letter(attributes, typed, stored)
     return CloudEvent(attributes, stored.body or None, typed or NO_TYPED_EXTENSIONS, implied_json)
@@ -170,16 +187,19 @@ def _mended(
 ) -> dict[str, str]:
     """What is valid of the attributes, and what is required; for other doors' messages all that can be told."""
     kept = {name: value for name, value in attributes.items() if _is_valid(name, value)}
-    made = dict(_required(stored, namespace, default_type))
+    topic = stored.topic
+    if NAMESPACE_SEPARATOR in topic:
+        namespace, topic = split_name(topic)
+    made = dict(_required(stored, namespace, topic, default_type))
     if synthesised:
-        made.update(_optional(stored, kept.get("datacontenttype")))
+        made.update(_optional(stored, topic, kept.get("datacontenttype")))
     return dict(islice({**made, **kept}.items(), MAX_ATTRIBUTES))
 
 
-def _required(stored: StoredMessage, namespace: str, default_type: str) -> Iterator[tuple[str, str]]:
+def _required(stored: StoredMessage, namespace: str, topic: str, default_type: str) -> Iterator[tuple[str, str]]:
     yield "specversion", SPEC_VERSION
     yield "id", stored.message_id.hex().upper() or f"{stored.queue_id}-{stored.queue_offset}"
-    yield "source", _source(namespace, stored.topic)
+    yield "source", _source(namespace, topic)
     yield "type", default_type
 
 
@@ -189,11 +209,11 @@ def _source(namespace: str, topic: str) -> str:
     return f"/{quote(namespace, safe='')}/{quote(topic, safe='')}"
 
 
-def _optional(stored: StoredMessage, content_type: str | None) -> Iterator[tuple[str, str]]:
-    time = _time(stored.born_time_ms)
+def _optional(stored: StoredMessage, topic: str, content_type: str | None) -> Iterator[tuple[str, str]]:
+    time = to_rfc3339(stored.born_time_ms) if stored.born_time_ms else None
     if time is not None:
         yield "time", time
-    subject = "" if stored.sub_topic == stored.topic else stored.sub_topic.removeprefix(stored.topic + "/")
+    subject = "" if stored.sub_topic == topic else stored.sub_topic.removeprefix(topic + "/")
     if subject:
         subject = escape_disallowed(subject, _percent_encoded)
         if _is_valid("subject", subject):
@@ -206,17 +226,6 @@ def _optional(stored: StoredMessage, content_type: str | None) -> Iterator[tuple
 
 def _percent_encoded(character: str) -> str:
     return quote(character, errors="replace")
-
-
-def _time(epoch_ms: int) -> str | None:
-    """RFC 3339 with milliseconds, or None where there is no time, or one outside the calendar."""
-    if not epoch_ms:
-        return None
-    try:
-        moment = _EPOCH + timedelta(milliseconds=epoch_ms)
-    except OverflowError:
-        return None
-    return moment.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def _guessed_content_type(stored: StoredMessage) -> str:
@@ -261,6 +270,21 @@ def _add_properties(attributes: dict[str, str], properties: list[tuple[str, Prop
         text = value if isinstance(value, str) else b64encode(value).decode("ascii")
         if _is_valid(name, text):
             attributes[name] = text
+
+
+def _add_delivery_time(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:
+    """As it was written, unless the time has been changed since."""
+    text = stored.system_text(SystemProperty.DELIVER_AT_MS) or ""
+    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+        return
+    if DELIVERY_TIME not in attributes and len(attributes) >= MAX_ATTRIBUTES:
+        return
+    epoch_ms = int(text)
+    written = to_epoch_ms(attributes.get(DELIVERY_TIME, ""))
+    time = to_rfc3339(epoch_ms)
+    if time is not None and (written is None or max(written, 0) != epoch_ms):
+        attributes[DELIVERY_TIME] = time
+        typed.pop(DELIVERY_TIME, None)
 
 
 def _add_dead_letter(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:

@@ -52,5 +52,5 @@ class Routes:
             return topic_name, ROUND_ROBIN, filter_hash(name)
         if len(self._routes) >= MAX_ROUTES:
             self._routes.clear()
-        route = self._routes[name] = (topic_name, queue_for_key(name, topic.queues), filter_hash(name))
+        route = self._routes[name] = (topic_name, queue_for_key(name, topic.writable_queues), filter_hash(name))
         return route

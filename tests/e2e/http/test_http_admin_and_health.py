@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 
 import httpx2
@@ -22,11 +23,16 @@ def test_a_topic_from_put_to_delete(client, topic):
     answer = client.put(path, json={})
     shape = {
         "name": topic,
+        "namespace": "default",
         "queues": 4,
+        "writeQueues": None,
         "type": "NORMAL",
         "permission": "READ_WRITE",
+        "cleanup": "DELETE",
         "retentionSeconds": None,
         "retentionBytes": None,
+        "maxMessageBytes": None,
+        "maxBacklog": None,
         "offsets": [{"queueId": n, "minOffset": 0, "maxOffset": 0} for n in range(4)],
     }
     assert (answer.status_code, answer.json()) == (201, shape)
@@ -45,7 +51,18 @@ def test_a_topic_from_put_to_delete(client, topic):
 def test_a_group_from_put_to_delete(client, topic):
     path = f"/api/v1/groups/{topic}"
     answer = client.put(path, json={"maxAttempts": 3})
-    shape = {"name": topic, "maxAttempts": 3, "invisibleSeconds": 30, "start": "earliest", "progress": []}
+    shape = {
+        "name": topic,
+        "namespace": "default",
+        "maxAttempts": 3,
+        "invisibleSeconds": 30,
+        "start": "earliest",
+        "retry": {"kind": "immediate", "initialMs": 1000, "maxMs": 7_200_000, "multiplier": 2.0, "delaysMs": []},
+        "maxInFlight": None,
+        "fifo": False,
+        "filter": None,
+        "progress": [],
+    }
     assert (answer.status_code, answer.json()) == (201, shape)
     answer = client.put(path, json={"invisibleSeconds": 5, "start": "2026-01-01T00:00:00Z"})
     assert answer.status_code == 200
@@ -70,6 +87,43 @@ def test_progress_and_lag_are_told(client, topic):
     assert samples["rocketmq_consumer_lag_messages", labels] == 2
     assert samples["rocketmq_consumer_inflight_messages", labels] == 1
     assert samples["entrepot_topic_max_offset", (("queue_id", "0"), ("topic", topic))] == 3
+
+
+def test_what_comes_in_and_goes_out_is_counted(client, topic):
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    events = [{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": "abc"} for _ in range(3)]
+    before = _samples(client)["rocketmq_topic_number", ()]
+    for name in (topic, f"{topic}-2"):
+        assert client.post(f"/topics/{name}:publish", content=json.dumps(events), headers=headers).status_code == 200
+    base = f"/topics/{topic}/eventsubscriptions/{topic}"
+    received = client.post(f"{base}:receive?maxEvents=2&maxWaitTime=0").json()["value"]
+    client.post(f"{base}:reject", json={"lockTokens": [received[0]["brokerProperties"]["lockToken"]]})
+    samples = _samples(client)
+    of_topic, of_group = (("topic", topic),), (("consumer_group", topic), ("topic", topic))
+    assert samples["rocketmq_messages_in_total", of_topic] == 3
+    assert samples["rocketmq_throughput_in_total", of_topic] == 15
+    assert samples["rocketmq_messages_in_total", (("topic", f"{topic}-2"),)] == 3
+    assert samples["rocketmq_messages_out_total", of_group] == 2
+    assert samples["rocketmq_throughput_out_total", of_group] == 10
+    assert samples["rocketmq_consumer_inflight_messages", of_group] == 1
+    assert (
+        samples["rocketmq_consumer_lag_messages", of_group] == 1 + samples["rocketmq_consumer_ready_messages", of_group]
+    )
+    assert samples["rocketmq_send_to_dlq_messages_total", (("consumer_group", topic),)] == 1
+    assert samples["rocketmq_topic_number", ()] == before + 3
+    assert samples["rocketmq_consumer_group_number", ()] >= 1
+    client.delete(f"/api/v1/topics/{topic}")
+    assert ("rocketmq_messages_in_total", of_topic) not in _samples(client)
+
+
+def test_what_is_refused_is_not_counted(client, topic):
+    client.put(f"/api/v1/topics/{topic}", json={"maxMessageBytes": 5})
+    headers = {"content-type": "application/cloudevents-batch+json"}
+    events = [
+        {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": data} for data in ("abc", "far too long")
+    ]
+    assert client.post(f"/topics/{topic}:publish", content=json.dumps(events), headers=headers).status_code == 413
+    assert _samples(client)["rocketmq_messages_in_total", (("topic", topic),)] == 1
 
 
 def test_metrics_tell_of_the_process_too(client):
@@ -105,7 +159,7 @@ def test_a_store_that_refuses_is_told_with_retry_after(server: HttpServer, clien
     def refuse(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(type(server.store), "append", refuse)
+    monkeypatch.setattr(server.store, "append", refuse)
     answer = client.post(f"/topics/{topic}:publish", headers=CE)
     assert answer.status_code == status and int(answer.headers["retry-after"]) > 0
     assert answer.json()["detail"] == failure.message
@@ -141,13 +195,34 @@ def test_every_operation_is_documented(client):
         "POST /topics/{topic}:publish",
         *(f"{subscription}:{verb}" for verb in ("receive", "acknowledge", "release", "reject", "renewLock")),
         *(f"{verb} /api/v1/{kind}s/{{name}}" for verb in ("GET", "PUT", "DELETE") for kind in ("topic", "group")),
-        "GET /api/v1/topics",
-        "GET /api/v1/groups",
+        *(f"GET /api/v1/{kind}" for kind in ("topics", "groups", "namespaces", "messages", "timers")),
+        "PUT /api/v1/topics",
+        "POST /api/v1/groups/{name}:reset",
+        "GET /api/v1/groups/{name}/dead-letters",
+        "GET /api/v1/groups/{name}/dead-letters:export",
+        "POST /api/v1/groups/{name}/dead-letters:resend",
+        "GET /api/v1/messages/{id}",
+        "GET /api/v1/messages/{id}/consumers",
+        *(f"{verb} /api/v1/timers/{{handle}}" for verb in ("PUT", "DELETE")),
+        *(f"{verb} /api/v1/namespaces/{{name}}" for verb in ("GET", "PUT", "DELETE")),
+        "PUT /api/v1/namespaces/{namespace}/topics/{name}",
+        "POST /api/v1/namespaces/{namespace}/groups/{name}:reset",
+        "POST /namespaces/{namespace}/topics/{topic}:publish",
+        "POST /namespaces/{namespace}/topics/{topic}/eventsubscriptions/{group}:receive",
         "GET /healthz",
         "GET /readyz",
         "GET /metrics",
     }
     assert "422" not in json.dumps(document)  # what is not valid is answered with 400
+    assert "$ref" not in json.dumps(document)
+    described = [
+        (path, operation) for path, operations in document["paths"].items() for operation in operations.values()
+    ]
+    for path, operation in described:
+        told = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
+        assert told == set(re.findall(r"{(\w+)}", path)), path
+    names = [operation["operationId"] for _, operation in described]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize("store_kind", STORES)

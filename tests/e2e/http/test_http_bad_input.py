@@ -26,7 +26,11 @@ def server(request, tmp_path_factory):
         http=HttpSettings(max_body_bytes=LIMIT, max_batch_events=3), topics=TopicsSettings(auto_create=False)
     )
     with serving(request.param, tmp_path_factory.mktemp("data"), settings) as running:
-        assert httpx2.put(f"{running.url}/api/v1/topics/known", trust_env=False).status_code == 201
+        for name in ("known", "undrained"):
+            assert httpx2.put(f"{running.url}/api/v1/topics/{name}", trust_env=False).status_code == 201
+        for number in range(4):
+            headers = {**CE, "ce-partitionkey": str(number), "ce-id": str(number)}
+            httpx2.post(f"{running.url}/topics/undrained:publish", headers=headers, trust_env=False)
         yield running
 
 
@@ -115,6 +119,7 @@ CASES = {
     "unknown type": (400, plain("PUT", "/api/v1/topics/new", b'{"type":"FIFO"}')),
     "body of a PUT in bad JSON": (400, plain("PUT", "/api/v1/topics/new", b"{")),
     "body of a PUT over the limit": (413, plain("PUT", "/api/v1/topics/new", b" " * (LIMIT + 1))),
+    "queues shrink": (409, plain("PUT", "/api/v1/topics/undrained", b'{"queues":1}')),
     "illegal topic name": (400, plain("PUT", "/api/v1/topics/a.b")),
     "system topic name": (403, plain("PUT", "/api/v1/topics/%25new")),
     "unknown topic to show": (404, plain("GET", "/api/v1/topics/unknown")),
@@ -194,7 +199,7 @@ def test_a_fault_of_ours_is_told_without_details(server: HttpServer, client, mon
     def broken(*_: object) -> None:
         raise RuntimeError("the secret")
 
-    monkeypatch.setattr(type(server.store), "topic", broken)
+    monkeypatch.setattr(server.store, "topic", broken)
     with capture_logs() as logged:
         for path in ("/topics/known:publish", f"{SUBSCRIPTION}:receive"):
             answer = client.post(path, headers=CE)

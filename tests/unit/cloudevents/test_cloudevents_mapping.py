@@ -188,6 +188,51 @@ def test_another_doors_message_is_an_event() -> None:
     assert to_event(message, default_type="my.type").type == "my.type"
 
 
+def test_a_message_of_a_namespace() -> None:
+    event = to_event(foreign(topic="team/factory", sub_topic="factory/line1"))
+    assert (event.source, event.subject) == ("/team/factory", "line1")
+    assert to_event(foreign(topic="team/factory", sub_topic="factory")).subject is None
+
+
+@pytest.mark.parametrize(
+    ("written", "deliver_at_ms"),
+    [
+        ("2026-04-05T17:31:00.123Z", "1775410260123"),
+        ("2026-04-05t19:31:00.1239+02:00", "1775410260123"),
+        ("1960-01-01T00:00:00Z", "0"),
+    ],
+)
+def test_a_delivery_time_there_and_back(written: str, deliver_at_ms: str) -> None:
+    message = to_message(CloudEvent({**REQUIRED, "deliverytime": written}), "factory")
+    assert message.system[SystemProperty.DELIVER_AT_MS] == deliver_at_ms
+    assert check_valid(to_event(stored(message))).attributes["deliverytime"] == written
+    changed = stored(message, system={SystemProperty.DELIVER_AT_MS: "1775410260124"})
+    assert check_valid(to_event(changed)).attributes["deliverytime"] == "2026-04-05T17:31:00.124Z"
+
+
+@pytest.mark.parametrize("written", ["", "5", "soon", "2026-04-05", "2026-04-05T17:31:00", "2026-02-29T17:31:00Z"])
+def test_what_is_no_delivery_time(written: str) -> None:
+    with pytest.raises(CloudEventError) as refused:
+        to_message(CloudEvent({**REQUIRED, "deliverytime": written}), "factory")
+    assert refused.value.attribute == "deliverytime"
+
+
+@pytest.mark.parametrize(
+    ("system", "time"),
+    [
+        ({SystemProperty.DELIVER_AT_MS: str(BORN)}, "2026-04-05T17:31:00.123Z"),
+        ({SystemProperty.DELIVER_AT_MS: b"0"}, "1970-01-01T00:00:00.000Z"),
+        ({SystemProperty.DELIVER_AT_MS: "9" * 15}, None),
+        ({SystemProperty.DELIVER_AT_MS: "9" * 5000}, None),
+        ({SystemProperty.DELIVER_AT_MS: "soon"}, None),
+        ({}, None),
+    ],
+)
+def test_delivery_time_of_another_doors_message(system: dict[str, Any], time: str | None) -> None:
+    message = foreign(system=system, properties=(("deliverytime", "mine"),))
+    assert check_valid(to_event(message)).attributes.get("deliverytime") == time
+
+
 @pytest.mark.parametrize(
     ("topic", "sub_topic", "subject"),
     [

@@ -318,9 +318,17 @@ def test_wrong_usage_is_one_line_and_code_2(entrepot, server, arguments):
 
 
 def test_help_everywhere(entrepot):
-    pages = [(), ("serve",), ("version",), *((noun,) for noun in ("topic", "group", "message", "config"))]
-    pages += [(noun, verb) for noun in ("topic", "group") for verb in ("list", "show", "create", "delete")]
-    pages += [("message", verb) for verb in ("publish", "receive", "acknowledge")]
+    pages = [
+        (),
+        ("serve",),
+        ("version",),
+        *((noun,) for noun in ("topic", "group", "message", "namespace", "timer", "config")),
+    ]
+    pages += [(noun, verb) for noun in ("topic", "group") for verb in ("list", "show", "create", "update", "delete")]
+    pages += [("group", verb) for verb in ("reset", "dead-letters", "resend", "export")]
+    pages += [("namespace", verb) for verb in ("list", "create", "delete")]
+    pages += [("timer", verb) for verb in ("list", "recall", "retime")]
+    pages += [("message", verb) for verb in ("publish", "receive", "acknowledge", "query", "show")]
     pages += [("config", "show"), ("config", "schema")]
     for page in pages:
         code, out, err = entrepot(*page, "--help")

@@ -132,3 +132,13 @@ async def test_falling_behind_again_and_again() -> None:
     hub.catch_up(slow)
     await until(lambda: not slow.lagging, "it has caught up")
     assert slow.got == list(range(40 * 30))
+
+
+async def test_topics_of_namespaces_are_not_followed():
+    store = SteppedStore()
+    store.topics = lambda: [Topic("team/t", queues=1), Topic("t", queues=1)]  # type: ignore[method-assign]
+    store.topic = lambda name: Topic(name, queues=1)  # type: ignore[method-assign]
+    hub = DeliveryHub(cast(Store, store), Clock())
+    hub.subscribe(cast(Any, object()), "#", 1, is_new=True)
+    hub.subscribe(cast(Any, object()), "team/t", 1, is_new=True)
+    assert len(store.tails) == 1

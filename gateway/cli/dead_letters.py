@@ -1,0 +1,107 @@
+"""`entrepot group dead-letters`, `resend` and `export`: messages that a group gave up."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import USAGE, CommandError
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
+
+GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
+FromOption = Annotated[int, typer.Option("--from-offset", help="The first offset.", min=0)]
+
+
+def _path(group: str, namespace: str) -> str:
+    return api_path(namespace, "groups", segment(group), "dead-letters")
+
+
+def list_dead_letters(
+    group: GroupArgument,
+    from_offset: FromOption = 0,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 32,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Dead letters of a group, the oldest first: why, when and where from."""
+    query: dict[str, str | int | float] = {"from_offset": from_offset, "limit": limit}
+    answer = Client(server).request("GET", _path(group, namespace), query=query)
+    if as_json:
+        print_json(answer)
+        return
+    print_table(
+        ("offset", "time", "reason", "attempts", "topic", "queue", "at", "keys", "id"),
+        (
+            (
+                d["offset"],
+                d["time"],
+                d["reason"],
+                d["attempts"],
+                (d["origin"] or {}).get("topic"),
+                (d["origin"] or {}).get("queueId"),
+                (d["origin"] or {}).get("queueOffset"),
+                " ".join(d["keys"]),
+                d["id"],
+            )
+            for d in answer["value"]
+        ),
+    )
+    if answer["next"] is not None:
+        typer.echo(f"more: --from-offset {answer['next']}", err=True)
+
+
+def resend(
+    group: GroupArgument,
+    offsets: Annotated[list[int] | None, typer.Argument(metavar="OFFSET", show_default=False)] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="All that are there, also those that were resent before.")
+    ] = False,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Let a group try dead letters once more, with all its attempts.  The dead letters stay where they are."""
+    if bool(offsets) == all_:
+        raise CommandError("give the offsets of dead letters, or --all", USAGE)
+    body = {"all": True} if all_ else {"offsets": offsets}
+    answer = Client(server).request("POST", f"{_path(group, namespace)}:resend", body=body)
+    resent, failed = answer["resentOffsets"], answer["failedOffsets"]
+    if as_json:
+        print_json(answer)
+    else:
+        typer.echo(f"resent {len(resent)}")
+    if failed:
+        raise CommandError(
+            f"{len(failed)} of {len(resent) + len(failed)} could not be resent: {failed[0]['error']['message']}"
+        )
+
+
+def export(
+    group: GroupArgument,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="A file instead of standard output.")
+    ] = None,
+    from_offset: FromOption = 0,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Dead letters of a group as newline-delimited JSON, with their bodies."""
+    parts = Client(server).stream(f"{_path(group, namespace)}:export?from_offset={from_offset}")
+    if output is None:
+        for part in parts:
+            sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+        return
+    first = next(parts, b"")  # a refusal leaves the file alone
+    try:
+        with output.open("wb") as file:
+            file.write(first)
+            file.writelines(parts)
+    except OSError as error:
+        raise CommandError(f"--output {output}: {error.strerror}", USAGE) from error

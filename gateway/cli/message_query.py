@@ -1,0 +1,86 @@
+"""`entrepot message query` and `show`: stored messages, and what became of them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
+
+_TIME = "RFC 3339, or epoch milliseconds."
+
+
+def query(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    key: Annotated[str | None, typer.Option(help="One of the message's keys; the id of an event is one.")] = None,
+    from_: Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Stored at or after: {_TIME}")] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Stored before: {_TIME}")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 32,
+    cursor: Annotated[str | None, typer.Option(help="Go on where an answer ended.")] = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Messages of a topic, the newest first."""
+    wanted = {"topic": topic, "limit": limit, **given(key=key, to=to, cursor=cursor), **given(**{"from": from_})}
+    answer = Client(server).request("GET", api_path(namespace, "messages"), query=wanted)
+    if as_json:
+        print_json(answer)
+        return
+    print_table(
+        ("stored", "queue", "offset", "keys", "tag", "sub-topic", "size", "id"),
+        (
+            (
+                m["storeTime"],
+                m["queueId"],
+                m["queueOffset"],
+                " ".join(m["keys"]),
+                m["tag"],
+                m["subTopic"],
+                m["size"],
+                m["id"],
+            )
+            for m in answer["value"]
+        ),
+    )
+    if answer["next"] is not None:
+        typer.echo(f"more: --cursor {answer['next']}", err=True)
+
+
+def show(
+    id_: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """One message with all that is kept of it, and what became of it."""
+    client = Client(server)
+    path = f"/api/v1/messages/{segment(id_)}"
+    message = client.get(path)
+    consumers = client.get(f"{path}/consumers")["value"]
+    if as_json:
+        print_json({**message, "consumers": consumers})
+        return
+    print_table(("message", message["id"]), _facts(message))
+    if message["properties"] or message["systemProperties"]:
+        listed = [("user", p) for p in message["properties"]] + [("system", p) for p in message["systemProperties"]]
+        print_table(("property", "name", "value"), ((kind, p["name"], _value(p)) for kind, p in listed))
+    print_table(("group", "state", "attempts"), ((c["group"], c["state"], c["attempts"]) for c in consumers))
+    typer.echo(message["text"] if message["text"] is not None else repr(base64.b64decode(message["body"]))[1:])
+    if message["others"]:
+        typer.echo(f"{message['others']} more with this id", err=True)
+
+
+def _facts(message: dict[str, Any]) -> list[tuple[str, object]]:
+    keys = ("topic", "namespace", "subTopic", "tag", "messageGroup", "bornTime", "storeTime", "size", "commitLogOffset")
+    facts: list[tuple[str, object]] = [(key, message.get(key)) for key in keys]
+    facts.append(("keys", " ".join(message["keys"])))
+    places = [f"{p['topic']} queue {p['queueId']} offset {p['queueOffset']}" for p in message["places"]]
+    return [*facts, ("places", ", ".join(places))]
+
+
+def _value(shown: dict[str, str]) -> str:
+    return shown["value"] if "value" in shown else repr(base64.b64decode(shown["base64"]))[1:]

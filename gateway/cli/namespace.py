@@ -1,0 +1,45 @@
+"""`entrepot namespace`: namespaces of a running server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.output import JsonOption, print_json, print_table
+
+app = typer.Typer(help="Namespaces of a running server.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", show_default=False)]
+
+
+def _path(name: str) -> str:
+    return f"/api/v1/namespaces/{segment(name)}"
+
+
+@app.command("list")
+def list_namespaces(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """Every namespace with how much is in it."""
+    namespaces = Client(server).get("/api/v1/namespaces")["value"]
+    if as_json:
+        print_json(namespaces)
+        return
+    print_table(("namespace", "topics", "groups"), ((n["name"], n["topics"], n["groups"]) for n in namespaces))
+
+
+@app.command()
+def create(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """Create a namespace, if it is not there."""
+    namespace = Client(server).put(_path(name), {})
+    if as_json:
+        print_json(namespace)
+    else:
+        typer.echo(f"namespace {name} is there")
+
+
+@app.command()
+def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER) -> None:
+    """Delete a namespace without topics and groups."""
+    Client(server).delete(_path(name))
+    typer.echo(f"namespace {name} deleted")

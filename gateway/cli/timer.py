@@ -1,0 +1,66 @@
+"""`entrepot timer`: messages of a running server that wait for their time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
+
+app = typer.Typer(help="Messages that wait for their time.", no_args_is_help=True)
+
+HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="As the list tells it.", show_default=False)]
+
+
+def _path(handle: str) -> str:
+    return f"/api/v1/timers/{segment(handle)}"
+
+
+@app.command("list")
+def list_timers(
+    topic: Annotated[str | None, typer.Option(help="Of one topic only.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 32,
+    cursor: Annotated[str | None, typer.Option(help="Go on where a list ended.")] = None,
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Messages that wait, the next one first."""
+    query = given(topic=topic, limit=limit, cursor=cursor)
+    answer = Client(server).request("GET", api_path(namespace, "timers"), query=query)
+    if as_json:
+        print_json(answer)
+        return
+    print_table(
+        ("deliver at", "topic", "keys", "size", "handle"),
+        ((t["deliverAt"], t["topic"], " ".join(t["keys"]), t["size"], t["handle"]) for t in answer["value"]),
+    )
+    if answer["next"] is not None:
+        typer.echo(f"more: --cursor {answer['next']}", err=True)
+
+
+@app.command()
+def recall(handle: HandleArgument, server: ServerOption = DEFAULT_SERVER) -> None:
+    """Take a message back before its time: it is never delivered."""
+    Client(server).delete(_path(handle))
+    typer.echo("recalled")
+
+
+@app.command()
+def retime(
+    handle: HandleArgument,
+    deliver_at: Annotated[
+        str, typer.Argument(metavar="TIME", help="RFC 3339, or epoch milliseconds.", show_default=False)
+    ],
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Give a message another time.  It has another handle then."""
+    timer = Client(server).put(_path(handle), {"deliverAt": deliver_at})
+    if as_json:
+        print_json(timer)
+    else:
+        typer.echo(f"{timer['deliverAt']}  {timer['handle']}")

@@ -1,0 +1,124 @@
+"""What the modules of administration share: bodies, values in them, lists of statuses, answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated, Any, ClassVar, Final, TypeVar
+
+import orjson
+from fastapi import Request, Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from domain.errors import Code, EntrepotError
+from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
+from gateway.http.bodies import json_body, json_response
+from gateway.http.context import HttpContext
+from gateway.http.problems import bad_json, bad_request
+
+PREFIX: Final = "/api/v1"
+CREATED: Final = 201
+OK: Final = 200
+NO_CONTENT: Final = 204
+MAX_NUMBER: Final = 2**63 - 1
+"""The largest number that is taken anywhere: a signed one of 64 bits."""
+MAX_CURSOR_LENGTH: Final = 512
+
+Number = Annotated[int, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
+Offset = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
+
+_Status = TypeVar("_Status")
+_Body = TypeVar("_Body", bound="Body")
+
+
+class Body(BaseModel):
+    """A JSON body: closed, and of the exact types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, alias_generator=to_camel, populate_by_name=False)
+
+
+class Change(Body):
+    """A PUT's body: fields that are not given stay.  `null` is only for those that have such a value."""
+
+    may_be_null: ClassVar[frozenset[str]] = frozenset()
+
+    def given(self) -> dict[str, Any]:
+        """The fields that are there."""
+        fields = {name: getattr(self, name) for name in self.model_fields_set}
+        for name, value in fields.items():
+            if value is None and name not in self.may_be_null:
+                raise bad_request(f"{to_camel(name)}: must not be null")
+        return fields
+
+
+async def body_of(request: Request, context: HttpContext, kind: type[_Body]) -> _Body:
+    """The body of a request; none is as good as `{}`."""
+    body = await json_body(request, context.settings.http.max_body_bytes)
+    try:
+        return kind.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise bad_json(error) from None
+
+
+def schema_of(kind: type[Body]) -> dict[str, Any]:
+    """A body's schema for the OpenAPI document, with its parts in place."""
+    schema = kind.model_json_schema()
+    parts = schema.pop("$defs", {})
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                return filled(parts[value["$ref"].rpartition("/")[2]])
+            return {key: filled(part) for key, part in value.items()}
+        return [filled(part) for part in value] if isinstance(value, list) else value
+
+    filled_schema: dict[str, Any] = filled(schema)
+    return filled_schema
+
+
+def json_answer(value: dict[str, Any], status: int = OK) -> Response:
+    """A JSON answer."""
+    return json_response(orjson.dumps(value), status)
+
+
+def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:
+    """The refusal of one of many."""
+    return {"code": refusal.code.name, "message": refusal.message}
+
+
+async def statuses_of(names: Iterable[str], status: Callable[[str], Awaitable[_Status]]) -> list[_Status]:
+    """The status of each; what has been deleted meanwhile is left out."""
+    found = []
+    for name in names:
+        try:
+            found.append(await status(name))
+        except EntrepotError as error:
+            if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
+                raise
+    return found
+
+
+# -- times -----------------------------------------------------------------------------------------------------------
+
+
+def epoch_ms_of(text: str, where: str) -> int:
+    """A time that was written as RFC 3339 or as epoch milliseconds.  Raises BAD_REQUEST that says where."""
+    if text.isascii() and text.isdecimal():
+        epoch_ms = int(text) if len(text) <= len(str(MAX_EPOCH_MS)) else None
+    else:
+        epoch_ms = to_epoch_ms(_with_plus(text))
+    if epoch_ms is None or epoch_ms > MAX_EPOCH_MS:
+        raise bad_request(
+            f"{where}: must be an RFC 3339 time such as 2026-01-31T12:00:00Z, or epoch milliseconds, not {text[:80]!r}"
+        )
+    return max(epoch_ms, 0)
+
+
+def _with_plus(text: str) -> str:
+    """In a query a `+` that is not encoded means a space: that of an offset such as +01:00 was meant."""
+    return text[:-6] + "+" + text[-5:] if text[-6:-5] == " " and text[-3:-2] == ":" else text
+
+
+def time_shape(epoch_ms: int) -> str | None:
+    """A time as JSON has it; None where there is none."""
+    return to_rfc3339(epoch_ms) if epoch_ms else None

@@ -1,0 +1,167 @@
+"""Dead letters: why and when messages were given up, trying them again, and taking them along."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, Final
+
+import orjson
+import structlog
+from fastapi import Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic import Field
+
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage, SystemProperty
+from domain.names import dead_letter_topic, split_name
+from domain.ports import Store
+from gateway.http.admin.common import (
+    MAX_NUMBER,
+    PREFIX,
+    Body,
+    Offset,
+    body_of,
+    json_answer,
+    refusal_shape,
+    schema_of,
+    time_shape,
+)
+from gateway.http.admin.messages import full_shape, message_shape
+from gateway.http.bodies import schema_of_body
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, group_name
+from gateway.http.problems import bad_request
+
+MAX_LIMIT: Final = 1000
+MAX_OFFSETS: Final = 10_000
+RESEND_BATCH: Final = 256
+EXPORT_BATCH: Final = 16
+"""Few, because bodies may be large, and nobody has to have them before the reader takes them."""
+NDJSON: Final = "application/x-ndjson"
+QUEUE: Final = 0
+"""A dead-letter topic has one queue."""
+
+_log = structlog.get_logger(__name__)
+
+_FROM_OFFSET: Final = Query(0, ge=0, le=MAX_NUMBER, description="The first queue offset")
+
+
+class Resend(Body):
+    """Which dead letters: these, or all that there are."""
+
+    offsets: Annotated[list[Offset], Field(min_length=1, max_length=MAX_OFFSETS)] | None = None
+    all: bool | None = None
+
+
+_BODY: Final = schema_of_body(schema_of(Resend))
+
+
+def dead_letter_routes(context: HttpContext) -> Routes:
+    """The routes of dead letters."""
+    routes = Routes(["groups"], PREFIX)
+    store = context.store
+    path = "/groups/{name}/dead-letters"
+
+    @routes.get(path, summary="Dead letters of a group, the oldest first")
+    async def list_dead_letters(
+        request: Request,
+        name: str,
+        from_offset: int = _FROM_OFFSET,
+        limit: int = Query(32, ge=1, le=MAX_LIMIT),
+    ) -> Response:
+        topic, start, end = await _bounds(store, group_name(store, request, name), from_offset)
+        found = await store.read(topic, QUEUE, start, limit) if start < end else []
+        last = found[-1].queue_offset + 1 if found else end
+        value = [_shape(message, message_shape) for message in found]
+        return json_answer({"value": value, "next": last if last < end else None})
+
+    @routes.post(f"{path}:resend", summary="Let the group try dead letters once more", openapi_extra=_BODY)
+    async def resend(request: Request, name: str) -> Response:
+        group = group_name(store, request, name)
+        body = await body_of(request, context, Resend)
+        if (body.offsets is None) is not (body.all is True):
+            raise bad_request('either "offsets" or "all": true must be given')
+        outcome = _Outcome()
+        if body.offsets is not None:
+            await _resend(store, group, body.offsets, outcome)
+        else:
+            _, start, end = await _bounds(store, group, 0)
+            for batch in range(start, end, RESEND_BATCH):
+                await _resend(store, group, list(range(batch, min(batch + RESEND_BATCH, end))), outcome)
+        return json_answer({"resentOffsets": outcome.resent, "failedOffsets": outcome.failed})
+
+    @routes.get(f"{path}:export", summary="Dead letters of a group as newline-delimited JSON, the oldest first")
+    async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
+        topic, start, end = await _bounds(store, group_name(store, request, name), from_offset)
+        return StreamingResponse(_lines(store, topic, start, end), media_type=NDJSON)
+
+    return routes
+
+
+class _Outcome:
+    def __init__(self) -> None:
+        self.resent: list[int] = []
+        self.failed: list[dict[str, Any]] = []
+
+
+async def _resend(store: Store, group: str, offsets: list[int], outcome: _Outcome) -> None:
+    for offset, refusal in zip(offsets, await store.resend_dead_letters(group, offsets), strict=True):
+        if refusal is None:
+            outcome.resent.append(offset)
+        else:
+            outcome.failed.append({"offset": offset, "error": refusal_shape(refusal)})
+
+
+async def _bounds(store: Store, group: str, from_offset: int) -> tuple[str, int, int]:
+    """The topic of a group's dead letters, where to begin, and where they end now.  A group that is gone may have
+    left some."""
+    topic = dead_letter_topic(group)
+    if store.topic(topic) is None:
+        if store.group(group) is None:
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {split_name(group)[1][:160]!r}")
+        return topic, 0, 0
+    queue = (await store.bounds(topic))[QUEUE]
+    return topic, min(max(from_offset, queue.min_offset), queue.max_offset), queue.max_offset
+
+
+async def _lines(store: Store, topic: str, start: int, end: int) -> AsyncIterator[bytes]:
+    """Each dead letter as one line.  What fails on the way breaks the answer off, so that nobody takes it for whole."""
+    while start < end:
+        try:
+            found = await store.read(topic, QUEUE, start, min(EXPORT_BATCH, end - start))
+        except EntrepotError as error:
+            _log.warning("an export broke off", topic=topic, offset=start, detail=error.message)
+            raise
+        if not found:
+            return
+        yield b"".join(orjson.dumps(_shape(message, full_shape), option=orjson.OPT_APPEND_NEWLINE) for message in found)
+        start = found[-1].queue_offset + 1
+
+
+def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, Any]]) -> dict[str, Any]:
+    """A dead letter: the message, why and when it was given up, and where it came from."""
+    attempts = _number(message, SystemProperty.DEAD_LETTER_ATTEMPTS)
+    origin_topic = message.system_text(SystemProperty.DEAD_LETTER_TOPIC)
+    origin = None
+    if origin_topic is not None:
+        namespace, topic = split_name(origin_topic)
+        origin = {
+            "topic": topic,
+            "namespace": namespace,
+            "queueId": _number(message, SystemProperty.DEAD_LETTER_QUEUE),
+            "queueOffset": _number(message, SystemProperty.DEAD_LETTER_QUEUE_OFFSET),
+            "id": message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID),
+        }
+    return {
+        "offset": message.queue_offset,
+        "reason": message.system_text(SystemProperty.DEAD_LETTER_REASON),
+        "time": time_shape(_number(message, SystemProperty.DEAD_LETTER_TIME_MS) or 0),
+        "attempts": attempts,
+        "origin": origin,
+        **shape(message),
+    }
+
+
+def _number(message: StoredMessage, name: str) -> int | None:
+    text = message.system_text(name)
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 20 else None

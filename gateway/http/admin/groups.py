@@ -1,0 +1,192 @@
+"""Consumer groups: list, show, create and change, delete, and where they go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Final
+
+from fastapi import Request, Response
+from pydantic import Field
+
+from domain.consumer_group import ConsumerGroup, GroupStatus
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.names import split_name
+from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from domain.retry_policy import RetryKind, RetryPolicy
+from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms
+from gateway.http.admin.common import (
+    CREATED,
+    MAX_NUMBER,
+    NO_CONTENT,
+    OK,
+    PREFIX,
+    Body,
+    Change,
+    Number,
+    Offset,
+    body_of,
+    json_answer,
+    schema_of,
+    statuses_of,
+)
+from gateway.http.bodies import schema_of_body
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, group_name, namespace_of, topic_name
+from gateway.http.problems import bad_request
+from gateway.settings import Settings
+
+
+class RetryChange(Change):
+    """A retry policy, which is replaced as a whole: what is left out has its default."""
+
+    kind: RetryKind
+    initial_ms: Number | None = None
+    max_ms: Number | None = None
+    multiplier: float | None = None
+    delays_ms: tuple[Number, ...] | None = None
+
+
+class FilterChange(Body):
+    """What a group wants of its topics."""
+
+    kind: FilterKind
+    text: str
+
+
+class GroupChange(Change):
+    """What may be said about a group."""
+
+    may_be_null: ClassVar[frozenset[str]] = frozenset({"max_in_flight", "filter"})
+
+    max_attempts: Number | None = None
+    invisible_seconds: Number | None = None
+    start: str | None = None
+    retry: RetryChange | None = None
+    max_in_flight: Number | None = None
+    fifo: bool | None = None
+    filter: FilterChange | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The fields that are there, as the group has them."""
+        fields = super().given()
+        if self.retry is not None:
+            fields["retry"] = RetryPolicy(**self.retry.given())
+        if self.filter is not None:
+            fields["filter"] = FilterExpression(self.filter.kind, self.filter.text)
+        return fields
+
+
+class Reset(Body):
+    """Where a group is to go on.  Without a queue, on all of the topic's."""
+
+    topic: str
+    to: Annotated[int, Field(ge=0, le=MAX_NUMBER)] | str
+    queue_id: Offset | None = None
+
+
+_BODY: Final = schema_of_body(schema_of(GroupChange), required=False)
+_RESET_BODY: Final = schema_of_body(schema_of(Reset))
+
+_TO: Final = "to: must be earliest, latest, an offset, or an RFC 3339 time"
+
+
+def group_routes(context: HttpContext) -> Routes:
+    """The routes of groups."""
+    routes = Routes(["groups"], PREFIX)
+    store = context.store
+
+    @routes.get("/groups", summary="Every consumer group with its progress")
+    async def list_groups(request: Request) -> Response:
+        namespace = namespace_of(store, request)
+        names = (group.name for group in store.groups() if split_name(group.name)[0] == namespace)
+        return json_answer({"value": [group_shape(status) for status in await statuses_of(names, store.group_status)]})
+
+    @routes.get("/groups/{name}", summary="One consumer group with its progress")
+    async def get_group(request: Request, name: str) -> Response:
+        return json_answer(group_shape(await store.group_status(group_name(store, request, name))))
+
+    @routes.put("/groups/{name}", summary="Create a consumer group, or change it", openapi_extra=_BODY)
+    async def put_group(request: Request, name: str) -> Response:
+        full_name = group_name(store, request, name)
+        change = await body_of(request, context, GroupChange)
+        existing = store.group(full_name)
+        before = existing or _new_group(full_name, context.settings)
+        await store.put_group(replace(before, **change.given()))
+        return json_answer(group_shape(await store.group_status(full_name)), CREATED if existing is None else OK)
+
+    @routes.delete("/groups/{name}", summary="Delete a consumer group with its progress", status_code=NO_CONTENT)
+    async def delete_group(request: Request, name: str) -> Response:
+        await store.delete_group(group_name(store, request, name))
+        return Response(status_code=NO_CONTENT)
+
+    @routes.post("/groups/{name}:reset", summary="Let a group go on from another position", openapi_extra=_RESET_BODY)
+    async def reset_group(request: Request, name: str) -> Response:
+        full_name = group_name(store, request, name)
+        reset = await body_of(request, context, Reset)
+        topic = topic_name(store, request, reset.topic)
+        return json_answer(group_shape(await store.reset_group(full_name, topic, _position(reset.to), reset.queue_id)))
+
+    return routes
+
+
+def _position(to: int | str) -> Position:
+    """The position that a reset names."""
+    if to == "earliest":
+        return EARLIEST_POSITION
+    if to == "latest":
+        return LATEST_POSITION
+    if isinstance(to, str) and to.isascii() and to.isdecimal() and len(to) <= len(str(MAX_NUMBER)):
+        to = int(to)
+    if isinstance(to, int):
+        if to <= MAX_NUMBER:
+            return Position(PositionKind.OFFSET, to)
+        raise bad_request(f"{_TO}, not {to}")
+    epoch_ms = to_epoch_ms(to)
+    if epoch_ms is None or epoch_ms > MAX_EPOCH_MS:
+        raise bad_request(f"{_TO}, not {to[:80]!r}")
+    return Position(PositionKind.TIME, max(epoch_ms, 0))
+
+
+def _new_group(name: str, settings: Settings) -> ConsumerGroup:
+    defaults = settings.groups
+    return ConsumerGroup(name, defaults.max_attempts, defaults.invisible_seconds, defaults.start)
+
+
+def group_shape(status: GroupStatus) -> dict[str, Any]:
+    """A group as JSON has it."""
+    group = status.group
+    namespace, name = split_name(group.name)
+    wanted = None if group.filter is None else {"kind": group.filter.kind, "text": group.filter.text}
+    return {
+        "name": name,
+        "namespace": namespace,
+        "maxAttempts": group.max_attempts,
+        "invisibleSeconds": group.invisible_seconds,
+        "start": group.start,
+        "retry": retry_shape(group.retry),
+        "maxInFlight": group.max_in_flight,
+        "fifo": group.fifo,
+        "filter": wanted,
+        "progress": [
+            {
+                "topic": split_name(queue.topic)[1],
+                "queueId": queue.queue_id,
+                "committedOffset": queue.committed_offset,
+                "maxOffset": queue.max_offset,
+                "inFlight": queue.in_flight,
+                "lag": queue.lag,
+            }
+            for queue in status.progress
+        ],
+    }
+
+
+def retry_shape(retry: RetryPolicy) -> dict[str, Any]:
+    """A retry policy as JSON has it."""
+    return {
+        "kind": retry.kind,
+        "initialMs": retry.initial_ms,
+        "maxMs": retry.max_ms,
+        "multiplier": retry.multiplier,
+        "delaysMs": list(retry.delays_ms),
+    }

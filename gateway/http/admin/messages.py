@@ -1,0 +1,143 @@
+"""Stored messages: found by topic, key and time, shown by id, and what became of them."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fastapi import Query, Request, Response
+
+from domain.message import PropertyValue, StoredMessage
+from domain.names import is_system_topic, split_name
+from domain.ports import Store
+from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessageQuery
+from gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, json_answer, time_shape
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, topic_name
+from gateway.http.problems import MissingError
+
+DEFAULT_LIMIT: Final = 32
+STATES: Final[Mapping[ConsumptionState, str]] = {
+    ConsumptionState.NOT_YET: "notYet",
+    ConsumptionState.IN_FLIGHT: "inFlight",
+    ConsumptionState.CONSUMED: "consumed",
+    ConsumptionState.FILTERED: "filtered",
+    ConsumptionState.DEAD_LETTERED: "deadLettered",
+}
+
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+
+
+def message_routes(context: HttpContext) -> Routes:
+    """The routes of messages.  Ids know no namespaces."""
+    routes = Routes(["messages"], PREFIX)
+    store = context.store
+
+    @routes.get("/messages", summary="Messages of a topic, the newest first")
+    async def query_messages(
+        request: Request,
+        topic: str = Query(min_length=1),
+        key: str | None = Query(None, min_length=1),
+        from_time: str | None = Query(None, alias="from", description="RFC 3339 or epoch milliseconds, inclusive"),
+        to_time: str | None = Query(None, alias="to", description="RFC 3339 or epoch milliseconds, exclusive"),
+        limit: int = Query(DEFAULT_LIMIT, ge=1, le=MAX_QUERY_MESSAGES),
+        cursor: str | None = Query(None, min_length=1, max_length=MAX_CURSOR_LENGTH),
+    ) -> Response:
+        from_ms = None if from_time is None else epoch_ms_of(from_time, "from")
+        to_ms = None if to_time is None else epoch_ms_of(to_time, "to")
+        name = topic_name(store, request, topic)
+        page = await store.query(MessageQuery(name, key, from_ms, to_ms, limit, cursor))
+        return json_answer({"value": [message_shape(message) for message in page.messages], "next": page.next})
+
+    @routes.plain.get("/messages/{id}", summary="One message with all that is kept of it")
+    async def get_message(id: str) -> Response:  # noqa: A002 - the path's word
+        message, others = await _by_id(store, name_in_path(id))
+        return json_answer({**full_shape(message), "others": others})
+
+    @routes.plain.get("/messages/{id}/consumers", summary="What became of one message, by consumer group")
+    async def get_consumers(id: str) -> Response:  # noqa: A002 - the path's word
+        message, _ = await _by_id(store, name_in_path(id))
+        return json_answer(
+            {"value": [_consumer_shape(consumer) for consumer in await store.message_consumers(message)]}
+        )
+
+    return routes
+
+
+async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
+    """The newest message with an id, and how many others there are.
+
+    What the system made of a message (a dead letter, one that is tried again) has the message's id: it comes after
+    those that a producer sent.
+    """
+    found = await store.messages_by_id(bytes.fromhex(text)) if _HEX.fullmatch(text) else []
+    found = found or await store.messages_by_id(text.encode("utf-8", "replace"))
+    if not found:
+        raise MissingError("message-not-found", "The message does not exist", f"no message has the id {text[:80]!r}")
+    sent = next((message for message in found if not is_system_topic(message.topic)), found[0])
+    return sent, len(found) - 1
+
+
+def message_shape(message: StoredMessage) -> dict[str, Any]:
+    """What tells one message from another, without what is in it."""
+    namespace, topic = split_name(message.topic)
+    return {
+        "id": id_text(message.message_id),
+        "topic": topic,
+        "namespace": namespace,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "keys": list(message.keys),
+        "tag": message.tag,
+        "subTopic": message.sub_topic,
+        "messageGroup": message.message_group,
+        "bornTime": time_shape(message.born_time_ms),
+        "storeTime": time_shape(message.store_time_ms),
+        "size": len(message.body),
+        "commitLogOffset": message.commit_log_offset,
+    }
+
+
+def full_shape(message: StoredMessage) -> dict[str, Any]:
+    """All that is kept of a message."""
+    shape = message_shape(message)
+    shape["qos"] = message.qos
+    shape["properties"] = [_property_shape(name, value) for name, value in message.properties]
+    shape["systemProperties"] = [_property_shape(name, value) for name, value in message.system.items()]
+    own = (message.topic, message.queue_id, message.queue_offset)
+    places = [own, *(place for place in message.further_places if place != own)]
+    shape["places"] = [_place_shape(*place) for place in places]
+    shape["body"] = b64encode(message.body).decode("ascii")
+    try:
+        shape["text"] = message.body.decode()
+    except UnicodeDecodeError:
+        shape["text"] = None
+    return shape
+
+
+def id_text(message_id: bytes) -> str:
+    """A message id as it is written everywhere."""
+    return message_id.hex().upper()
+
+
+def _property_shape(name: str, value: PropertyValue) -> dict[str, str]:
+    """Names may repeat, and values may be bytes."""
+    if isinstance(value, str):
+        return {"name": name, "value": value}
+    return {"name": name, "base64": b64encode(value).decode("ascii")}
+
+
+def _place_shape(full_name: str, queue_id: int, queue_offset: int) -> dict[str, Any]:
+    namespace, topic = split_name(full_name)
+    return {"topic": topic, "namespace": namespace, "queueId": queue_id, "queueOffset": queue_offset}
+
+
+def _consumer_shape(consumer: MessageConsumer) -> dict[str, Any]:
+    return {
+        "group": split_name(consumer.group)[1],
+        "state": STATES[consumer.state],
+        "attempts": consumer.attempts,
+    }

@@ -1,0 +1,58 @@
+"""Namespaces: list, show, create, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from domain.names import split_name
+from domain.ports import Store
+from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, body_of, json_answer
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, known_namespace
+
+
+class NamespaceChange(Body):
+    """Nothing may be said about a namespace yet."""
+
+
+def namespace_routes(context: HttpContext) -> Routes:
+    """The routes of namespaces, which are in none."""
+    routes = Routes(["namespaces"], PREFIX)
+    _add(routes.plain, context)
+    return routes
+
+
+def _add(router: APIRouter, context: HttpContext) -> None:
+    store = context.store
+
+    @router.get("/namespaces", summary="Every namespace, `default` first")
+    async def list_namespaces() -> Response:
+        return json_answer({"value": [_shape(store, name) for name in store.namespaces()]})
+
+    @router.get("/namespaces/{name}", summary="One namespace")
+    async def get_namespace(name: str) -> Response:
+        return json_answer(_shape(store, known_namespace(store, name_in_path(name))))
+
+    @router.put("/namespaces/{name}", summary="Create a namespace")
+    async def put_namespace(request: Request, name: str) -> Response:
+        name = name_in_path(name)
+        await body_of(request, context, NamespaceChange)
+        is_new = name not in store.namespaces()
+        await store.put_namespace(name)
+        return json_answer(_shape(store, name), CREATED if is_new else OK)
+
+    @router.delete("/namespaces/{name}", summary="Delete a namespace that is empty", status_code=NO_CONTENT)
+    async def delete_namespace(name: str) -> Response:
+        await store.delete_namespace(known_namespace(store, name_in_path(name)))
+        return Response(status_code=NO_CONTENT)
+
+
+def _shape(store: Store, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "topics": sum(split_name(topic.name)[0] == name for topic in store.topics()),
+        "groups": sum(split_name(group.name)[0] == name for group in store.groups()),
+    }

@@ -1,0 +1,159 @@
+"""Topics: list, show, create and change (many at once, too), delete."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Final
+
+from fastapi import Request, Response
+from pydantic import Field
+
+from domain.errors import EntrepotError
+from domain.names import split_name
+from domain.topic import Cleanup, Permission, Topic, TopicStatus, TopicType
+from gateway.http.admin.common import (
+    CREATED,
+    NO_CONTENT,
+    OK,
+    PREFIX,
+    Body,
+    Change,
+    Number,
+    body_of,
+    json_answer,
+    refusal_shape,
+    schema_of,
+    statuses_of,
+)
+from gateway.http.bodies import schema_of_body
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, namespace_of, topic_name
+from gateway.http.problems import bad_request
+
+MAX_TOPICS_AT_ONCE: Final = 10_000
+
+
+class TopicChange(Change):
+    """What may be said about a topic."""
+
+    may_be_null: ClassVar[frozenset[str]] = frozenset(
+        {"retention_seconds", "retention_bytes", "write_queues", "max_message_bytes", "max_backlog"}
+    )
+
+    queues: Number | None = None
+    write_queues: Number | None = None
+    type: TopicType | None = None
+    permission: Permission | None = None
+    cleanup: Cleanup | None = None
+    retention_seconds: Number | None = None
+    retention_bytes: Number | None = None
+    max_message_bytes: Number | None = None
+    max_backlog: Number | None = None
+
+
+class NamedTopicChange(TopicChange):
+    """The same for one of many."""
+
+    name: str
+
+    def given(self) -> dict[str, Any]:
+        """The fields that are there, without the name."""
+        return {name: value for name, value in super().given().items() if name != "name"}
+
+
+class TopicChanges(Body):
+    """Many topics."""
+
+    value: Annotated[list[NamedTopicChange], Field(min_length=1, max_length=MAX_TOPICS_AT_ONCE)]
+
+
+_BODY: Final = schema_of_body(schema_of(TopicChange), required=False)
+_MANY_BODY: Final = schema_of_body(schema_of(TopicChanges))
+
+
+def topic_routes(context: HttpContext) -> Routes:
+    """The routes of topics."""
+    routes = Routes(["topics"], PREFIX)
+    store = context.store
+
+    @routes.get("/topics", summary="Every topic with its offsets")
+    async def list_topics(request: Request) -> Response:
+        namespace = namespace_of(store, request)
+        names = (topic.name for topic in store.topics() if split_name(topic.name)[0] == namespace)
+        return json_answer({"value": [topic_shape(status) for status in await statuses_of(names, store.topic_status)]})
+
+    @routes.put("/topics", summary="Create or change many topics, each with its own outcome", openapi_extra=_MANY_BODY)
+    async def put_topics(request: Request) -> Response:
+        return json_answer({"value": await _put_many(context, request, await body_of(request, context, TopicChanges))})
+
+    @routes.get("/topics/{name}", summary="One topic with its offsets")
+    async def get_topic(request: Request, name: str) -> Response:
+        return json_answer(topic_shape(await store.topic_status(topic_name(store, request, name))))
+
+    @routes.put("/topics/{name}", summary="Create a topic, or change it", openapi_extra=_BODY)
+    async def put_topic(request: Request, name: str) -> Response:
+        full_name = topic_name(store, request, name)
+        change = await body_of(request, context, TopicChange)
+        is_new = store.topic(full_name) is None
+        await store.put_topic(_changed(context, full_name, change))
+        return json_answer(topic_shape(await store.topic_status(full_name)), CREATED if is_new else OK)
+
+    @routes.delete("/topics/{name}", summary="Delete a topic with its messages", status_code=NO_CONTENT)
+    async def delete_topic(request: Request, name: str) -> Response:
+        await store.delete_topic(topic_name(store, request, name))
+        return Response(status_code=NO_CONTENT)
+
+    return routes
+
+
+def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic:
+    """The topic as it is to be.  Raises where that cannot be."""
+    before = context.store.topic(full_name) or Topic(full_name, queues=context.settings.topics.default_queues)
+    return replace(before, **change.given())
+
+
+async def _put_many(context: HttpContext, request: Request, changes: TopicChanges) -> list[dict[str, Any]]:
+    """The outcome of each: whether it was created, or why it was refused."""
+    store = context.store
+    names = [change.name for change in changes.value]
+    if len(set(names)) < len(names):
+        raise bad_request("value: names a topic twice")
+    outcomes: dict[str, dict[str, Any]] = {name: {"name": name} for name in names}
+    wanted: list[tuple[str, Topic]] = []
+    for change in changes.value:
+        try:
+            full_name = topic_name(store, request, change.name)
+            topic = _changed(context, full_name, change)
+        except EntrepotError as refusal:
+            outcomes[change.name]["error"] = refusal_shape(refusal)
+            continue
+        wanted.append((change.name, topic))
+        outcomes[change.name]["created"] = store.topic(full_name) is None
+    refusals = await store.put_topics([topic for _, topic in wanted])
+    for (name, _), refused in zip(wanted, refusals, strict=True):
+        if refused is not None:
+            outcomes[name] = {"name": name, "error": refusal_shape(refused)}
+    return list(outcomes.values())
+
+
+def topic_shape(status: TopicStatus) -> dict[str, Any]:
+    """A topic as JSON has it."""
+    topic = status.topic
+    namespace, name = split_name(topic.name)
+    return {
+        "name": name,
+        "namespace": namespace,
+        "queues": topic.queues,
+        "writeQueues": topic.write_queues,
+        "type": topic.type,
+        "permission": topic.permission,
+        "cleanup": topic.cleanup,
+        "retentionSeconds": topic.retention_seconds,
+        "retentionBytes": topic.retention_bytes,
+        "maxMessageBytes": topic.max_message_bytes,
+        "maxBacklog": topic.max_backlog,
+        "offsets": [
+            {"queueId": queue.queue_id, "minOffset": queue.min_offset, "maxOffset": queue.max_offset}
+            for queue in status.queues
+        ],
+    }

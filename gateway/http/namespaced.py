@@ -1,0 +1,92 @@
+"""Routes that are there twice: plain, for the default namespace, and below `/namespaces/{namespace}`.
+
+A handler is one function; `topic_name` and `group_name` give it names as the store knows them, whichever way it was
+reached.  A plain path never reaches into a namespace: a name with a slash is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from fastapi import APIRouter, Request
+
+from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
+from domain.ports import Store
+from gateway.http.asgi import name_in_path
+from gateway.http.problems import MissingError
+
+NAMESPACE_PATH: Final = "/namespaces/{namespace}"
+
+_Handler = TypeVar("_Handler", bound=Callable[..., Any])
+
+
+class Routes:
+    """The routes of one subject, in both places.  Those of namespaces stand behind all plain ones."""
+
+    def __init__(self, tags: list[str], prefix: str = "") -> None:
+        self.plain = APIRouter(prefix=prefix, tags=[*tags])
+        self.of_namespaces = APIRouter(prefix=prefix + NAMESPACE_PATH, tags=["namespaces"])
+
+    def add(self, method: str, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
+        """Register a handler at both paths."""
+
+        def register(handler: _Handler) -> _Handler:
+            self.plain.add_api_route(path, handler, methods=[method], **options)
+            self.of_namespaces.add_api_route(path, handler, methods=[method], **options)
+            return handler
+
+        return register
+
+    def get(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
+        return self.add("GET", path, **options)
+
+    def put(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
+        return self.add("PUT", path, **options)
+
+    def post(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
+        return self.add("POST", path, **options)
+
+    def delete(self, path: str, **options: Any) -> Callable[[_Handler], _Handler]:
+        return self.add("DELETE", path, **options)
+
+
+def namespace_of(store: Store, request: Request) -> str:
+    """The namespace that the path names, or the default one.  Raises where there is none of that name."""
+    named = request.path_params.get("namespace")
+    return DEFAULT_NAMESPACE if named is None else known_namespace(store, name_in_path(named))
+
+
+def known_namespace(store: Store, name: str) -> str:
+    """The name, if there is such a namespace."""
+    if name not in store.namespaces():
+        raise MissingError(
+            "namespace-not-found", "The namespace does not exist", f"there is no namespace {name[:80]!r}"
+        )
+    return name
+
+
+def topic_name(store: Store, request: Request, parameter: str) -> str:
+    """A topic as the store knows it, from a path's parameter or any other place that has a plain name."""
+    name = name_in_path(parameter)
+    if NAMESPACE_SEPARATOR in name:
+        check_topic_name(name)  # refuses it
+    return qualified(namespace_of(store, request), name)
+
+
+def group_name(store: Store, request: Request, parameter: str) -> str:
+    """A group as the store knows it."""
+    name = name_in_path(parameter)
+    if NAMESPACE_SEPARATOR in name:
+        check_group_name(name)
+    return qualified(namespace_of(store, request), name)
+
+
+def with_path_parameters(paths: dict[str, Any], names: Sequence[str] = ("namespace",)) -> None:
+    """Tell the OpenAPI document of path parameters that handlers take from the request."""
+    for path, operations in paths.items():
+        for name in names:
+            if f"{{{name}}}" in path:
+                told = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                for operation in operations.values():
+                    operation.setdefault("parameters", []).insert(0, told)

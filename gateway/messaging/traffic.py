@@ -1,0 +1,64 @@
+"""Traffic: what came in and went out through this gateway, by topic and group; counted a batch at a time."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence, Set
+
+from domain.errors import EntrepotError
+from domain.message import Delivery, Message
+
+
+class Flow:
+    """Messages, and the bytes of their bodies, since the process began."""
+
+    __slots__ = ("messages", "size")
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.size = 0
+
+    def add(self, sizes: list[int]) -> None:
+        self.messages += len(sizes)
+        self.size += sum(sizes)
+
+
+class Traffic:
+    """`incoming` by topic: what the store took.  `outgoing` by topic and group: what consumers were handed."""
+
+    def __init__(self) -> None:
+        self.incoming: dict[str, Flow] = {}
+        self.outgoing: dict[tuple[str, str], Flow] = {}
+
+    def count_in(self, messages: Sequence[Message], refusals: Sequence[EntrepotError | None] | None) -> None:
+        """Count a batch that was appended, without what was refused of it."""
+        if refusals is not None:
+            messages = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
+        sizes: dict[str, list[int]]
+        if len({message.topic for message in messages}) == 1:
+            sizes = {messages[0].topic: [len(message.body) for message in messages]}
+        else:
+            sizes = defaultdict(list)
+            for message in messages:
+                sizes[message.topic].append(len(message.body))
+        for topic, of_topic in sizes.items():
+            flow = self.incoming.get(topic)
+            if flow is None:
+                flow = self.incoming[topic] = Flow()
+            flow.add(of_topic)
+
+    def count_out(self, topic: str, group: str, deliveries: Sequence[Delivery]) -> None:
+        """Count one answer to a consumer."""
+        if not deliveries:
+            return
+        flow = self.outgoing.get((topic, group))
+        if flow is None:
+            flow = self.outgoing[topic, group] = Flow()
+        flow.add([len(delivery.message.body) for delivery in deliveries])
+
+    def forget_all_but(self, topics: Set[str], groups: Set[str]) -> None:
+        """Drop the counts of topics and groups that are gone."""
+        for topic in [topic for topic in self.incoming if topic not in topics]:
+            del self.incoming[topic]
+        for key in [(topic, group) for topic, group in self.outgoing if topic not in topics or group not in groups]:
+            del self.outgoing[key]
