@@ -128,9 +128,7 @@ class Consumption:
             return self._pop_fifo(queue, window, terms, context, marked_id, count)
         limit = self.settings.max_in_flight_per_queue
         end = window.frontier if terms.filter is not None else queue.visible_offset
-        while offsets := window.claim(terms.now_ms, count, end, limit):
-            if marked_id & RETRY_QUEUE and (offsets := self._visible_of(queue, window, offsets)) == []:
-                break
+        while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):
             try:
                 deliveries = self._deliver(queue, window, terms, context, marked_id, offsets)
             except EntrepotError:
@@ -196,13 +194,6 @@ class Consumption:
         for delivery in again:
             delivery.message = as_first_stored(delivery.message)
         return again
-
-    def _visible_of(self, queue: ConsumeQueue, window: ConsumeWindow, offsets: list[int]) -> list[int]:
-        """What of a retry window may be delivered: it knows of messages before they are durable."""
-        late = [offset for offset in offsets if offset >= queue.visible_offset]
-        if late:
-            window.unclaim(late)
-        return [offset for offset in offsets if offset < queue.visible_offset]
 
     def _pop_filtered(
         self,

@@ -99,21 +99,26 @@ class ConsumeWindow:
         """The first offset that was never delivered."""
         return self._origin + len(self._status)
 
-    def claim(self, now_ms: int, count: int, end: int, limit: int) -> list[int]:
+    def claim(self, now_ms: int, count: int, end: int, limit: int, visible_end: int) -> list[int]:
         """Offsets that may be delivered now: returned ones first, then new ones up to `end`.
 
-        `limit` bounds how many may be unsettled.
+        `limit` bounds how many may be unsettled.  What was admitted and cannot be read yet (`visible_end`) stays due.
         """
         self._collect_due(now_ms)
         offsets: list[int] = []
         due, status, deadlines, origin = self._due, self._status, self._deadlines, self._origin
         taken: set[int] = set()
+        unread: list[int] = []
         while due and len(offsets) < count:
             offset = due.popleft()
+            if offset >= visible_end:
+                unread.append(offset)
+                continue
             index = offset - origin
             if index >= self._head and status[index] < SETTLED and deadlines[index] <= now_ms and offset not in taken:
                 offsets.append(offset)
                 taken.add(offset)
+        due.extend(unread)
         frontier = self.frontier
         last = min(end, frontier + min(count - len(offsets), limit - self.unsettled), self.base + limit * MAX_SPREAD)
         if last > frontier:
@@ -261,6 +266,7 @@ class ConsumeWindow:
         if offset >= self.frontier:
             self._extend(offset - self.frontier, FILTERED, 0, 0)
             self._extend(1, RELEASED, attempts, deadline_ms)
+            self.settle(())
             self._remind(deadline_ms, (offset,))
 
     def _extend(self, count: int, status: int, attempts: int, deadline_ms: int) -> None:

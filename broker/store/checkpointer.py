@@ -22,12 +22,13 @@ class _Slice:
     taken: dict[bytes, tuple[int, Saved]]
     end: int
     position: int
+    epoch: int
     paths: list[str]
     obsolete: list[tuple[ConsumeQueue, list[str]]]
 
 
 class Checkpointer:
-    """`position`: recovery would begin there."""
+    """`position`: recovery would begin there.  `epoch`: the recovery epoch that is saved."""
 
     def __init__(self, state_file: StateFile, channel: SyncChannel) -> None:
         self.state_file = state_file
@@ -35,6 +36,7 @@ class Checkpointer:
         self.rows = ChangedRows()
         self.lookup: Lookup
         self.position = 0
+        self.epoch = 0
         self._slice: _Slice | None = None
         self.is_under_way = False
 
@@ -42,6 +44,10 @@ class Checkpointer:
     def is_slice_waiting(self) -> bool:
         """Whether a slice was taken and not asked to be written yet."""
         return self._slice is not None and not self.is_under_way
+
+    def has_more(self, end: int, recovery_epoch: int) -> bool:
+        """Whether there is anything to save."""
+        return bool(self.rows) or self.position != end or self.epoch != recovery_epoch
 
     def begin(self, end: int, durable_offset: int, recovery_epoch: int) -> bool:
         """Take a slice unless one is waiting, and ask for it to be written if the log is durable up to it.
@@ -51,7 +57,7 @@ class Checkpointer:
         if self.is_under_way:
             return False
         if self._slice is None:
-            if not self.rows and self.position == end:
+            if not self.has_more(end, recovery_epoch):
                 return False
             self._slice = self._take(end, durable_offset, recovery_epoch)
         if self._slice.end > durable_offset:
@@ -60,8 +66,11 @@ class Checkpointer:
         self.channel.commit(self._slice.paths, self.state_file.path, encode_changes(self._slice.changes))
         return True
 
-    def finish(self) -> None:
-        """Take the answer.  Raises StoreFailedError; where there was no room, the slice counts as not taken."""
+    def finish(self) -> bool:
+        """Take the answer; says whether the slice was saved: where there was no room, it counts as not taken.
+
+        Raises StoreFailedError.
+        """
         assert self._slice is not None, "an answer without a question"
         found, self._slice, self.is_under_way = self._slice, None, False
         try:
@@ -69,10 +78,13 @@ class Checkpointer:
         except StorageFullError:
             self.rows.put_back(found.taken)
             self.lookup.put_back_rows()
-            return
-        self.position = found.position
+            for queue, paths in found.obsolete:
+                queue.obsolete_files += paths
+            return False
+        self.position, self.epoch = found.position, found.epoch
         for queue, paths in found.obsolete:
             queue.remove_obsolete(paths)
+        return True
 
     def _take(self, end: int, durable_offset: int, recovery_epoch: int) -> _Slice:
         index_changes, paths, first_pending = self.lookup.take_rows(durable_offset)
@@ -84,7 +96,7 @@ class Checkpointer:
         position = self.rows.position(end)
         if first_pending is not None:
             position = min(position, first_pending)
-        changes += (*index_changes, meta_change(position, recovery_epoch))
+        changes += (*index_changes, meta_change(position, end, recovery_epoch))
         obsolete: list[tuple[ConsumeQueue, list[str]]] = []
         for _, saved in taken.values():
             if isinstance(saved, ConsumeQueue):
@@ -95,4 +107,4 @@ class Checkpointer:
                 if saved.obsolete_files:
                     obsolete.append((saved, saved.obsolete_files))
                     saved.obsolete_files = []
-        return _Slice(changes, taken, end, position, paths, obsolete)
+        return _Slice(changes, taken, end, position, recovery_epoch, paths, obsolete)

@@ -51,6 +51,7 @@ class Dispatcher:
         self.lookup = lookup
         self.aside = aside
         self._files = files
+        self.doomed: set[ConsumeQueue] = set()
         self.retired: dict[QueueKey, ConsumeQueue] = {}
         self.queue_count: Callable[[str], int | None] = lambda topic: None
         self.begins_anywhere = False  # all is derived from a log that has no beginning any more
@@ -86,6 +87,7 @@ class Dispatcher:
         for queue in self.queues_of(topic):
             if queue.since < commit_log_offset:
                 queue.reset()
+                self.doomed.discard(queue)
                 self.queues.pop((topic, queue.queue_id), None)
                 self.retired.pop((topic, queue.queue_id), None)
                 self.rows.drop(queue.key, commit_log_offset)
@@ -143,13 +145,14 @@ class Dispatcher:
     def put(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int, size: int, hashed: int) -> None:
         """Enter a message into its queue."""
         queue.put(queue_offset, commit_log_offset, size, hashed)
-        if not queue.is_touched:
+        if not (queue.is_touched and queue.is_changed):  # a slice may have been taken since it was touched
             self.touch(queue, commit_log_offset)
 
     def touch(self, queue: ConsumeQueue, commit_log_offset: int) -> None:
         """Remember that the queue has entries that are to become visible and to be saved, from that record on."""
-        queue.is_touched = True
-        self._touched.append(queue)
+        if not queue.is_touched:
+            queue.is_touched = True
+            self._touched.append(queue)
         if not queue.is_changed:
             self.rows.mark(queue_key(queue.topic, queue.queue_id), queue, commit_log_offset)
 
@@ -166,9 +169,22 @@ class Dispatcher:
     def _enter(
         self, topic: str, queue_id: int, queue_offset: int, size: int, hashed: int, sub_topic: bytes, offset: int
     ) -> None:
+        """Into a queue.
+
+        The rows may know already that a later record drops the topic.  Then the queue is not there (queues are made by
+        records of topics, never by messages), or was made just now by a record that changed the topic, and lacks what
+        came before: such a queue is `doomed`, and must be gone when the log has been read.
+        """
         key = (topic, queue_id)
-        queue = self.queues.get(key) or self.retired.get(key) or self.queue(topic, queue_id)
+        queue = self.queues.get(key) or self.retired.get(key)
+        if queue is None:
+            if not self.begins_anywhere:
+                return
+            queue = self.queue(topic, queue_id)
         if offset >= queue.as_of and offset >= queue.since:
+            if queue_offset > queue.max_offset >= 0 and not queue.as_of:
+                self.doomed.add(queue)
+                return
             self.put(queue, queue_offset, offset, size, hashed)
             if sub_topic and queue.names.get(hashed >> TAG_BITS) != (name := sub_topic.decode()):
                 self.lookup.learn(topic, hashed, name, offset)
