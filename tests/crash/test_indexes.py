@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 
 from domain.errors import CorruptedError
 from tests.crash.history_steps import SCRIPT, Life
+from tests.support.derived_state import state_of
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import ROOT, SimulatedStore, World
 
@@ -20,23 +20,6 @@ def played(*, clean: bool) -> SimulatedDisk:
     if clean:
         life.store.close()
     return life.disk.restart()
-
-
-def state_of(store: SimulatedStore) -> dict[str, Any]:
-    """All that is derived from the log."""
-    queues = store.engine.dispatcher.queues.values()
-    return {
-        "entries": {(q.topic, q.queue_id): q.entries(0, q.max_offset) for q in queues},
-        "offsets": {(q.topic, q.queue_id): (q.min_offset, q.visible_offset, q.max_offset) for q in queues},
-        "topics": [(t, store.registry.topic_since(t.name)) for _, t in sorted(store.registry.topics.items())],
-        "groups": [(g, store.registry.group_since(g.name)) for _, g in sorted(store.registry.groups.items())],
-        "progress": sorted(
-            (group, topic, queue_id, window.row(0))
-            for (group, topic), windows in store.opened.progress.windows.items()
-            for queue_id, window in windows.items()
-        ),
-        "messages": store.stored(),
-    }
 
 
 def opened(disk: SimulatedDisk) -> SimulatedStore:
