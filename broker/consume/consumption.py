@@ -116,7 +116,7 @@ class Consumption:
         """Deliver up to `count` of one queue; `marked_id` is the queue id that handles bear."""
         limit = self.settings.max_in_flight_per_queue
         end = window.frontier if terms.filter is not None else queue.visible_offset
-        while offsets := window.claim(terms.now_ms, count, end, limit):
+        while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):
             try:
                 deliveries = self._deliver(queue, window, terms, context, marked_id, offsets)
             except EntrepotError:
@@ -176,7 +176,8 @@ class Consumption:
         self, window: ConsumeWindow, context: HandleContext, marked_id: int, messages: list[StoredMessage]
     ) -> list[Delivery]:
         attempts = [window.attempt(message.queue_offset) for message in messages]
-        handles = context.mint(marked_id, [(m.queue_offset, a) for m, a in zip(messages, attempts, strict=True)])
+        places = [(m.queue_offset, a) for m, a in zip(messages, attempts, strict=True)]
+        handles = context.mint(marked_id, places, window.reset_since)
         return [Delivery(*parts) for parts in zip(messages, handles, attempts, strict=True)]
 
     def _hold_back(self, group: str, queue: ConsumeQueue, corrupted: list[int], now_ms: int) -> None:
@@ -259,12 +260,20 @@ class Consumption:
         windows = self.progress.windows.get((group, topic), {})
         retries = self.progress.windows.get((group, retry_topic(group, topic)), {})
         by_queue: dict[int, set[int]] = {}
-        for checked in self.context(topic, group).check(handles):
+
+        def window_of(marked_id: int) -> ConsumeWindow | None:
+            return windows.get(marked_id) if marked_id < RETRY_QUEUE else retries.get(marked_id - RETRY_QUEUE)
+
+        def reset_since(marked_id: int) -> int:
+            window = window_of(marked_id)
+            return 0 if window is None else window.reset_since
+
+        for checked in self.context(topic, group).check(handles, reset_since):
             if isinstance(checked, EntrepotError):
                 outcomes.append(checked)
                 continue
             queue_id, offset, attempt = checked
-            window = windows.get(queue_id) if queue_id < RETRY_QUEUE else retries.get(queue_id - RETRY_QUEUE)
+            window = window_of(queue_id)
             taken = by_queue.setdefault(queue_id, set())
             if window is None or offset in taken or not window.is_current(offset, attempt):
                 outcomes.append(
@@ -313,8 +322,14 @@ class Consumption:
         retries = self.progress.windows.get((group.name, retry_topic(group.name, topic.name)), {})
         for name, some in ((topic.name, windows), (retry_topic(group.name, topic.name), retries)):
             for queue_id, window in some.items():
-                while not group.fifo and window.is_held_back(limit, now_ms):
-                    queue = self.engine.dispatcher.queue(name, queue_id)
+                queue = self.engine.dispatcher.queue(name, queue_id)
+                # what waits in the retry topic moves to its end: only where that leaves behind as much as it stores
+                while (
+                    not group.fifo
+                    and window.base < queue.visible_offset
+                    and window.is_held_back(limit, now_ms)
+                    and (some is windows or 2 * window.unsettled <= window.frontier - window.base)
+                ):
                     messages, corrupted = self._read(queue, [window.base])
                     if corrupted:
                         self._hold_back(group.name, queue, corrupted, now_ms)
@@ -324,10 +339,7 @@ class Consumption:
     # -- windows -------------------------------------------------------------------------------------------------
 
     def context(self, topic: str, group: str) -> HandleContext:
-        since = (
-            self.registry.topic_since(topic),
-            max(self.registry.group_since(group), self.progress.reset_since.get((group, topic), 0)),
-        )
+        since = self.registry.topic_since(topic), self.registry.group_since(group)
         return self.mint.context(topic, group, self.engine.recovery_epoch, since)
 
     def group(self, name: str, topic: str, now_ms: int) -> ConsumerGroup:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
@@ -19,6 +19,7 @@ from domain.receipt_handle import MAC_SIZE, TAIL, TAIL_TEXT_LENGTH, HandleRoute,
 
 MAX_CONTEXTS: Final = 10_000
 _pack_tail = TAIL.pack
+_pack_reset = struct.Struct(">Q").pack
 _unpack_tail = TAIL.unpack
 _TAIL_SIZE: Final = TAIL.size + MAC_SIZE
 
@@ -34,9 +35,12 @@ class HandleContext:
     prefix: str
     mac: Any
 
-    def mint(self, queue_id: int, places: Iterable[tuple[int, int]]) -> list[str]:
-        """Handles for (queue offset, attempt) pairs of one queue; their text is made at one go."""
-        begun, parts = self.mac.copy, list[bytes]()
+    def mint(self, queue_id: int, places: Iterable[tuple[int, int]], reset_since: int = 0) -> list[str]:
+        """Handles for (queue offset, attempt) pairs of one queue; their text is made at one go.
+
+        `reset_since`: the group's last reset on the queue, which sets handles apart from those before it.
+        """
+        begun, parts = self._begun(reset_since).copy, list[bytes]()
         for queue_offset, attempt in places:
             tail = _pack_tail(queue_id, queue_offset, attempt)
             mac = begun()
@@ -46,25 +50,35 @@ class HandleContext:
         prefix, size = self.prefix, TAIL_TEXT_LENGTH
         return [prefix + text[at : at + size] for at in range(0, len(text), size)]
 
-    def check(self, handles: Sequence[str]) -> list[tuple[int, int, int] | EntrepotError]:
-        """For each handle (queue id, queue offset, attempt), or INVALID_RECEIPT_HANDLE where it is not genuine."""
+    def _begun(self, reset_since: int) -> Any:
+        if not reset_since:
+            return self.mac
+        mac = self.mac.copy()
+        mac.update(_pack_reset(reset_since))
+        return mac
+
+    def check(
+        self, handles: Sequence[str], reset_since: Callable[[int], int] = lambda queue_id: 0
+    ) -> list[tuple[int, int, int] | EntrepotError]:
+        """For each handle (queue id, queue offset, attempt), or INVALID_RECEIPT_HANDLE where it is not genuine, or
+        from before the last reset of its queue."""
         try:
             data = decode_tails(handles)
         except ValueError:  # not all of them are handles: look at each alone
             if len(handles) == 1:
                 return [_refusal("is none")]
-            return [self.check((handle,))[0] for handle in handles]
+            return [self.check((handle,), reset_since)[0] for handle in handles]
         found: list[tuple[int, int, int] | EntrepotError] = []
         route_length = -TAIL_TEXT_LENGTH
-        begun = self.mac.copy
         for handle, at in zip(handles, range(0, len(data), _TAIL_SIZE), strict=True):
             tail = data[at : at + TAIL.size]
-            mac = begun()
+            place = _unpack_tail(tail)
+            mac = self._begun(reset_since(place[0])).copy()
             mac.update(tail)
             if handle[:route_length] != self.prefix:
                 found.append(_refusal("was not given out for this topic and group"))
             elif compare_digest(mac.digest(), data[at + TAIL.size : at + _TAIL_SIZE]):
-                found.append(_unpack_tail(tail))
+                found.append(place)
             else:
                 found.append(_refusal("is forged or harmed"))
         return found

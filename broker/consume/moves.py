@@ -52,12 +52,9 @@ class Moves:
         name = dead_letter_topic(group.name)
         self._ensure_topic(name, now_ms)
         for message in messages:
-            moved_from = origin(group.name, queue.topic, queue.queue_id, message.queue_offset)
             attempts = window.attempt(message.queue_offset)
-            original = as_first_stored(message)
-            system = dict(original.system)
-            if original is not message:  # else the place it is settled at is the one named below
-                system[SystemProperty.MOVED_FROM] = moved_from
+            original = _as_first_read(message, queue)
+            system = _moving(original, message, group, queue)
             system[SystemProperty.DEAD_LETTER_TOPIC] = original.topic
             system[SystemProperty.DEAD_LETTER_QUEUE] = str(original.queue_id)
             system[SystemProperty.DEAD_LETTER_QUEUE_OFFSET] = str(original.queue_offset)
@@ -71,14 +68,12 @@ class Moves:
         self, queue: ConsumeQueue, window: ConsumeWindow, group: ConsumerGroup, message: StoredMessage, now_ms: int
     ) -> None:
         """To the group's retry topic, with its attempts and the time at which it is due."""
-        original = as_first_stored(message)
+        original = _as_first_read(message, queue)
         system = {
-            **original.system,
+            **_moving(original, message, group, queue),
             SystemProperty.RETRY_ATTEMPTS: str(window.attempt(message.queue_offset)),
             SystemProperty.RETRY_VISIBLE_AT_MS: str(window.deadline(message.queue_offset)),
         }
-        if original is not message:
-            system[SystemProperty.MOVED_FROM] = origin(group.name, queue.topic, queue.queue_id, message.queue_offset)
         self._retry(original, group, system, now_ms)
 
     def resend(self, letter: StoredMessage, group: ConsumerGroup, now_ms: int) -> None:
@@ -124,6 +119,27 @@ def as_first_stored(message: StoredMessage) -> StoredMessage:
         queue_offset=int(message.system[SystemProperty.RETRY_QUEUE_OFFSET]),
         system={name: value for name, value in message.system.items() if name not in _RETRY_PROPERTIES},
     )
+
+
+def _as_first_read(message: StoredMessage, queue: ConsumeQueue) -> StoredMessage:
+    """What it was first, with the place where the group read it: one of its further queues, perhaps."""
+    if SystemProperty.RETRY_TOPIC in message.system:
+        return as_first_stored(message)
+    return message if message.topic == queue.topic else replace(message, topic=queue.topic)
+
+
+def _moving(
+    original: StoredMessage, message: StoredMessage, group: ConsumerGroup, queue: ConsumeQueue
+) -> dict[str, PropertyValue]:
+    """Its system properties, with the place that the new record settles where that is not the original's.
+
+    What a dead letter or retry itself says of that is about the record that made it, and goes.
+    """
+    system = dict(original.system)
+    system.pop(SystemProperty.MOVED_FROM, None)
+    if SystemProperty.RETRY_TOPIC in message.system:
+        system[SystemProperty.MOVED_FROM] = origin(group.name, queue.topic, queue.queue_id, message.queue_offset)
+    return system
 
 
 def _copy(message: StoredMessage, topic: str, system: dict[str, PropertyValue]) -> Message:

@@ -59,14 +59,10 @@ def encode_op(
 
 
 class Progress:
-    """Windows by (group, topic), then queue id.
-
-    `reset_since`: the commit-log offset of the last reset of (group, topic): handles from before it are void.
-    """
+    """Windows by (group, topic), then queue id."""
 
     def __init__(self, rows: ChangedRows) -> None:
         self.windows: dict[tuple[str, str], dict[int, ConsumeWindow]] = {}
-        self.reset_since: dict[tuple[str, str], int] = {}
         self._rows = rows
 
     # -- records -------------------------------------------------------------------------------------------------
@@ -107,7 +103,7 @@ class Progress:
             return
         window = windows[queue_id] = ConsumeWindow(first, since=commit_log_offset)
         if is_reset:
-            window.reset_since = self.reset_since[group, topic] = commit_log_offset
+            window.reset_since = commit_log_offset
         self._rows.mark(window_key(group, topic, queue_id), window, commit_log_offset)
 
     def apply_message(self, message: StoredMessage) -> None:
@@ -150,7 +146,6 @@ class Progress:
             self._drop_windows(key, list(self.windows[key]), commit_log_offset)
             if not self.windows[key]:
                 del self.windows[key]
-                self.reset_since.pop(key, None)
 
     def _drop_windows(self, key: tuple[str, str], queue_ids: list[int], commit_log_offset: int) -> None:
         windows = self.windows[key]
@@ -167,8 +162,6 @@ class Progress:
         window = ConsumeWindow.restore(row)
         place = group.decode(), topic.decode()
         self.windows.setdefault(place, {})[int.from_bytes(number, "big")] = window
-        if window.reset_since:
-            self.reset_since[place] = max(self.reset_since.get(place, 0), window.reset_since)
 
 
 def window_key(group: str, topic: str, queue_id: int) -> bytes:

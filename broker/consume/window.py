@@ -35,7 +35,11 @@ COMPACT_AFTER = 4096
 
 
 class ConsumeWindow:
-    """See the module."""
+    """See the module.
+
+    `since`: the commit-log offset of the record that made it, and `reset_since` too if that was a reset: handles from
+    before it are void.  `as_of`: records before it are in the row it came from.
+    """
 
     __slots__ = (
         "_attempts",
@@ -78,21 +82,26 @@ class ConsumeWindow:
         """The first offset that was never delivered."""
         return self._origin + len(self._status)
 
-    def claim(self, now_ms: int, count: int, end: int, limit: int) -> list[int]:
+    def claim(self, now_ms: int, count: int, end: int, limit: int, visible_end: int) -> list[int]:
         """Offsets that may be delivered now: returned ones first, then new ones up to `end`.
 
-        `limit` bounds how many may be unsettled.
+        `limit` bounds how many may be unsettled.  What was admitted and cannot be read yet (`visible_end`) stays due.
         """
         self._collect_due(now_ms)
         offsets: list[int] = []
         due, status, deadlines, origin = self._due, self._status, self._deadlines, self._origin
         taken: set[int] = set()
+        unread: list[int] = []
         while due and len(offsets) < count:
             offset = due.popleft()
+            if offset >= visible_end:
+                unread.append(offset)
+                continue
             index = offset - origin
             if index >= self._head and status[index] < SETTLED and deadlines[index] <= now_ms and offset not in taken:
                 offsets.append(offset)
                 taken.add(offset)
+        due.extend(unread)
         frontier = self.frontier
         last = min(end, frontier + min(count - len(offsets), limit - self.unsettled), self.base + limit * MAX_SPREAD)
         if last > frontier:
@@ -179,6 +188,7 @@ class ConsumeWindow:
                 new = 1
         if new:
             self._extend(new, PENDING, 1, deadline_ms)
+        self.settle(())  # what was passed over may be the first
         self._remind(deadline_ms, offsets)
 
     def skip(self, end: int) -> None:
@@ -195,6 +205,7 @@ class ConsumeWindow:
         if offset >= self.frontier:
             self._extend(offset - self.frontier, FILTERED, 0, 0)
             self._extend(1, RELEASED, attempts, deadline_ms)
+            self.settle(())
             self._remind(deadline_ms, (offset,))
 
     def _extend(self, count: int, status: int, attempts: int, deadline_ms: int) -> None:

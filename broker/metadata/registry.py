@@ -27,17 +27,18 @@ class Entry:
     """A definition as it is kept.
 
     `since`: the commit-log offset of the record that made it, which sets it apart from an earlier one of its name.
-    `latest_since`: where a group begins whose start is latest.
+    `latest_since`: where a group begins whose start is latest.  `as_of`: records before it are in the row it came from.
     """
 
     value: Topic | ConsumerGroup | str
     since: int
     latest_since: int = 0
+    as_of: int = 0
     is_changed: bool = False
 
     def row(self, as_of: int) -> bytes:
         """As JSON."""
-        return _encode([self.value, self.since, self.latest_since])
+        return _encode([self.value, self.since, self.latest_since, as_of])
 
 
 class Registry:
@@ -112,6 +113,9 @@ class Registry:
             self.constrained[topic.name] = topic
 
     def _put_group(self, group: ConsumerGroup, commit_log_offset: int) -> None:
+        known = self._entries.get(_key(b"g", group.name))
+        if known is not None and commit_log_offset < known.as_of:
+            return
         previous = self.groups.get(group.name)
         entry = self._put(b"g", group.name, group, commit_log_offset)
         if previous is None or (group.start == LATEST and previous.start != LATEST):
@@ -166,9 +170,9 @@ class Registry:
         self.namespaces[name] = self._entries[key].since
 
     def _restore(self, key: bytes, row: bytes, kind: type[Any]) -> Any:
-        fields, since, latest_since = _decode(row)
+        fields, since, latest_since, as_of = _decode(row)
         value = msgspec.convert(fields, kind)
-        self._entries[key] = Entry(value, since, latest_since)
+        self._entries[key] = Entry(value, since, latest_since, as_of)
         return value
 
     # -- namespaces ----------------------------------------------------------------------------------------------

@@ -21,18 +21,20 @@ class _Slice:
     taken: dict[bytes, tuple[int, Saved]]
     end: int
     position: int
+    epoch: int
     paths: list[str]
     obsolete: list[tuple[ConsumeQueue, list[str]]]
 
 
 class Checkpointer:
-    """`position`: recovery would begin there."""
+    """`position`: recovery would begin there.  `epoch`: the recovery epoch that is saved."""
 
     def __init__(self, state_file: StateFile, channel: SyncChannel) -> None:
         self.state_file = state_file
         self.channel = channel
         self.rows = ChangedRows()
         self.position = 0
+        self.epoch = 0
         self._slice: _Slice | None = None
         self.is_under_way = False
 
@@ -40,6 +42,10 @@ class Checkpointer:
     def is_slice_waiting(self) -> bool:
         """Whether a slice was taken and not asked to be written yet."""
         return self._slice is not None and not self.is_under_way
+
+    def has_more(self, end: int, recovery_epoch: int) -> bool:
+        """Whether there is anything to save."""
+        return bool(self.rows) or self.position != end or self.epoch != recovery_epoch
 
     def begin(self, end: int, durable_offset: int, recovery_epoch: int) -> bool:
         """Take a slice unless one is waiting, and ask for it to be written if the log is durable up to it.
@@ -49,7 +55,7 @@ class Checkpointer:
         if self.is_under_way:
             return False
         if self._slice is None:
-            if not self.rows and self.position == end:
+            if not self.has_more(end, recovery_epoch):
                 return False
             self._slice = self._take(end, recovery_epoch)
         if self._slice.end > durable_offset:
@@ -66,15 +72,17 @@ class Checkpointer:
             self.channel.finish()
         except StorageFullError:
             self.rows.put_back(found.taken)
+            for queue, paths in found.obsolete:
+                queue.obsolete_files += paths
             return
-        self.position = found.position
+        self.position, self.epoch = found.position, found.epoch
         for queue, paths in found.obsolete:
             queue.remove_obsolete(paths)
 
     def _take(self, end: int, recovery_epoch: int) -> _Slice:
         changes, taken = self.rows.take(end)
         position = self.rows.position(end)
-        changes.append(meta_change(position, recovery_epoch))
+        changes.append(meta_change(position, end, recovery_epoch))
         paths: list[str] = []
         obsolete: list[tuple[ConsumeQueue, list[str]]] = []
         for _, saved in taken.values():
@@ -85,4 +93,4 @@ class Checkpointer:
                 if saved.obsolete_files:
                     obsolete.append((saved, saved.obsolete_files))
                     saved.obsolete_files = []
-        return _Slice(changes, taken, end, position, paths, obsolete)
+        return _Slice(changes, taken, end, position, recovery_epoch, paths, obsolete)

@@ -140,7 +140,10 @@ class ConsumeQueue:
             path = self._path(index)
             self._files.write(path, data, within * ENTRY_SIZE)
             self.dirty_files.add(path)
-            self._checksums[index] = crc32c_extend(self._checksums.get(index, 0), data)
+            before = self._checksums.get(index)
+            if before is None:  # a file that begins within, after offsets that were dropped, is zeros up to there
+                before = crc32c_extend(0, bytes(within * ENTRY_SIZE))
+            self._checksums[index] = crc32c_extend(before, data)
             self.flushed_entries += batch
             del self._tail[: batch * ENTRY_SIZE]
             count -= batch

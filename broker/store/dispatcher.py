@@ -43,6 +43,7 @@ class Dispatcher:
         self.appliers: dict[int, Applier] = {}
         self.message_appliers: dict[int, MessageApplier] = {}
         self.rows = rows
+        self.doomed: set[ConsumeQueue] = set()
         self._files = files
         self._touched: list[ConsumeQueue] = []
         self._ids: dict[str, int] = {}
@@ -69,6 +70,7 @@ class Dispatcher:
         for queue in self.queues_of(topic):
             if queue.since < commit_log_offset:
                 queue.reset()
+                self.doomed.discard(queue)
                 del self.queues[topic, queue.queue_id]
                 self.rows.drop(queue.key, commit_log_offset)
         if not self.queues_of(topic):
@@ -94,21 +96,30 @@ class Dispatcher:
     def put(self, queue: ConsumeQueue, queue_offset: int, commit_log_offset: int, size: int, hashed: int) -> None:
         """Enter a message into its queue."""
         queue.put(queue_offset, commit_log_offset, size, hashed)
-        if not queue.is_touched:
+        if not (queue.is_touched and queue.is_changed):  # a slice may have been taken since it was touched
             self.touch(queue, commit_log_offset)
 
     def touch(self, queue: ConsumeQueue, commit_log_offset: int) -> None:
         """Remember that the queue has entries that are to become visible and to be saved, from that record on."""
-        queue.is_touched = True
-        self._touched.append(queue)
+        if not queue.is_touched:
+            queue.is_touched = True
+            self._touched.append(queue)
         if not queue.is_changed:
             self.rows.mark(queue_key(queue.topic, queue.queue_id), queue, commit_log_offset)
 
     def place(self, placement: Placement, commit_log_offset: int) -> None:
-        """Enter a plain message read from the log into its queue (recovery)."""
+        """Enter a plain message read from the log into its queue (recovery).
+
+        The rows may know already that a later record drops the topic.  Then the queue is not there (queues are made by
+        records of topics, never by messages), or was made just now by a record that changed the topic, and lacks what
+        came before: such a queue is `doomed`, and must be gone when the log has been read.
+        """
         topic, queue_id, queue_offset, size, hashed = placement
-        queue = self.queues.get((topic, queue_id)) or self.queue(topic, queue_id)
-        if commit_log_offset >= queue.as_of and commit_log_offset >= queue.since:
+        queue = self.queues.get((topic, queue_id))
+        if queue is not None and commit_log_offset >= queue.as_of and commit_log_offset >= queue.since:
+            if queue_offset > queue.max_offset and not queue.as_of:
+                self.doomed.add(queue)
+                return
             self.put(queue, queue_offset, commit_log_offset, size, hashed)
 
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:

@@ -288,12 +288,12 @@ class StorageEngine:
             self.sync_now()
             if self.is_checkpointing:
                 self.finish_checkpoint()
-            while self.checkpoint_position < self.end and self.begin_checkpoint():
-                before = self.checkpoint_position
+            while self.checkpointer.has_more(self.end, self.recovery_epoch) and self.begin_checkpoint():
+                before = self.checkpoint_position, len(self.rows)
                 self.finish_checkpoint()
-                if self.checkpoint_position == before:
+                if (self.checkpoint_position, len(self.rows)) == before:
                     break
-            if self.checkpoint_position == self.end:
+            if not self.checkpointer.has_more(self.end, self.recovery_epoch):
                 self.files.remove_abort_mark()
             self.failure = StoreFailedError("the store is closed")
         self.commit_log.close()

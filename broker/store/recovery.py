@@ -24,18 +24,21 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     """Bring a freshly made engine, with its appliers registered, to the end of its log."""
     mark = engine.files.abort_mark()
     engine.report.was_unclean = mark is not None
-    position = _restore_state(engine, readers)
+    position, known_end = _restore_state(engine, readers)
     log = engine.commit_log
     for data, at, header in log.scan(position, engine.dispatcher.place):
         engine.dispatcher.dispatch(data, at, header)
     end = log.scan_end
     engine.report.scanned_bytes = end - position
     proof = log.proof_of_damage(end)
-    if proof is not None:
+    if proof is not None or end < known_end:
+        what = "state file" if proof is None else f"record at {proof}"
         raise CorruptedError(
-            f"the commit log is damaged at offset {end}: the record at {proof} shows that data there had been kept. "
+            f"the commit log is damaged at offset {end}: the {what} shows that data there had been kept. "
             "Restore the data directory from a copy"
         )
+    for queue in engine.dispatcher.doomed:
+        raise CorruptedError(f"queue {queue.topic}/{queue.queue_id} lacks messages that the log does not have")
     _cut(engine, position, end)
     harmed = {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
     if harmed:
@@ -51,21 +54,22 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     engine.log_channel.finish()
 
 
-def _restore_state(engine: StorageEngine, readers: RowReaders) -> int:
-    """Take what the state file has; returns where in the log to go on."""
+def _restore_state(engine: StorageEngine, readers: RowReaders) -> tuple[int, int]:
+    """Take what the state file has; returns where in the log to go on, and up to where the rows know it: all of that
+    was durable before they were."""
     state_file, log = engine.checkpointer.state_file, engine.commit_log
     rows = state_file.load()
     meta = None if rows is None else read_meta(rows)
     kept = log.min_offset + sum(log.sizes().values())
-    if rows is None or meta is None or not log.min_offset <= meta[0] <= kept:
-        if meta is not None and meta[0] > kept:  # the log was cut from outside: derive all from what is left, say so
-            engine.report.missing_bytes = meta[0] - kept
+    if rows is None or meta is None or meta[0] < log.min_offset or meta[1] > kept:
+        if meta is not None and meta[1] > kept:  # the log was cut from outside: derive all from what is left, say so
+            engine.report.missing_bytes = meta[1] - kept
         state_file.discard()
-        return log.min_offset
+        return log.min_offset, log.min_offset
     _read_rows(rows, readers)
-    position, engine.recovery_epoch = meta
-    engine.checkpointer.position = position
-    return position
+    position, end, engine.recovery_epoch = meta
+    engine.checkpointer.position, engine.checkpointer.epoch = position, engine.recovery_epoch
+    return position, end
 
 
 def _read_rows(rows: Rows, readers: RowReaders) -> None:

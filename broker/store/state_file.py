@@ -24,7 +24,7 @@ Change = tuple[bytes, bytes | None]
 """A row's key with its new value, or None where it is gone."""
 
 META_KEY: Final = b"m"
-_META = struct.Struct(">QI")
+_META = struct.Struct(">QQI")
 _CHANGE = struct.Struct(">IHI")
 _GONE: Final = 0xFFFFFFFF
 
@@ -116,15 +116,16 @@ def decode_changes(data: bytes) -> list[Change]:
     return changes
 
 
-def meta_change(position: int, recovery_epoch: int) -> Change:
-    """The row that says up to where in the log the rows know everything, and the recovery epoch."""
-    return META_KEY, _META.pack(position, recovery_epoch)
+def meta_change(position: int, end: int, recovery_epoch: int) -> Change:
+    """The row that says up to where in the log the rows know everything, up to where any of them knows anything, and
+    the recovery epoch."""
+    return META_KEY, _META.pack(position, end, recovery_epoch)
 
 
-def read_meta(rows: Rows) -> tuple[int, int] | None:
-    """(position, recovery epoch), or None where the row is missing."""
+def read_meta(rows: Rows) -> tuple[int, int, int] | None:
+    """(position, end, recovery epoch), or None where the row is missing."""
     value = rows.get(META_KEY)
     if value is None or len(value) != _META.size:
         return None
-    position, epoch = _META.unpack(value)
-    return position, epoch
+    position, end, epoch = _META.unpack(value)
+    return position, end, epoch

@@ -208,7 +208,9 @@ def _fan(store: SimulatedStore, x: int, y: int) -> None:
     if topic in store.registry.topics:
         further = tuple((other.name, queue_id) for queue_id in range(other.queues)) if other else ()
         tag = TAGS[y % 2]
-        store.append(topic, 0, 1 + y % 4, 16 + 97 * y, tag=tag, filter_hash=filter_hash(topic, tag), further_queues=further)
+        store.append(
+            topic, 0, 1 + y % 4, 16 + 97 * y, tag=tag, filter_hash=filter_hash(topic, tag), further_queues=further
+        )
 
 
 def _group(store: SimulatedStore, x: int, y: int) -> None:

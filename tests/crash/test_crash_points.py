@@ -120,7 +120,9 @@ def test_a_crash_at_each_step_of_a_wide_script(monkeypatch: pytest.MonkeyPatch, 
             raise
 
 
-WIDE_WORDS = st.sampled_from(["topic", "append", "pop", "acknowledge", "release", "reject", "expire", "drop", *WIDE_STEPS])
+WIDE_WORDS = st.sampled_from(
+    ["topic", "append", "pop", "acknowledge", "release", "reject", "expire", "drop", *WIDE_STEPS]
+)
 WIDE_HISTORY = st.lists(
     st.tuples(
         WIDE_WORDS.flatmap(lambda word: st.sampled_from([word, word, word, "slice", "slice", *SYNC_WORDS])),

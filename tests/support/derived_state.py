@@ -20,7 +20,9 @@ def state_of(store: SimulatedStore) -> dict[str, Any]:
         "end": store.engine.end,
         "entries": {(q.topic, q.queue_id): q.entries(q.min_offset, q.visible_offset - q.min_offset) for q in queues},
         "offsets": {(q.topic, q.queue_id): (q.min_offset, q.visible_offset, q.max_offset, q.since) for q in queues},
-        "queue ids": {q.topic: [found.queue_id for found in store.engine.dispatcher.queues_of(q.topic)] for q in queues},
+        "queue ids": {
+            q.topic: [found.queue_id for found in store.engine.dispatcher.queues_of(q.topic)] for q in queues
+        },
         "topics": [(t, registry.topic_since(t.name)) for _, t in sorted(registry.topics.items())],
         "constrained": sorted(registry.constrained),
         "groups": [

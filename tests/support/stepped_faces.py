@@ -54,4 +54,3 @@ def done(coroutine: Coroutine[Any, Any, T]) -> T:
             coroutine.send(None)
         except StopIteration as result:
             return result.value  # type: ignore[no-any-return]
-
