@@ -144,8 +144,7 @@ class Broker(TopologyFace, KeyValueFace):
 
     def _on_checkpointed(self) -> None:
         try:
-            before = self.engine.checkpoint_position
-            self.engine.finish_checkpoint()
+            is_saved = self.engine.finish_checkpoint()
         except StoreFailedError as failure:
             self.loop.remove_reader(self.engine.checkpointer.channel.fileno())
             log.critical("the store has stopped", error=failure.message)
@@ -153,5 +152,5 @@ class Broker(TopologyFace, KeyValueFace):
             return
         if self._checkpoint_target is not None and self.engine.checkpoint_position >= self._checkpoint_target:
             self._checkpoint_target = None
-        elif self.engine.checkpoint_position > before:
+        elif is_saved:
             self.loop.call_soon(self._save_slice)  # else there was no room: the next step tries again

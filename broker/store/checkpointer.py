@@ -64,8 +64,11 @@ class Checkpointer:
         self.channel.commit(self._slice.paths, self.state_file.path, encode_changes(self._slice.changes))
         return True
 
-    def finish(self) -> None:
-        """Take the answer.  Raises StoreFailedError; where there was no room, the slice counts as not taken."""
+    def finish(self) -> bool:
+        """Take the answer; says whether the slice was saved: where there was no room, it counts as not taken.
+
+        Raises StoreFailedError.
+        """
         assert self._slice is not None, "an answer without a question"
         found, self._slice, self.is_under_way = self._slice, None, False
         try:
@@ -74,10 +77,11 @@ class Checkpointer:
             self.rows.put_back(found.taken)
             for queue, paths in found.obsolete:
                 queue.obsolete_files += paths
-            return
+            return False
         self.position, self.epoch = found.position, found.epoch
         for queue, paths in found.obsolete:
             queue.remove_obsolete(paths)
+        return True
 
     def _take(self, end: int, recovery_epoch: int) -> _Slice:
         changes, taken = self.rows.take(end)

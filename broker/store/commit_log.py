@@ -112,6 +112,8 @@ class CommitLog:
         self._allocate_until(start + size + reserve)
         if rolls:
             self._pad(left, now_ms)
+        elif left == segment_size:
+            self.write()  # the last record filled its segment to the very end: what is pending belongs there
         segment_end = start - start % segment_size + segment_size
         self._room_end = min(segment_end, self._allocated_end)
         self._message_room_end = min(segment_end, self._allocated_end - self.layout.reserve_bytes)

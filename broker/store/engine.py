@@ -275,10 +275,10 @@ class StorageEngine:
                 raise self.fail(error) from error
             return False  # no room for it now: the log has everything, the next try may fare better
 
-    def finish_checkpoint(self) -> None:
-        """Take the answer."""
+    def finish_checkpoint(self) -> bool:
+        """Take the answer; says whether the slice was saved, False where there was no room."""
         try:
-            self.checkpointer.finish()
+            return self.checkpointer.finish()
         except (StoreFailedError, OSError) as error:
             raise self.fail(error) from error
 
@@ -288,11 +288,9 @@ class StorageEngine:
             self.sync_now()
             if self.is_checkpointing:
                 self.finish_checkpoint()
-            while self.checkpointer.has_more(self.end, self.recovery_epoch) and self.begin_checkpoint():
-                before = self.checkpoint_position, len(self.rows)
-                self.finish_checkpoint()
-                if (self.checkpoint_position, len(self.rows)) == before:
-                    break
+            more = True
+            while more and self.begin_checkpoint():
+                more = self.finish_checkpoint()
             if not self.checkpointer.has_more(self.end, self.recovery_epoch):
                 self.files.remove_abort_mark()
             self.failure = StoreFailedError("the store is closed")

@@ -16,7 +16,7 @@ ENTRIES_PER_FILE = 7
 def small_sizes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(consume_queue, "ROW_TAIL_BYTES", 3 * consume_queue.ENTRY_SIZE)
-        patch.setattr(consume_queue, "FLUSH_BYTES", 5 * consume_queue.ENTRY_SIZE)
+        patch.setattr(consume_queue, "FLUSH_BYTES", 8 * consume_queue.ENTRY_SIZE)
         patch.setattr(consume_queue, "ENTRIES_PER_FILE", ENTRIES_PER_FILE)
         patch.setattr(consume_queue, "FILE_SIZE", ENTRIES_PER_FILE * consume_queue.ENTRY_SIZE)
         patch.setattr(changed_rows, "MAX_SLICE_ROWS", 2)

@@ -216,11 +216,8 @@ class SimulatedStore:
         """Save all that has changed, unless there is no room."""
         self.answer()
         self.finish_checkpoint()
-        while self.engine.checkpoint_position < self.engine.end and self.engine.begin_checkpoint():
-            before = self.engine.checkpoint_position
-            self.engine.finish_checkpoint()
-            if self.engine.checkpoint_position == before:
-                break
+        while self.engine.begin_checkpoint() and self.engine.finish_checkpoint():
+            pass
 
     def close(self) -> None:
         self.engine.close()
