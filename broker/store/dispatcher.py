@@ -181,13 +181,15 @@ class Dispatcher:
             if not self.begins_anywhere:
                 return
             queue = self.queue(topic, queue_id)
-        if offset >= queue.as_of and offset >= queue.since:
+        if offset < queue.since:
+            return
+        if sub_topic and queue.names.get(hashed >> TAG_BITS) != (name := sub_topic.decode()):
+            self.lookup.learn(topic, hashed, name, offset)  # its row may lack it though the queue's does not
+        if offset >= queue.as_of:
             if queue_offset > queue.max_offset >= 0 and not queue.as_of:
                 self.doomed.add(queue)
-                return
-            self.put(queue, queue_offset, offset, size, hashed)
-            if sub_topic and queue.names.get(hashed >> TAG_BITS) != (name := sub_topic.decode()):
-                self.lookup.learn(topic, hashed, name, offset)
+            else:
+                self.put(queue, queue_offset, offset, size, hashed)
 
     def dispatch(self, data: bytes, position: int, header: RecordHeader) -> None:
         """Apply one record read from the log (recovery)."""

@@ -1,5 +1,5 @@
-"""Small sizes, so that short histories meet everything: rows with entries, queue files, and the way from one to the
-other."""
+"""Small sizes, so that short histories meet everything: rows with entries, queue files, the way from one to the other,
+and checkpoints of many slices, which leave rows of very different ages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.store import consume_queue
+from broker.store import changed_rows, consume_queue
+
+ENTRIES_PER_FILE = 7
 
 
 @pytest.fixture(autouse=True, scope="session")
-def short_tails() -> Iterator[None]:
+def small_sizes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(consume_queue, "ROW_TAIL_BYTES", 3 * consume_queue.ENTRY_SIZE)
+        patch.setattr(consume_queue, "FLUSH_BYTES", 8 * consume_queue.ENTRY_SIZE)
+        patch.setattr(consume_queue, "ENTRIES_PER_FILE", ENTRIES_PER_FILE)
+        patch.setattr(consume_queue, "FILE_SIZE", ENTRIES_PER_FILE * consume_queue.ENTRY_SIZE)
+        patch.setattr(changed_rows, "MAX_SLICE_ROWS", 2)
         yield

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
+from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from domain.errors import EntrepotError, StoreFailedError
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.filter_hash import filter_hash
+from domain.key_value import ABSENT, KeyValueChange
+from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
+from tests.support.stepped_faces import done
 
 Step = tuple[str, int, int]
 """What to do, with two numbers whose meaning depends on it."""
 
 TOPICS = ("a", "b")
+GROUPS = ("g", "h")
+TAGS = ("red", "blue")
+KEYS = ("k0", "k1", "path/k2")
+NAMESPACES = ("n", "o")
+HOLD_BACK_LIMIT = 3
 
 SCRIPT: list[Step] = [
     ("topic", 0, 1),
@@ -61,12 +75,92 @@ SCRIPT: list[Step] = [
     ("answer", 0, 0),
 ]
 
+WIDE_SCRIPT: list[Step] = [
+    ("topic", 0, 2),
+    ("topic", 1, 0),
+    ("group", 0, 1),
+    ("write", 0, 0),
+    ("answer", 0, 0),
+    ("fan", 0, 3),
+    ("slice", 0, 0),
+    ("append", 0, 4),
+    ("write", 1, 2),
+    ("namespace", 0, 0),
+    ("pop tag", 0, 1),
+    ("pop", 0, 2),
+    ("slice", 0, 0),
+    ("begin checkpoint", 0, 0),
+    ("fan", 1, 2),
+    ("answer", 0, 0),
+    ("finish checkpoint", 0, 0),
+    ("append", 2, 5),
+    ("write", 0, 4),
+    ("expire", 0, 0),
+    ("pop", 0, 1),
+    ("slice", 0, 0),
+    ("pop", 1, 1),
+    ("expire", 0, 0),
+    ("pop", 1, 1),
+    ("answer", 0, 0),
+    ("reset", 0, 1),
+    ("slice", 0, 0),
+    ("drain", 0, 0),
+    ("shrink", 0, 0),
+    ("slice", 0, 0),
+    ("append", 0, 2),
+    ("topic", 0, 2),
+    ("append", 4, 4),
+    ("slice", 0, 0),
+    ("pop", 0, 3),
+    ("answer", 0, 0),
+    ("reject", 2, 0),
+    ("namespace", 1, 0),
+    ("drop namespace", 0, 0),
+    ("slice", 0, 0),
+    ("resend", 0, 0),
+    ("pop", 0, 3),
+    ("drop group", 0, 0),
+    ("begin checkpoint", 0, 0),
+    ("append", 1, 1),
+    ("drop", 1, 0),
+    ("answer", 0, 0),
+    ("finish checkpoint", 0, 0),
+    ("write", 2, 1),
+    ("topic", 1, 1),
+    ("slice", 0, 0),
+    ("fan", 1, 4),
+    ("group", 0, 4),
+    ("pop", 1, 4),
+    ("write", 2, 9),
+    ("answer", 0, 0),
+    ("slice", 0, 0),
+    ("drop", 0, 0),
+    ("topic", 0, 1),
+    ("append", 0, 6),
+    ("slice", 0, 0),
+    ("pop tag", 1, 3),
+    ("reopen", 0, 0),
+    ("append", 0, 1),
+    ("pop", 0, 6),
+    ("slice", 0, 0),
+    ("acknowledge", 3, 0),
+    ("answer", 0, 0),
+]
+"""With everything that the checker of deliveries has no words for: resets, shrunk topics, dropped groups."""
+
 
 def perform(store: SimulatedStore, step: Step, *, deferred: bool = False) -> SimulatedStore:
     """One step; a step that cannot be done now does nothing.  Returns the store, a new one after a restart."""
     what, x, y = step
     topic = TOPICS[x % 2]
-    if what == "topic":
+    if what in WIDE_STEPS:
+        try:
+            WIDE_STEPS[what](store, x, y)
+        except StoreFailedError:
+            raise
+        except EntrepotError:
+            pass
+    elif what == "topic":
         existing = store.registry.topics.get(topic)
         store.put_topic(topic, max(1 + y % 3, existing.queues if existing else 1))
     elif what == "drop":
@@ -90,7 +184,7 @@ def perform(store: SimulatedStore, step: Step, *, deferred: bool = False) -> Sim
         store.world.clock.advance(11_000)
     elif what == "reopen":
         store.close()
-        store = SimulatedStore(store.disk, store.world, deferred=deferred)
+        store = SimulatedStore(store.disk, store.world, deferred=deferred, hold_back_limit=store.hold_back_limit)
     else:
         calls = {
             "begin": store.begin_sync,
@@ -99,24 +193,125 @@ def perform(store: SimulatedStore, step: Step, *, deferred: bool = False) -> Sim
             "checkpoint": store.checkpoint,
             "begin checkpoint": store.begin_checkpoint,
             "finish checkpoint": store.finish_checkpoint,
+            "slice": store.checkpoint_slice,
         }
         calls[what]()
     return store
 
 
-class Life:
-    """A world with the disks it has had.  `confirmed_end` is what recovery must reach."""
+# -- what only wide histories have -----------------------------------------------------------------------------------
 
-    def __init__(self, *, deferred: bool = False) -> None:
+
+def _fan(store: SimulatedStore, x: int, y: int) -> None:
+    """Messages with a tag, to all the queues there are of the other topic."""
+    topic, other = TOPICS[x % 2], store.registry.topics.get(TOPICS[1 - x % 2])
+    if topic in store.registry.topics:
+        further = tuple((other.name, queue_id) for queue_id in range(other.queues)) if other else ()
+        tag = TAGS[y % 2]
+        store.append(
+            topic, 0, 1 + y % 4, 16 + 97 * y, tag=tag, filter_hash=filter_hash(topic, tag), further_queues=further
+        )
+
+
+def _group(store: SimulatedStore, x: int, y: int) -> None:
+    wanted = FilterExpression(FilterKind.TAG, TAGS[0]) if y % 4 == 3 else None
+    start = LATEST if y % 2 else EARLIEST
+    group = ConsumerGroup(GROUPS[x % 2], max_attempts=2 + y % 3, invisible_seconds=10, start=start, filter=wanted)
+    done(store.faces.put_group(group))
+
+
+def _drop_group(store: SimulatedStore, x: int, y: int) -> None:
+    done(store.faces.delete_group(GROUPS[x % 2]))
+
+
+def _shrink(store: SimulatedStore, x: int, y: int) -> None:
+    if TOPICS[x % 2] in store.registry.topics:
+        store.shrink_topic(TOPICS[x % 2], 1 + y % 2)
+
+
+def _pop_tag(store: SimulatedStore, x: int, y: int) -> None:
+    wanted = FilterExpression(FilterKind.TAG, TAGS[y % 2])
+    store.pop(TOPICS[x % 2], GROUPS[x // 2 % 2], 1 + y, wanted=wanted)
+
+
+def _drain(store: SimulatedStore, x: int, y: int) -> None:
+    """Every group that reads the topic settles what it can see of it."""
+    for group in GROUPS:
+        if group in store.registry.groups and (group, TOPICS[x % 2]) in store.opened.progress.windows:
+            store.world.clock.advance(20_000)
+            found = store.pop(TOPICS[x % 2], group, 1000)
+            handles = [delivery.receipt_handle for delivery in found]
+            store.consumption.acknowledge(TOPICS[x % 2], group, handles, store.now_ms)
+    store.answer()
+
+
+def _reset(store: SimulatedStore, x: int, y: int) -> None:
+    position = [EARLIEST_POSITION, LATEST_POSITION, Position(PositionKind.OFFSET, y)][y % 3]
+    done(store.faces.reset_group(GROUPS[x // 2 % 2], TOPICS[x % 2], position, 0 if x > 3 else None))
+
+
+def _resend(store: SimulatedStore, x: int, y: int) -> None:
+    done(store.faces.resend_dead_letters(GROUPS[x % 2], [y, y + 1]))
+
+
+def _bury(store: SimulatedStore, x: int, y: int) -> None:
+    store.consumption.bury_exhausted(store.now_ms)
+
+
+def _write(store: SimulatedStore, x: int, y: int) -> None:
+    """One or two keys, some with an expectation, which may hold; some are deleted."""
+    key, other = KEYS[x % 3], KEYS[(x + 1) % 3]
+    found = store.opened.key_values.get(key)
+    expected = (None, ABSENT, found.version if found else ABSENT, 1)[y % 4]
+    store.world.count += 1
+    written = [KeyValueChange(key, None if y % 3 == 2 else b"%d" % store.world.count, expected)]
+    if y > 5:
+        written.append(KeyValueChange(other, None if y % 2 else b"%d" % store.world.count))
+    done(store.faces.write(written))
+
+
+def _namespace(store: SimulatedStore, x: int, y: int) -> None:
+    done(store.faces.put_namespace(NAMESPACES[x % 2]))
+
+
+def _drop_namespace(store: SimulatedStore, x: int, y: int) -> None:
+    done(store.faces.delete_namespace(NAMESPACES[x % 2]))
+
+
+WIDE_STEPS: dict[str, Callable[[SimulatedStore, int, int], None]] = {
+    "fan": _fan,
+    "group": _group,
+    "drop group": _drop_group,
+    "shrink": _shrink,
+    "pop tag": _pop_tag,
+    "drain": _drain,
+    "reset": _reset,
+    "resend": _resend,
+    "bury": _bury,
+    "write": _write,
+    "namespace": _namespace,
+    "drop namespace": _drop_namespace,
+}
+
+
+class Life:
+    """A world with the disks it has had.  `confirmed_end` is what recovery must reach.
+
+    `wide`: its histories may have all steps; what is delivered is then held to nothing but the derived state.
+    """
+
+    def __init__(self, *, deferred: bool = False, wide: bool = False) -> None:
         self.disk = SimulatedDisk()
         self.world = World()
         self.deferred = deferred
+        self.wide = wide
         self.written = b""
         self.confirmed_end = 0
         self.store: SimulatedStore | None = None
 
     def open(self) -> SimulatedStore:
-        self.store = SimulatedStore(self.disk, self.world, deferred=self.deferred)
+        limit = HOLD_BACK_LIMIT if self.wide else 32_768
+        self.store = SimulatedStore(self.disk, self.world, deferred=self.deferred, hold_back_limit=limit)
         return self.store
 
     def play(self, steps: list[Step]) -> None:
@@ -143,16 +338,17 @@ class Life:
         end = store.engine.end
         assert end >= self.confirmed_end, "something confirmed was cut"
         assert log_of(self.disk)[:end] == self.written[:end].ljust(end, b"\0"), "not a prefix of what was written"
-        report = store.check()
+        check_derived(store)
+        report = store.check(deliveries=not self.wide)
         assert report.is_clean, report
         return store
 
     def check_drained(self) -> None:
         store = self.store
         assert store is not None
-        for group in ("g", "h"):
+        for group in GROUPS:
             store.drain(group)
-        report = store.check(drained_by=("g", "h"))
+        report = store.check(drained_by=() if self.wide else GROUPS, deliveries=not self.wide)
         assert report.is_clean, report
 
 

@@ -97,8 +97,8 @@ def test_progress_that_passes_an_unacknowledged_message_is_found(monkeypatch: py
 def test_a_double_delivery_is_found(monkeypatch: pytest.MonkeyPatch):
     claim = ConsumeWindow.claim
 
-    def twice(window: ConsumeWindow, now_ms: int, count: int, end: int, limit: int) -> list[int]:
-        offsets = claim(window, now_ms, count, end, limit)
+    def twice(window: ConsumeWindow, now_ms: int, count: int, *bounds: int) -> list[int]:
+        offsets = claim(window, now_ms, count, *bounds)
         if offsets and count == 1:  # the second consumer gets one of the first's as well
             offsets.insert(0, offsets[0] - 1)
         return offsets

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.crash.history_steps import SCRIPT, Life, Step
+from broker.store import changed_rows
+from tests.crash.history_steps import SCRIPT, WIDE_SCRIPT, WIDE_STEPS, Life, Step
 from tests.support.simulated_disk import SimulatedDisk
 
 
@@ -96,6 +97,59 @@ def test_random_histories(lives: list[tuple[list[Step], int]], deferred: bool, s
         life.crash(rng)
         life.check_recovered()
     life.check_drained()
+
+
+# -- wide histories: rows of many ages ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("deferred", [False, True], ids=["at once", "deferred"])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_a_crash_at_each_step_of_a_wide_script(monkeypatch: pytest.MonkeyPatch, deferred: bool, rows: int):
+    monkeypatch.setattr(changed_rows, "MAX_SLICE_ROWS", rows)
+    life = Life(deferred=deferred, wide=True)
+    life.play(WIDE_SCRIPT)
+    for crash_at in range(1, life.disk.steps + 1, 2):
+        life = Life(deferred=deferred, wide=True)
+        life.disk.crash_at = crash_at + (rows + deferred) % 2
+        life.play(WIDE_SCRIPT)
+        life.crash(Random(f"{rows} {crash_at}"))
+        try:
+            life.check_recovered()
+        except BaseException as error:
+            error.add_note(f"crash at step {crash_at}, {rows} rows in a slice")
+            raise
+
+
+WIDE_WORDS = st.sampled_from(
+    ["topic", "append", "pop", "acknowledge", "release", "reject", "expire", "drop", *WIDE_STEPS]
+)
+WIDE_HISTORY = st.lists(
+    st.tuples(
+        WIDE_WORDS.flatmap(lambda word: st.sampled_from([word, word, word, "slice", "slice", *SYNC_WORDS])),
+        st.integers(0, 5),
+        st.integers(0, 9),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(st.tuples(WIDE_HISTORY, st.integers(1, 250)), min_size=1, max_size=3),
+    st.booleans(),
+    st.integers(1, 3),
+    st.integers(),
+)
+def test_wide_random_histories(lives: list[tuple[list[Step], int]], deferred: bool, rows: int, seed: int):
+    rng = Random(seed)
+    life = Life(deferred=deferred, wide=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changed_rows, "MAX_SLICE_ROWS", rows)
+        for steps, crash_at in lives:
+            life.disk.crash_at = crash_at
+            life.play([("topic", 0, 1), ("topic", 1, 0), *steps])
+            life.crash(rng)
+            life.check_recovered()
 
 
 def test_the_simulated_disk_loses_only_what_was_not_synced():

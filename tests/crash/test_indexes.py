@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
+from broker.store import sync_process
+from broker.store.state_file import SqliteStateFile, encode_changes
 from domain.errors import CorruptedError
 from tests.crash.history_steps import SCRIPT, Life
-from tests.support.simulated_disk import SimulatedDisk
+from tests.support import simulated_store
+from tests.support.derived_state import state_of
+from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile
 from tests.support.simulated_store import ROOT, SimulatedStore, World
 
 
@@ -20,23 +26,6 @@ def played(*, clean: bool) -> SimulatedDisk:
     if clean:
         life.store.close()
     return life.disk.restart()
-
-
-def state_of(store: SimulatedStore) -> dict[str, Any]:
-    """All that is derived from the log."""
-    queues = store.engine.dispatcher.queues.values()
-    return {
-        "entries": {(q.topic, q.queue_id): q.entries(0, q.max_offset) for q in queues},
-        "offsets": {(q.topic, q.queue_id): (q.min_offset, q.visible_offset, q.max_offset) for q in queues},
-        "topics": [(t, store.registry.topic_since(t.name)) for _, t in sorted(store.registry.topics.items())],
-        "groups": [(g, store.registry.group_since(g.name)) for _, g in sorted(store.registry.groups.items())],
-        "progress": sorted(
-            (group, topic, queue_id, window.row(0))
-            for (group, topic), windows in store.opened.progress.windows.items()
-            for queue_id, window in windows.items()
-        ),
-        "messages": store.stored(),
-    }
 
 
 def opened(disk: SimulatedDisk) -> SimulatedStore:
@@ -106,6 +95,67 @@ def test_all_of_them_gone():
     for path in derived_files(disk):
         disk.delete(path)
     assert state_of(opened(disk)) == expected
+
+
+# -- rows of the real state file ---------------------------------------------------------------------------------------
+
+
+def with_sqlite(disk: SimulatedDisk, path: Path) -> None:
+    """The rows of a simulated disk, as the sync process writes them."""
+    rows = SimulatedStateFile(disk.copy(), f"{ROOT}/state.db").load()
+    assert rows
+    state = sync_process.State()
+    state.commit(str(path), encode_changes(list(rows.items())))
+    state.close()
+
+
+def opened_with(disk: SimulatedDisk, path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedStore:
+    """Opened with the rows that an SQLite file has."""
+    real = SqliteStateFile(str(path))
+
+    class Rows(SimulatedStateFile):
+        def load(self) -> dict[bytes, bytes] | None:
+            return real.load()
+
+    monkeypatch.setattr(simulated_store, "SimulatedStateFile", Rows)
+    return opened(disk)
+
+
+HARMED_ROWS = {
+    "a value": "UPDATE state SET value = value || x'00' WHERE key = :key",
+    "a value and its checksum": "UPDATE state SET value = x'00', crc = 0 WHERE key = :key",
+    "a row is gone": "DELETE FROM state WHERE key = :key",
+    "a row is renamed": "UPDATE state SET key = key || x'00' WHERE key = :key",
+    "a value is text": "UPDATE state SET value = 'x' WHERE key = :key",
+    "a row more": "INSERT INTO state VALUES (:key || x'00', 5, x'05')",
+    "no digest": "DELETE FROM digest WHERE :key IS NOT NULL",
+    "two digests": "INSERT INTO digest SELECT rows, sum FROM digest WHERE :key IS NOT NULL",
+}
+
+
+@pytest.mark.parametrize("how", HARMED_ROWS)
+def test_a_harmed_row_is_seen_and_all_is_derived_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str):
+    disk = played(clean=True)
+    expected = state_of(opened(disk.copy()))
+    pristine, path = tmp_path / "pristine.db", tmp_path / "state.db"
+    with_sqlite(disk, pristine)
+    store = opened_with(disk.copy(), pristine, monkeypatch)
+    assert state_of(store) == expected
+    assert store.engine.report.scanned_bytes == 0
+    keys = SqliteStateFile(str(pristine)).load()
+    assert keys
+    kinds = {key[:1] for key in keys}
+    assert kinds >= {b"m", b"t", b"g", b"q", b"w"}
+    for key in [min(key for key in keys if key[:1] == kind) for kind in sorted(kinds)]:
+        shutil.copy(pristine, path)
+        connection = sqlite3.connect(path)
+        connection.execute(HARMED_ROWS[how], {"key": key})
+        connection.commit()
+        connection.close()
+        assert SqliteStateFile(str(path)).load() is None
+        store = opened_with(disk.copy(), path, monkeypatch)
+        assert store.engine.report.scanned_bytes == store.engine.end
+        assert state_of(store) == expected
 
 
 def test_an_unreadable_identity_is_reported_and_never_replaced():

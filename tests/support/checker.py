@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from domain.message import Message, StoredMessage
-from domain.names import dead_letter_group, dead_letter_topic
+from domain.names import dead_letter_group, dead_letter_topic, is_retry_topic
 
 QueueKey = tuple[str, int]
 Claim = tuple[str, bytes]
@@ -51,9 +51,13 @@ class History:
     def confirm(self, message_ids: Iterable[bytes]) -> None:
         self.confirmed.update(message_ids)
 
-    def forgive(self, topic: str) -> None:
-        """The topic is being deleted: its messages may be there or not."""
-        self.forgiven.update(i for i, message in self.sent.items() if message.topic == topic)
+    def forgive(self, topic: str, queue_id: int | None = None) -> None:
+        """The topic, or one queue of it, is being deleted: its messages may be there or not."""
+        gone = {topic} if queue_id is None else {(topic, queue_id)}
+        for message_id, message in self.sent.items():
+            places = places_of(message)
+            if gone & (places if queue_id is not None else {name for name, _ in places}):  # type: ignore[operator]
+                self.forgiven.add(message_id)
 
     def deliver(self, group: str, message_id: bytes, attempt: int, at_ms: int, until_ms: int) -> None:
         claim = (group, message_id)
@@ -77,6 +81,11 @@ class History:
         self.acknowledged.add((group, message_id))
 
 
+def places_of(message: Message) -> set[QueueKey]:
+    """The queues it was sent to."""
+    return {(message.topic, message.queue_id), *message.further_queues}
+
+
 @dataclass(slots=True)
 class Report:
     """What is wrong, each as a sentence."""
@@ -92,15 +101,21 @@ class Report:
 
 
 def check(
-    history: History, stored: Mapping[QueueKey, Sequence[StoredMessage]], drained_by: Sequence[str] = ()
+    history: History,
+    stored: Mapping[QueueKey, Sequence[StoredMessage]],
+    drained_by: Sequence[str] = (),
+    *,
+    deliveries: bool = True,
 ) -> Report:
     """Compare what was seen with what is stored.
 
     `drained_by`: groups that have since consumed all there is; each message must then be settled in one way.
+    `deliveries`: look at them too (not where groups were reset or dropped: they then count from the beginning again).
     """
     report = Report()
     _check_stored(history, stored, report)
-    _check_deliveries(history, stored, report)
+    if deliveries:
+        _check_deliveries(history, stored, report)
     for group in drained_by:
         _check_settled(history, stored, group, report)
     return report
@@ -108,10 +123,10 @@ def check(
 
 def _check_stored(history: History, stored: Mapping[QueueKey, Sequence[StoredMessage]], report: Report) -> None:
     places = {message_id: place for place, message_id in enumerate(history.sent)}
-    found: Counter[bytes] = Counter()
+    found: Counter[tuple[bytes, QueueKey]] = Counter()
     for (topic, queue_id), messages in stored.items():
         last = -1
-        for offset, message in enumerate(messages):
+        for offset, message in enumerate(messages, messages[0].queue_offset if messages else 0):
             name = f"{message.message_id!r} in {topic}/{queue_id}"
             sent = history.sent.get(message.message_id)
             if sent is None or sent.body != message.body:
@@ -119,17 +134,19 @@ def _check_stored(history: History, stored: Mapping[QueueKey, Sequence[StoredMes
                 continue
             if message.queue_offset != offset:
                 report.disordered.append(f"{name}: has offset {message.queue_offset} at place {offset}")
-            if dead_letter_group(topic) is not None:
+            if dead_letter_group(topic) is not None or is_retry_topic(topic):
                 continue
-            if (sent.topic, sent.queue_id) != (topic, queue_id):
+            if (topic, queue_id) not in places_of(sent):
                 report.unexpected.append(f"{name}: was sent to {sent.topic}/{sent.queue_id}")
-            found[message.message_id] += 1
+            found[message.message_id, (topic, queue_id)] += 1
             if places[message.message_id] < last:
                 report.disordered.append(f"{name}: was sent earlier than its predecessor")
             last = places[message.message_id]
-    for message_id in history.confirmed - history.forgiven - found.keys():
-        report.lost.append(f"{message_id!r}: confirmed and not there")
-    report.duplicated += [f"{message_id!r}: stored {n} times" for message_id, n in found.items() if n > 1]
+    for message_id in history.confirmed - history.forgiven:
+        for place in places_of(history.sent[message_id]):
+            if not found[message_id, place]:
+                report.lost.append(f"{message_id!r}: confirmed and not there ({place})")
+    report.duplicated += [f"{message_id!r}: stored {n} times" for (message_id, _), n in found.items() if n > 1]
 
 
 def _check_deliveries(history: History, stored: Mapping[QueueKey, Sequence[StoredMessage]], report: Report) -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from broker.consume.consumption import PopTerms
 from broker.metadata import registry as changes
 from broker.opening import OpenedStore, assemble
 from broker.settings import BrokerSettings
@@ -15,11 +14,14 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.errors import CorruptedError, EntrepotError, StorageFullError
+from domain.expression.filter import FilterExpression
 from domain.message import Delivery, Message, StoredMessage
+from domain.ports import PopRequest
 from domain.topic import Topic
 from tests.support.checker import History, Report, check
 from tests.support.clock import ManualClock
 from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile, SimulatedSyncChannel
+from tests.support.stepped_faces import SteppedFaces, done
 from tests.support.store_steps import message
 
 ROOT = "/data"
@@ -49,11 +51,11 @@ class World:
     held: list[Held] = field(default_factory=list)
     count: int = 0
 
-    def new_messages(self, topic: str, queue_id: int, count: int, size: int) -> list[Message]:
+    def new_messages(self, topic: str, queue_id: int, count: int, size: int, **fields: object) -> list[Message]:
         made = []
         for _ in range(count):
             self.count += 1
-            made.append(message(topic, f"{self.count:016d}".encode().ljust(size, b"."), queue_id))
+            made.append(message(topic, f"{self.count:016d}".encode().ljust(size, b"."), queue_id, **fields))
         return made
 
 
@@ -69,14 +71,16 @@ class SimulatedStore:
         max_attempts: int = 16,
         layout: CommitLogLayout = SMALL,
         flush_async: bool = False,
+        hold_back_limit: int = 32_768,
     ) -> None:
-        self.disk, self.world = disk, world
+        self.disk, self.world, self.hold_back_limit = disk, world, hold_back_limit
         self.channel = SimulatedSyncChannel(disk, deferred=deferred)
         self.checkpoint_channel = SimulatedSyncChannel(disk, deferred=deferred)
         settings = BrokerSettings(
             Path(ROOT),
             layout=layout,
             flush_async=flush_async,
+            hold_back_limit=hold_back_limit,
             group_defaults=ConsumerGroup("defaults", max_attempts=max_attempts, invisible_seconds=INVISIBLE_MS // 1000),
         )
         self.opened: OpenedStore = assemble(
@@ -84,6 +88,7 @@ class SimulatedStore:
         )
         self.engine, self.consumption = self.opened.engine, self.opened.consumption
         self.registry = self.opened.registry
+        self.faces = SteppedFaces(settings, world.clock, self.opened)
         self.refused = 0
         self._waiting: list[tuple[int, Callable[[], None]]] = []
 
@@ -96,7 +101,14 @@ class SimulatedStore:
         if name in self.registry.topics:
             self.world.history.forgive(name)
             self.world.held = [held for held in self.world.held if held.topic != name]
-            self._record(changes.drop_topic(name))
+            done(self.faces.delete_topic(name))
+
+    def shrink_topic(self, name: str, queues: int) -> None:
+        """Raises EntrepotError where it may not be."""
+        topic = self.registry.topics[name]
+        done(self.faces.put_topic(replace(topic, queues=queues)))
+        for queue_id in range(queues, topic.queues):
+            self.world.history.forgive(name, queue_id)
 
     def put_group(self, group: ConsumerGroup) -> None:
         self._record(changes.put_group(group))
@@ -105,8 +117,9 @@ class SimulatedStore:
         """Append without a word to the history."""
         return self.engine.append_messages(messages, self._queue_for, self.now_ms)
 
-    def append(self, topic: str, queue_id: int = 0, count: int = 1, size: int = 16) -> None:
-        messages = self.world.new_messages(topic, queue_id, count, size)
+    def append(self, topic: str, queue_id: int = 0, count: int = 1, size: int = 16, **fields: object) -> None:
+        """`fields`: of the messages, such as `tag` and `further_queues`."""
+        messages = self.world.new_messages(topic, queue_id, count, size, **fields)
         history = self.world.history
         history.send(messages)
         refusals = self.engine.append_messages(messages, self._queue_for, self.now_ms) or [None] * count
@@ -114,11 +127,17 @@ class SimulatedStore:
         self.refused += sum(isinstance(refusal, StorageFullError) for refusal in refusals)
         self._when_durable(lambda: history.confirm(taken))
 
-    def pop(self, topic: str, group: str = "g", count: int = 10, invisible_ms: int = INVISIBLE_MS) -> list[Delivery]:
+    def pop(
+        self,
+        topic: str,
+        group: str = "g",
+        count: int = 10,
+        invisible_ms: int = INVISIBLE_MS,
+        wanted: FilterExpression | None = None,
+    ) -> list[Delivery]:
         """Claim; what is claimed is handed out when it is durable."""
         now = self.now_ms
-        definition = self.consumption.group(group, topic, now)
-        found = self.consumption.pop(self.registry.topics[topic], PopTerms(definition, count, now + invisible_ms, now))
+        found = done(self.faces.pop(PopRequest(topic, group, count, 0, invisible_ms, wanted)))
 
         def hand_out() -> None:
             for delivery in found:
@@ -186,15 +205,19 @@ class SimulatedStore:
         if self.engine.is_checkpointing:
             self.engine.finish_checkpoint()
 
+    def checkpoint_slice(self) -> None:
+        """Save the next slice of what has changed."""
+        self.answer()
+        self.finish_checkpoint()
+        self.begin_checkpoint()
+        self.finish_checkpoint()
+
     def checkpoint(self) -> None:
         """Save all that has changed, unless there is no room."""
         self.answer()
         self.finish_checkpoint()
-        while self.engine.checkpoint_position < self.engine.end and self.engine.begin_checkpoint():
-            before = self.engine.checkpoint_position
-            self.engine.finish_checkpoint()
-            if self.engine.checkpoint_position == before:
-                break
+        while self.engine.begin_checkpoint() and self.engine.finish_checkpoint():
+            pass
 
     def close(self) -> None:
         self.engine.close()
@@ -206,12 +229,12 @@ class SimulatedStore:
         """Everything that can be read.  Raises CorruptedError."""
         found: dict[tuple[str, int], list[StoredMessage]] = {}
         for key, queue in self.engine.dispatcher.queues.items():
-            messages = self.engine.read(queue, 0, queue.visible_offset)
+            messages = self.engine.read(queue, queue.min_offset, queue.visible_offset - queue.min_offset)
             for item in messages:
                 if isinstance(item, CorruptedError):
                     raise item
             found[key] = [item for item in messages if isinstance(item, StoredMessage)]
-            assert len(found[key]) == queue.visible_offset
+            assert len(found[key]) == queue.visible_offset - queue.min_offset
         return found
 
     def drain(self, group: str = "g", *, acknowledge: bool = True) -> None:
@@ -229,8 +252,8 @@ class SimulatedStore:
                 return
         raise AssertionError("it never ends")
 
-    def check(self, *, drained_by: Sequence[str] = ()) -> Report:
-        return check(self.world.history, self.stored(), drained_by)
+    def check(self, *, drained_by: Sequence[str] = (), deliveries: bool = True) -> Report:
+        return check(self.world.history, self.stored(), drained_by, deliveries=deliveries)
 
     @property
     def now_ms(self) -> int:
