@@ -117,3 +117,10 @@ class Delivery:
     message: StoredMessage
     receipt_handle: str
     attempt: int
+
+
+def compaction_key(message: Message) -> str:
+    """What a message of a compacted topic replaces: its first key, else its sub-topic; empty if it has neither."""
+    if message.keys:
+        return message.keys[0]
+    return message.sub_topic if message.sub_topic != message.topic else ""

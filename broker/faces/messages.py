@@ -13,7 +13,7 @@ from broker.store.consume_queue import ConsumeQueue
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import Message, StoredMessage
+from domain.message import Message, StoredMessage, compaction_key
 from domain.ports import Pulled, Tail
 from domain.position import Position, PositionKind
 from domain.topic import QueueBounds, Topic
@@ -31,7 +31,26 @@ class MessageFace(BrokerCore):
         self._backlogs = {}
         if self.disk_state >= DiskState.REFUSE:
             return Confirmation([StorageFullError() for _ in messages]).settled_now()
+        if self.registry.compacted and not all(map(self._has_needed_key, messages)):
+            return self._append_keyed(messages)
         refusals = self.engine.append_messages(messages, self._queue_for, self.clock.now_ms())
+        return self.commit.submit(Confirmation(refusals), len(messages))
+
+    def _has_needed_key(self, message: Message) -> bool:
+        return message.topic not in self.registry.compacted or bool(compaction_key(message))
+
+    def _append_keyed(self, messages: Sequence[Message]) -> Confirmation:
+        """Append those that do not lack a key."""
+        refusals: list[EntrepotError | None] = [
+            None
+            if self._has_needed_key(message)
+            else EntrepotError(Code.BAD_REQUEST, f"topic {message.topic!r} is compacted: its messages need a key")
+            for message in messages
+        ]
+        places = [place for place, refusal in enumerate(refusals) if refusal is None]
+        found = self.engine.append_messages([messages[p] for p in places], self._queue_for, self.clock.now_ms())
+        for place, refusal in zip(places, found or (), strict=False):
+            refusals[place] = refusal
         return self.commit.submit(Confirmation(refusals), len(messages))
 
     def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue | EntrepotError:

@@ -16,7 +16,7 @@ import msgspec
 from broker.store.changed_rows import ChangedRows
 from domain.consumer_group import LATEST, ConsumerGroup
 from domain.names import DEFAULT_NAMESPACE, split_name
-from domain.topic import Topic
+from domain.topic import Cleanup, Topic
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -46,12 +46,14 @@ class Entry:
 class Registry:
     """Namespaces, topics and groups by name.
 
-    `constrained`: topics whose appends are looked at more closely than that they exist.
+    `constrained`: topics whose appends are looked at more closely than that they exist.  `compacted`: topics whose
+    messages need a key.
     """
 
     def __init__(self, rows: ChangedRows) -> None:
         self.topics: dict[str, Topic] = {}
         self.constrained: dict[str, Topic] = {}
+        self.compacted: set[str] = set()
         self.groups: dict[str, ConsumerGroup] = {}
         self.namespaces: dict[str, int] = {}
         self.on_topic: Callable[[str, int], None] = lambda name, commit_log_offset: None
@@ -104,6 +106,9 @@ class Registry:
 
     def _index_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
+        self.compacted.discard(topic.name)
+        if topic.cleanup is Cleanup.COMPACT:
+            self.compacted.add(topic.name)
         if (
             topic.permission.writable
             and topic.write_queues is None
@@ -128,6 +133,7 @@ class Registry:
         if self._drop(b"t", name, commit_log_offset):
             del self.topics[name]
             self.constrained.pop(name, None)
+            self.compacted.discard(name)
         self.on_topic(name, commit_log_offset)
 
     def _drop_group(self, name: str, commit_log_offset: int) -> None:

@@ -12,7 +12,7 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -20,12 +20,13 @@ import structlog
 
 from broker.consume.progress import Progress
 from broker.metadata.registry import Registry
+from broker.retention.compaction import Compaction
 from broker.retention.restatement import Restatements
 from broker.store.aside import AsideOp, encode_aside
 from broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record import KEPT_KINDS, Origin, RecordKind
-from domain.errors import CorruptedError
+from domain.errors import CorruptedError, StorageFullError
 from domain.message import SystemProperty
 from domain.names import dead_letter_group, is_retry_topic
 from domain.topic import Cleanup, Topic
@@ -49,16 +50,23 @@ class Cleaner:
     retention_seconds: int
     now_ms: Callable[[], int]
     is_saved: Callable[[int], bool]
+    compaction: Compaction = field(init=False)
     deleted_segments: int = 0
     is_emergency: bool = False
+
+    def __post_init__(self) -> None:
+        self.compaction = Compaction(self.engine, self.now_ms)
 
     def round(self) -> Iterator[None]:
         """One round, a step at a time."""
         needed = self.engine.end
         queues = [*self.engine.dispatcher.queues.values(), *self.engine.dispatcher.retired.values()]
         settled = self._settled_offsets()
+        self.compaction.forget({queue for queue in queues if queue.topic in self.registry.compacted})
         for at, queue in enumerate(queues):
             self._expire(queue, settled)
+            if queue.topic in self.registry.compacted:
+                yield from self._compact(queue)
             first = queue.first_commit_log_offset()
             if first is not None:
                 needed = min(needed, first)
@@ -94,11 +102,21 @@ class Cleaner:
         if queue.min_offset > before:
             self.engine.rows.mark(queue.key, queue, self.engine.commit_log.durable_offset)
 
+    def _compact(self, queue: ConsumeQueue) -> Iterator[None]:
+        try:
+            yield from self.compaction.run(queue)
+        except StorageFullError:
+            return  # the next round tries again
+        except CorruptedError as error:
+            log.error("a queue cannot be compacted", topic=queue.topic, queue=queue.queue_id, error=error.message)
+
     def _cut(self, topic: Topic, queue: ConsumeQueue, settled: dict[tuple[str, int], int]) -> int:
         """The first offset that is kept."""
         if topic.cleanup is Cleanup.CONSUMED:
             return settled.get((queue.topic, queue.queue_id), queue.min_offset)
         cut = queue.min_offset
+        if topic.cleanup is Cleanup.COMPACT:
+            return cut
         age_ms = 1000 * (self.retention_seconds if topic.retention_seconds is None else topic.retention_seconds)
         oldest = self.now_ms() - age_ms
         commit_log_offset, size, _ = queue.entries(cut, 1)[0]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage
+from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, compaction_key
 from domain.ports import Pulled, Tail
 from domain.position import Position, PositionKind
-from domain.topic import QueueBounds
+from domain.topic import Cleanup, QueueBounds
 from store_client.memory.filtering import wanted
 from store_client.memory.state import ABSENT_QUEUE, Queue, State
 from store_client.memory.timers import Timers
@@ -56,6 +56,9 @@ class Messages:
     def _refusal(self, message: Message, full: set[str]) -> EntrepotError | None:
         if len(message.further_queues) > MAX_FURTHER_QUEUES:
             return EntrepotError(Code.BAD_REQUEST, f"a message goes to {MAX_FURTHER_QUEUES} further queues at most")
+        owner = self._state.topics.get(message.topic)
+        if owner is not None and owner.cleanup is Cleanup.COMPACT and not compaction_key(message):
+            return EntrepotError(Code.BAD_REQUEST, f"topic {message.topic!r} is compacted: its messages need a key")
         for topic, queue_id in _destinations(message):
             refusal = self._refusal_at(topic, queue_id, message)
             if refusal is None and topic in full:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code
 from domain.ports import Store
-from domain.topic import Topic
+from domain.topic import Cleanup, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, append_all, bodies, handles, message, pop, refusal_of
@@ -119,3 +119,10 @@ async def test_the_limit_can_be_changed(store: Store):
     assert len(await pop(store, "t")) == 1
     await store.put_group(replace(group, max_in_flight=None))
     assert len(await pop(store, "t")) == 2
+
+
+async def test_messages_of_a_compacted_topic_need_a_key(store: Store):
+    await store.put_topic(Topic("c", queues=1, cleanup=Cleanup.COMPACT))
+    messages = [replace(message("c", "a"), keys=("k",)), message("c", "b"), replace(message("c", "c"), sub_topic="c/d")]
+    assert await append_all(store, *messages) == [None, Code.BAD_REQUEST, None]
+    assert bodies(await store.read("c", 0, 0, 10)) == ["a", "c"]

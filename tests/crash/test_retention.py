@@ -235,3 +235,64 @@ def test_a_crash_at_any_step_of_cleaning(seed: int):
                 assert len(found) == queue.max_offset - queue.min_offset
         clean(again)
         assert facts(again) == expected
+
+
+# -- compaction --------------------------------------------------------------------------------------------------------
+
+
+def keyed(store: SimulatedStore, key: str, body: bytes, topic: str = "c") -> None:
+    [message] = store.world.new_messages(topic, 0, 1, 20)
+    store.append_all([replace(message, keys=(key,), body=body)])
+    store.answer()
+
+
+def values(store: SimulatedStore, topic: str = "c") -> dict[str, bytes]:
+    """What a reader from the minimum on ends up with."""
+    queue = store.queue(topic)
+    found: dict[str, bytes] = {}
+    for item in store.engine.read(queue, queue.min_offset, 100_000):
+        assert not isinstance(item, Exception)
+        found[item.keys[0]] = item.body
+    return {key: body for key, body in found.items() if body}
+
+
+def compacted_store() -> SimulatedStore:
+    store = new_store()
+    store._record(changes.put_topic(Topic("c", queues=1, cleanup=Cleanup.COMPACT)))
+    store.answer()
+    return store
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_last_message_of_each_key_stays(seed: int):
+    rng, store, expected = Random(seed), compacted_store(), dict[str, bytes]()
+    for number in range(400):
+        key = f"k{int(rng.expovariate(0.3))}"
+        body = b"" if rng.random() < 0.1 else b"%d" % number
+        keyed(store, key, body)
+        expected[key] = body
+        if rng.random() < 0.05:
+            clean(store)
+            assert values(store) == {key: body for key, body in expected.items() if body}, seed
+        if rng.random() < 0.02:
+            store = SimulatedStore(store.disk.crash(Random(number)), store.world)
+    for _ in range(6):  # each round halves it
+        clean(store)
+    queue = store.queue("c")
+    assert queue.max_offset - queue.min_offset <= 2 * len(expected) + 16, "the rest is gone"
+    alive = {key: body for key, body in expected.items() if body}
+    assert values(store) == alive
+    assert values(derived_from_the_log_alone(store)) == alive
+
+
+def test_a_last_message_does_not_keep_the_log():
+    """It moves on, so that the segment it lies in can go."""
+    store = compacted_store()
+    keyed(store, "old", b"value")
+    for _ in range(3):
+        filled(store, "t", 3)
+        store.world.clock.advance(3 * HOUR_MS)
+        clean(store)
+    assert store.engine.commit_log.min_offset >= 3 * SMALL.segment_size_bytes
+    assert values(store) == {"old": b"value"}
+    assert values(derived_from_the_log_alone(store)) == {"old": b"value"}

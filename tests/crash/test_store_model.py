@@ -199,7 +199,8 @@ class RetryMachine(TwoStores):
     def pop(self, topic: str, group: str, invisible_ms: int) -> None:
         """All there is.  What moves to the retry topic may come with the next pop: so until nothing comes."""
         request = PopRequest(topic, group, ALL, 0, invisible_ms)
-        ours, theirs = {}, {}
+        ours: dict[Any, Any] = {}
+        theirs: dict[Any, Any] = {}
         while (
             found := done(self.store.faces.pop(request)) or self.store.engine.end > self.store.engine.confirmed_offset
         ):
