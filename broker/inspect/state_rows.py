@@ -45,11 +45,13 @@ _SQLITE_LOCKS_SIZE: Final = 512
 
 @dataclass(slots=True)
 class StateReading:
-    """What of the state file can be read.  `problems`: why a store would not take it; then it derives all anew."""
+    """What of the state file can be read.  `problems`: why a store would not take it; then it derives all anew.
+    `harm`: what SQLite itself finds, which need not keep the rows from being read."""
 
     exists: bool = False
     rows: Rows = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    harm: str = ""
 
     @property
     def position(self) -> int | None:
@@ -115,6 +117,8 @@ def read_state(path: str) -> StateReading:
     try:
         with opened(path) as connection:
             _read_rows(connection, reading)
+            [(verdict,)] = connection.execute("PRAGMA integrity_check(1)").fetchall()
+            reading.harm = "" if verdict == "ok" else " ".join(str(verdict).split())
     except (sqlite3.Error, OSError) as error:
         reading.problems.append(f"the state file cannot be read: {error}")
     return reading

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from broker.inspect.state_rows import StateReading, read_state, wait_for_writer
 from broker.opening import OpenedStore, assemble
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
+from broker.store.message_index import HEAD_ROW, MessageIndex
 from broker.store.open_files import OpenFiles
-from broker.store.state_file import Rows
+from broker.store.state_file import META_KEY, Rows, meta_change
 from broker.store.store_files import StoreFiles, StoreIdentity
 from domain.errors import CorruptedError, EntrepotError
 
@@ -124,30 +126,12 @@ class _Verification:
         return identity, mark is not None
 
     def _check_log(self, state: StateReading, *, was_unclean: bool) -> LogSummary:
-        log, findings = self._log, self._findings
+        log = self._log
         summary = LogSummary(state.position or 0 if state.trusted is not None else 0)
         for found in log.scan():
             summary.take(found)
-        for gap, proof in summary.damage:
-            shown = f"the record at {proof} shows" if proof is not None else "the state file shows"
-            findings.damage(
-                "log",
-                f"the commit log is damaged from {gap.start} to {gap.end} ({gap.reason}): {shown} that data there had "
-                "been kept",
-            )
-        for segment in log.segments[:-1]:
-            if segment.end < segment.start + log.segment_size:
-                findings.damage(
-                    "segment",
-                    f"the segment {segment.start:020d} is cut: it has {segment.end - segment.start} of "
-                    f"{log.segment_size} bytes",
-                )
-        if summary.torn_bytes:
-            text = f"the log has a torn tail of {summary.torn_bytes} bytes from {summary.unproven[0].start} on"
-            if was_unclean:
-                findings.note("torn-tail", f"{text}: harmless, it was never confirmed")
-            else:
-                findings.damage("torn-tail", f"{text}, though the store ended cleanly: something wrote or cut there")
+        self._tell_log(summary, was_unclean=was_unclean)
+        self._check_segments()
         size = log.segment_size
         self._facts["log"] = {
             "segments": len(log.segments),
@@ -157,10 +141,44 @@ class _Verification:
         } | summary.as_json()
         return summary
 
+    def _tell_log(self, summary: LogSummary, *, was_unclean: bool) -> None:
+        findings = self._findings
+        for gap, proof in summary.damage:
+            shown = f"the record at {proof} shows" if proof is not None else "the state file shows"
+            findings.damage(
+                "log",
+                f"the commit log is damaged from {gap.start} to {gap.end} ({gap.reason}): {shown} that data there had "
+                "been kept",
+            )
+        if summary.torn_bytes:
+            text = f"the log has a torn tail of {summary.torn_bytes} bytes from {summary.unproven[0].start} on"
+            if was_unclean:
+                findings.note("torn-tail", f"{text}: harmless, it was never confirmed")
+            else:
+                findings.damage("torn-tail", f"{text}, though the store ended cleanly: something wrote or cut there")
+
+    def _check_segments(self) -> None:
+        log, findings = self._log, self._findings
+        for segment, following in pairwise(log.segments):
+            if segment.end > following.start:
+                name = f"the segment {segment.start:020d} reaches into the next one, {following.start:020d}"
+                findings.damage(
+                    "segment", f"{name}: the store was opened with another segment size than it was made with"
+                )
+        for segment in log.segments[:-1]:
+            if segment.end < segment.start + log.segment_size:
+                findings.damage(
+                    "segment",
+                    f"the segment {segment.start:020d} is cut: it has {segment.end - segment.start} of "
+                    f"{log.segment_size} bytes",
+                )
+
     def _check_state(self, state: StateReading, summary: LogSummary, *, was_unclean: bool) -> None:
         findings = self._findings
         for problem in state.problems:
             findings.derived("state-file", f"{problem}; all of it is derived from the log again")
+        if state.harm and not state.problems:
+            findings.derived("state-file", f"the state file fails SQLite's own check: {state.harm}")
         position = state.position
         if not state.exists and not was_unclean and summary.end:
             findings.derived("state-file", "the state file is missing; all of it is derived from the log again")
@@ -185,6 +203,12 @@ class _Verification:
             self._findings.damage("recovery", f"the store does not open: {type(error).__name__}: {error}")
         return None
 
+    def _no_rows(self) -> Rows:
+        """The state of a store that has applied nothing, and wants no message index: that takes memory."""
+        index = MessageIndex(OpenFiles(self._disk(), self._root))
+        index.indexed_until = 2**63 - 1
+        return {b"i" + HEAD_ROW.encode(): index.rows()[HEAD_ROW], META_KEY: meta_change(0, 0)[1] or b""}
+
     def _check_store(self, store: OpenedStore, state: StateReading) -> None:
         findings, engine = self._findings, store.engine
         queue_checks.check_topics(store, findings)
@@ -206,6 +230,6 @@ class _Verification:
             "postings": file_checks.check_postings(store, self._root, findings),
         }
         if self._full and state.trusted is not None and self._log.start == 0:
-            derived = self._assemble(None)
+            derived = self._assemble(self._no_rows())
             if derived is not None:
                 state_checks.compare(store, derived, findings)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import json
-import os
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import tomllib
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from random import Random
 
 import pytest
-from google_crc32c import value as crc32c
 from typer.testing import CliRunner
 
 from broker.broker import Broker
@@ -28,73 +21,28 @@ from broker.inspect.log_files import Gap, LogFiles, Record
 from broker.inspect.verification import verify
 from broker.settings import BrokerSettings
 from broker.store.record import MESSAGE_KINDS, RecordKind
-from broker.store.state_file import row_checksum
 from domain.message import Message
 from domain.topic import Topic
 from tests.crash import full_store
+from tests.crash.looking import (
+    SEGMENT,
+    a_queue_file,
+    cut,
+    cut_last_segments,
+    drop_last_segments,
+    execute,
+    flip,
+    last_segment,
+    look,
+    problems,
+    replace_row,
+    report_of,
+    segment,
+)
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all
 
 ROOT = Path(__file__).resolve().parents[2]
-SEGMENT = full_store.LAYOUT.segment_size_bytes
-
-
-def fingerprint(directory: Path) -> dict[str, tuple[int, int, str]]:
-    """Every path with its size, time of change and content."""
-    return {
-        str(path.relative_to(directory)): (
-            path.stat().st_size,
-            path.stat().st_mtime_ns,
-            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "",
-        )
-        for path in sorted(directory.rglob("*"))
-    }
-
-
-def look(directory: Path, *arguments: str) -> tuple[int, str, str]:
-    """Run a command; gives (exit code, standard output, standard error)."""
-    before = fingerprint(directory)
-    command, *rest = arguments
-    done = CliRunner().invoke(app, [command, "--data-dir", str(directory), *rest])
-    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    assert fingerprint(directory) == before, "nothing is written"
-    return done.exit_code, done.stdout, done.stderr
-
-
-def report_of(directory: Path, *arguments: str) -> dict[str, Any]:
-    code, out, _ = look(directory, "verify", "--json", *arguments)
-    report: dict[str, Any] = json.loads(out)
-    assert code == (0 if report["healthy"] else 1)
-    return report
-
-
-def problems(report: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(f["severity"], f["kind"]) for f in report["findings"] if f["severity"] != "note"]
-
-
-@pytest.fixture(scope="session")
-def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("clean") / "data"
-    asyncio.run(full_store.make(directory))
-    return directory
-
-
-@pytest.fixture(scope="session")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("killed") / "data"
-    command = [sys.executable, "-m", "tests.crash.full_store", str(directory)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert "filled\n" in iter(child.stdout.readline, "")
-        child.send_signal(signal.SIGKILL)
-    state_rows.wait_for_writer(str(directory / "state.db"))
-    return directory
-
-
-@pytest.fixture
-def directory(clean: Path, tmp_path: Path) -> Path:
-    """A copy to be harmed."""
-    return Path(shutil.copytree(clean, tmp_path / "data"))
 
 
 # -- healthy ones ------------------------------------------------------------------------------------------------------
@@ -181,69 +129,6 @@ def test_verify_speaks_to_people(clean: Path):
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------
-
-
-def flip(path: Path, place: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[place] ^= 0x10
-    path.write_bytes(data)
-
-
-def cut(path: Path, length: int) -> None:
-    path.write_bytes(path.read_bytes()[:length])
-
-
-def segment(directory: Path, number: int) -> Path:
-    return sorted((directory / "commitlog").iterdir())[number]
-
-
-def last_segment(directory: Path) -> Path:
-    """The one where the log ends: space may be taken in the next one already."""
-    return segment(directory, report_of(directory)["log"]["end"] // SEGMENT)
-
-
-def drop_last_segments(directory: Path) -> None:
-    first = last_segment(directory)
-    for path in (directory / "commitlog").iterdir():
-        if path >= first:
-            path.unlink()
-
-
-def cut_last_segments(directory: Path) -> None:
-    first = last_segment(directory)
-    drop_last_segments(directory)
-    first.write_bytes(b"")
-
-
-def a_queue_file(directory: Path) -> Path:
-    return directory / "consumequeue/orders/1/00000000000000000000"
-
-
-def execute(directory: Path, statement: str, *values: object) -> None:
-    connection = sqlite3.connect(directory / "state.db")
-    connection.execute(statement, values)
-    connection.commit()
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    connection.close()
-
-
-def replace_row(directory: Path, prefix: bytes, change: Callable[[bytes], bytes | None]) -> None:
-    """Another value of a row, with the checksum and digest to match: a state that is wrong and not harmed."""
-    connection = sqlite3.connect(directory / "state.db")
-    [(key, crc, value)] = connection.execute(
-        "SELECT key, crc, value FROM state WHERE substr(key, 1, ?) = ? LIMIT 1", (len(prefix), prefix)
-    ).fetchall()
-    changed = change(value)
-    if changed is None:
-        connection.execute("DELETE FROM state WHERE key = ?", (key,))
-        connection.execute("UPDATE digest SET rows = rows - 1, sum = (sum | ?) - (sum & ?)", (crc, crc))
-    else:
-        new = row_checksum(key, changed)
-        connection.execute("UPDATE state SET crc = ?, value = ? WHERE key = ?", (new, changed, key))
-        both = crc ^ new
-        connection.execute("UPDATE digest SET sum = (sum | ?) - (sum & ?)", (both, both))
-    connection.commit()
-    connection.close()
 
 
 def flip_in_a_message(directory: Path) -> None:
@@ -432,6 +317,53 @@ def test_damage_behind_the_state_stops_a_start_and_is_named(killed: Path, tmp_pa
     assert any(f"damaged from {offset} to" in f["text"] for f in report["findings"])
 
 
+def test_harm_that_the_rows_do_not_show(directory: Path):
+    """In the state file's own index of keys, which nobody needs to read all rows."""
+    path = directory / "state.db"
+    with sqlite3.connect(path) as connection:
+        [(page,)] = connection.execute("SELECT rootpage FROM sqlite_schema WHERE type = 'index'").fetchall()
+        [(size,)] = connection.execute("PRAGMA page_size").fetchall()
+    connection.close()
+    data = bytearray(path.read_bytes())
+    place = data.index(b"torders", (page - 1) * size, page * size)
+    data[place] ^= 1
+    path.write_bytes(data)
+    assert problems(report_of(directory)) == [("derived", "state-file")]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_is_harmed_it_can_be_told(directory: Path, seed: int):
+    rng = Random(seed)
+    before = LogFiles(str(directory))
+    used = [f.header for f in before.scan() if isinstance(f, Record)]
+    path = rng.choice([p for p in sorted(directory.rglob("*")) if p.is_file() and p.stat().st_size])
+    place = rng.randrange(path.stat().st_size)
+    if seed % 2:
+        cut(path, place)
+    else:
+        flip(path, place)
+    if path.name == "store.json" and look(directory, "verify")[0] == 2:
+        return  # of a format that is not known
+    report = report_of(directory, *(["--full"] if seed % 3 == 0 else []))
+    if path.parent.name == "commitlog" and any(
+        0 <= int(path.name) + place - header.commit_log_offset < min(header.length, 1 << 20)
+        for header in used
+        if header.kind != RecordKind.PADDING
+    ):
+        assert any(severity == "damage" for severity, _ in problems(report))
+    look(directory, "dump", "--bodies")
+    look(directory, "rows")
+
+
+def test_another_segment_size_is_found(directory: Path):
+    """A store that was opened with smaller segments than it was made with."""
+    first = segment(directory, 0)
+    (directory / "commitlog" / f"{SEGMENT // 2:020d}").write_bytes(first.read_bytes()[SEGMENT // 2 :])
+    report = report_of(directory)
+    assert ("damage", "segment") in problems(report)
+    assert any("another segment size" in f["text"] for f in report["findings"])
+
+
 def test_the_scan_meets_every_record_and_gap(directory: Path):
     whole = [f.header.commit_log_offset for f in LogFiles(str(directory)).scan() if isinstance(f, Record)]
     flip(segment(directory, 0), whole[3] + 60)
@@ -441,122 +373,6 @@ def test_the_scan_meets_every_record_and_gap(directory: Path):
     assert gaps == [(whole[3], whole[4]), (whole[7], whole[8])]
     met = [f.header.commit_log_offset for f in found if isinstance(f, Record)]
     assert met == [offset for offset in whole if offset not in (whole[3], whole[7])]
-    assert all(crc32c(b"") == 0 for _ in gaps)
-
-
-# -- dump and rows -----------------------------------------------------------------------------------------------------
-
-
-def dumped(directory: Path, *arguments: str) -> list[dict[str, Any]]:
-    code, out, _ = look(directory, "dump", "--json", *arguments)
-    assert code == 0
-    return [json.loads(line) for line in out.splitlines()]
-
-
-def test_dump_shows_every_record(clean: Path):
-    records = dumped(clean)
-    assert len(records) == report_of(clean)["log"]["records"]
-    assert not any("unreadable" in record or "gap" in record for record in records)
-    assert {record["kind"] for record in records} == {k.name.lower().replace("_", "-") for k in RecordKind}
-    by_op = {record["op"]: record for record in records if record["kind"] == "consumption"}
-    assert by_op["deliver"]["group"]
-    assert by_op["attempt"]["attemptId"] == "try-1"
-    [first, *_] = [r for r in records if r.get("keys") == ["order-0"] and r["kind"] == "message"]
-    assert (first["topic"], first["queue"], first["queueOffset"], first["tag"]) == ("orders", 0, 0, "even")
-    assert first["further"] == [{"topic": "copies", "queue": 0, "queueOffset": 0}]
-    assert first["properties"] == [["number", "0"]]
-    assert "body" not in first
-    assert any(r.get("change", {}).get("op") == "drop_topic" for r in records)
-    assert any(r.get("changes", {}).get("session/1") for r in records)
-    assert any(r["kind"] == "aside" and r["op"] == "drop" for r in records)
-
-
-def test_dump_of_some(clean: Path):
-    everything = dumped(clean)
-    some = dumped(clean, "--topic", "copies", "--kind", "message", "--limit", "3")
-    assert [[p["queueOffset"] for p in r["further"]] for r in some] == [[0], [1], [2]]
-    low, high = everything[10]["offset"], everything[20]["offset"]
-    assert dumped(clean, "--from", str(low), "--to", str(high)) == everything[10:20]
-    assert dumped(clean, "--from", str(low + 1), "--limit", "1") == everything[11:12]
-    assert {r["queue"] for r in dumped(clean, "--topic", "orders", "--queue", "1", "--kind", "message")} == {1}
-    assert "body" in dumped(clean, "--kind", "message", "--limit", "1", "--bodies")[0]
-
-
-def test_dump_for_people(clean: Path):
-    code, out, _ = look(clean, "dump", "--limit", "200")
-    assert code == 0
-    assert len(out.splitlines()) == 200
-    assert "orders/0/0" in out
-
-
-def test_rows(clean: Path):
-    code, out, _ = look(clean, "rows", "--json")
-    assert code == 0
-    rows = [json.loads(line) for line in out.splitlines()]
-    assert len(rows) == report_of(clean)["state"]["rows"]
-    assert not any("unreadable" in row for row in rows)
-    code, out, _ = look(clean, "rows", "--kind", "q,w")
-    assert code == 0
-    assert "queue orders/1 " in out
-    assert "window workers on orders/0 " in out
-    assert "topic" not in {line.split()[0] for line in out.splitlines()}
-
-
-def test_secrets_are_not_shown(clean: Path):
-    key = json.loads((clean / "store.json").read_text())["handle_key"]
-    for command in (("verify", "--json"), ("dump", "--bodies"), ("rows",)):
-        assert key not in look(clean, *command)[1]
-
-
-# -- wrong usage -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("command", ["verify", "dump", "rows"])
-async def test_a_directory_in_use_is_refused(tmp_path: Path, command: str):
-    store = await Broker.open(full_store.settings_of(tmp_path / "data"), ManualClock())
-    code, out, err = look(tmp_path / "data", command)
-    await store.close()
-    assert (code, out) == (2, "")
-    assert (
-        err == f"entrepot: the data directory {tmp_path / 'data'} is in use by process {os.getpid()}: stop it first\n"
-    )
-    assert look(tmp_path / "data", command)[0] == 0
-
-
-@pytest.mark.parametrize("command", ["verify", "dump", "rows"])
-def test_what_is_no_data_directory_is_refused(tmp_path: Path, command: str):
-    (tmp_path / "file").write_text("?")
-    for path in (tmp_path, tmp_path / "nothing"):
-        code, out, err = look(path, command)
-        assert (code, out) == (2, "")
-        assert err.startswith("entrepot: ")
-    assert not (tmp_path / "lock").exists()
-
-
-def test_unknown_kinds_are_refused(clean: Path):
-    assert look(clean, "dump", "--kind", "message,other")[0] == 2
-    assert look(clean, "rows", "--kind", "z")[0] == 2
-
-
-def test_another_format_is_refused(directory: Path):
-    identity = json.loads((directory / "store.json").read_text())
-    (directory / "store.json").write_text(json.dumps(identity | {"format": 99}))
-    code, _, err = look(directory, "verify")
-    assert code == 2
-    assert "format 99" in err
-
-
-def test_it_is_a_command_of_entrepot():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["entrepot.commands"]["store"] == "broker.cli:app"
-
-
-def test_as_a_process(directory: Path):
-    command = [sys.executable, "-m", "broker.cli", "verify", "--data-dir", str(directory)]
-    for plant, code in ((lambda: None, 0), (lambda: cut(a_queue_file(directory), 0), 1)):
-        plant()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stderr) == (code, "")
 
 
 # -- size --------------------------------------------------------------------------------------------------------------
