@@ -41,7 +41,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
     """Implements `domain.ports.Store`.  Make one with `await Broker.open(...)` on the event loop it will live on."""
 
     def __init__(self, settings: BrokerSettings, clock: Clock, lock: DirectoryLock) -> None:
-        opened = open_store(settings)
+        opened = open_store(settings, lock.descriptor)
         super().__init__(settings, clock, opened)
         self._lock = lock
         self.commit = GroupCommit(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -15,6 +15,7 @@ from broker.metadata.key_values import KeyValueTable
 from broker.metadata.registry import Registry
 from broker.retention.restatement import Restatements
 from broker.settings import BrokerSettings
+from broker.store.commit_log import DEFAULT_SEGMENT_SIZE, is_segment_name
 from broker.store.disk import Disk, OsDisk
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
@@ -39,9 +40,9 @@ class OpenedStore:
     on_topic: list[Callable[[str], None]]
 
 
-def open_store(settings: BrokerSettings) -> OpenedStore:
-    """Open the data directory with the real disk and a sync process."""
-    log_channel, checkpoint_channel = start_sync_process()
+def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> OpenedStore:
+    """Open the data directory with the real disk and a sync process, which holds the directory's lock too."""
+    log_channel, checkpoint_channel = start_sync_process(lock_descriptor)
     try:
         state_file = SqliteStateFile(f"{settings.data_dir}/state.db")
         opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel, state_file)
@@ -77,12 +78,15 @@ def assemble(
     files = StoreFiles(disk, root)
     identity = files.identity()
     if identity is None:
-        identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32))
+        size = settings.layout.segment_size_bytes
+        identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32), size)
         _put_identity(files, identity, log_channel)
+    if not identity.segment_size_bytes:
+        identity.segment_size_bytes = segment_size_of(disk, root, settings.layout.segment_size_bytes)
     engine = StorageEngine(
         disk,
         root,
-        settings.layout,
+        replace(settings.layout, segment_size_bytes=identity.segment_size_bytes),
         log_channel,
         checkpoint_channel,
         state_file,
@@ -164,3 +168,18 @@ def _register(engine: StorageEngine, registry: Registry, progress: Progress) -> 
     registry.on_topic = on_topic
     registry.on_group_dropped = progress.drop_group
     return watchers
+
+
+def segment_size_of(disk: Disk, root: str, wanted: int) -> int:
+    """The segment size of a store that does not say it, as its files tell; where they do not, the one that is wanted
+    or, if the one file there is is larger, the default."""
+    starts = sorted(int(name) for name in disk.names(f"{root}/commitlog") if is_segment_name(name))
+    if len(starts) > 1:
+        return starts[1] - starts[0]
+    if not starts:
+        return wanted
+    descriptor = disk.open(f"{root}/commitlog/{starts[0]:020d}")
+    try:
+        return wanted if disk.size(descriptor) <= wanted else max(DEFAULT_SEGMENT_SIZE, disk.size(descriptor))
+    finally:
+        disk.close(descriptor)

@@ -92,7 +92,13 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
         from store_client.memory import MemoryStore
 
         return MemoryStore(
-            clock, max_message_bytes=settings.store.max_message_bytes, group_defaults=_group_defaults(settings)
+            clock,
+            max_message_bytes=settings.store.max_message_bytes,
+            group_defaults=_group_defaults(settings),
+            hold_back_limit=settings.store.hold_back_messages,
+            check_after_ms=int(settings.store.transaction_check_after_seconds * 1000),
+            check_interval_ms=int(settings.store.transaction_check_interval_seconds * 1000),
+            max_checks=settings.store.transaction_max_checks,
         )
     from store_client.embedded import embedded_settings, open_embedded
 
@@ -108,6 +114,14 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
             max_unconfirmed_bytes=kept.max_unconfirmed_bytes,
             max_message_bytes=kept.max_message_bytes,
             max_in_flight_per_queue=kept.max_in_flight_per_queue,
+            hold_back_limit=kept.hold_back_messages,
+            retention_seconds=kept.retention_seconds,
+            retention_interval_seconds=kept.retention_interval_seconds,
+            free_bytes=(kept.disk_warn_free_bytes, kept.disk_refuse_free_bytes, kept.disk_emergency_free_bytes),
+            index_sizes=(kept.index_slots, kept.index_entries),
+            transaction_check_after_ms=int(kept.transaction_check_after_seconds * 1000),
+            transaction_check_interval_ms=int(kept.transaction_check_interval_seconds * 1000),
+            transaction_max_checks=kept.transaction_max_checks,
             checkpoint_interval_bytes=kept.checkpoint_interval_bytes,
             checkpoint_interval_seconds=kept.checkpoint_interval_seconds,
             group_defaults=_group_defaults(settings),

@@ -169,7 +169,7 @@ class StoreSettings(_Table):
         "sync", description="sync confirms what is on disk, async what the operating system has"
     )
     flush_linger_us_max: int = Field(
-        1000, ge=0, description="Shortest time between commits while several producers wait"
+        200, ge=0, description="Shortest time between commits while several producers wait"
     )
     max_unconfirmed_bytes: Bytes = Field(64 * MIB, description="Appended and not yet durable; beyond, publishers wait")
     checkpoint_interval_bytes: Bytes = Field(64 * MIB, description="Log growth after which a checkpoint is written")
@@ -178,6 +178,25 @@ class StoreSettings(_Table):
     max_in_flight_per_queue: Count = Field(
         65_536, description="Messages of one queue that one group may hold unacknowledged"
     )
+    hold_back_messages: Count = Field(
+        32_768, description="How far a group runs ahead of a message that waits before that moves to the retry topic"
+    )
+    retention_seconds: Count = Field(
+        72 * 3600, description="Age at which messages go, unless their topic says otherwise"
+    )
+    retention_interval_seconds: Seconds = Field(10, description="Time between two looks for what can go")
+    disk_warn_free_bytes: int = Field(4 * GIB, ge=0, description="Free disk space below which a warning is logged")
+    disk_refuse_free_bytes: int = Field(1 * GIB, ge=0, description="Free disk space below which publishing is refused")
+    disk_emergency_free_bytes: int = Field(
+        512 * MIB, ge=0, description="Free disk space below which the oldest messages go before their time"
+    )
+    index_slots: Count = Field(500_000, description="Hash slots of a message index file")
+    index_entries: Count = Field(2_000_000, description="Entries of a message index file")
+    transaction_check_after_seconds: Seconds = Field(
+        6, description="Time after which the producer of a half message is asked how its transaction ended"
+    )
+    transaction_check_interval_seconds: Seconds = Field(30, description="Time between two such questions")
+    transaction_max_checks: Count = Field(15, description="Questions after which a transaction is rolled back")
 
 
 class LogSettings(_Table):

@@ -16,14 +16,31 @@ if TYPE_CHECKING:
 
 
 def embedded_settings(
-    data_dir: Path, *, segment_size_bytes: int, preallocate_bytes: int, reserve_bytes: int, **others: Any
+    data_dir: Path,
+    *,
+    segment_size_bytes: int,
+    preallocate_bytes: int,
+    reserve_bytes: int,
+    free_bytes: tuple[int, int, int],
+    index_sizes: tuple[int, int],
+    **others: Any,
 ) -> BrokerSettings:
-    """The broker's settings out of plain values; `others` are fields of `BrokerSettings` by name."""
+    """The broker's settings out of plain values; `others` are fields of `BrokerSettings` by name.
+
+    `free_bytes`: of the disk, below which it warns, refuses, and clears early.  `index_sizes`: slots and entries of an
+    index file.
+    """
+    from broker.retention.watermarks import DiskWatermarks
     from broker.settings import BrokerSettings
     from broker.store.commit_log import CommitLogLayout
+    from broker.store.index_file import IndexLayout
 
     return BrokerSettings(
-        data_dir, layout=CommitLogLayout(segment_size_bytes, preallocate_bytes, reserve_bytes), **others
+        data_dir,
+        layout=CommitLogLayout(segment_size_bytes, preallocate_bytes, reserve_bytes),
+        watermarks=DiskWatermarks(*free_bytes),
+        index=IndexLayout(*index_sizes),
+        **others,
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
@@ -56,6 +57,31 @@ def encode_op(
         + raw_group
         + distances
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """A consumption record, decoded (for people: `Progress.apply` reads it by itself)."""
+
+    op: ConsumptionOp
+    group: str
+    topic: str
+    queue_id: int
+    offsets: Sequence[int]
+    deadline_ms: int
+    attempt_id: str
+
+
+def decode_op(payload: bytes) -> Consumed:
+    """The reverse of `encode_op`.  Raises ValueError, struct.error."""
+    op, queue_id, deadline, first, topic_length, group_length, count = _HEAD.unpack_from(payload)
+    a = _HEAD.size + topic_length
+    b = a + group_length
+    topic, _, attempt_id = payload[_HEAD.size : a].decode().partition("\0")
+    offsets: Sequence[int] = range(first, first + count)
+    if b < len(payload):
+        offsets = [first + distance for distance in struct.unpack_from(f">{count}I", payload, b)]
+    return Consumed(ConsumptionOp(op), payload[a:b].decode(), topic, queue_id, offsets, deadline, attempt_id)
 
 
 class Progress:

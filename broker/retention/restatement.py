@@ -17,7 +17,8 @@ Row = tuple[bytes, bytes]
 RECORD_BYTES: Final = 256 << 10
 """Rows of one record, at most: the event loop stands still while it is made."""
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
+decode_rows: Final = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
+"""The rows of a record's payload."""
 
 
 class Restated(Protocol):
@@ -39,7 +40,7 @@ class Restatements:
         self._owners = owners
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
-        for key, row in _decode(payload):
+        for key, row in decode_rows(payload):
             owner = self._owners.get(key[:1])
             if owner is not None:
                 owner.restate(key, row, commit_log_offset)

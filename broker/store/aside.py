@@ -64,3 +64,9 @@ class Aside:
 def encode_aside(op: AsideOp, kept_offset: int, time_ms: int, checks: int = 0) -> bytes:
     """An aside record's payload."""
     return _PAYLOAD.pack(op, kept_offset, time_ms, checks)
+
+
+def decode_aside(payload: bytes) -> tuple[AsideOp, int, int, int]:
+    """The reverse of `encode_aside`.  Raises ValueError, struct.error."""
+    op, kept_offset, time_ms, checks = _PAYLOAD.unpack(payload)
+    return AsideOp(op), kept_offset, time_ms, checks

@@ -22,6 +22,7 @@ from domain.message import Message, StoredMessage
 
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
+DEFAULT_SEGMENT_SIZE = 1 << 30
 MESSAGE = RecordKind.MESSAGE
 NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
 """Kinds that leave the reserve to those with which consuming goes on."""
@@ -31,7 +32,7 @@ NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
 class CommitLogLayout:
     """Sizes of the log, in bytes."""
 
-    segment_size_bytes: int = 1 << 30
+    segment_size_bytes: int = DEFAULT_SEGMENT_SIZE
     preallocate_bytes: int = 64 << 20
     reserve_bytes: int = 16 << 20
 
@@ -57,7 +58,7 @@ class CommitLog:
         self._room_end = 0  # records fit up to here without asking for space or beginning a segment
         self._message_room_end = 0  # new messages: up to here, so that the reserve stays
         disk.make_directory(self.directory)
-        for name in disk.names(self.directory):
+        for name in filter(is_segment_name, disk.names(self.directory)):
             start = int(name)
             self._segments[start] = disk.open(f"{self.directory}/{name}")
         self.min_offset = min(self._segments, default=0)
@@ -309,6 +310,11 @@ class CommitLog:
 
     def _path(self, start: int) -> str:
         return f"{self.directory}/{start:020d}"
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether a file in the log's directory is a segment; others are none of ours."""
+    return len(name) == 20 and name.isascii() and name.isdecimal()
 
 
 def _runs(

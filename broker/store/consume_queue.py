@@ -95,7 +95,7 @@ class ConsumeQueue:
 
     @property
     def directory(self) -> str:
-        return f"{self._files.root}/consumequeue/{self.topic}/{self.queue_id}"
+        return f"{self._files.root}/consumequeue/{topic_directory(self.topic)}/{self.queue_id}"
 
     @property
     def key(self) -> bytes:
@@ -194,7 +194,7 @@ class ConsumeQueue:
         `unplaced`: it begins wherever the first entry that comes says.
         """
         self._files.remove(self.directory)
-        self._files.remove(f"{self._files.root}/filterindex/{self.topic}/{self.queue_id}")
+        self._files.remove(f"{self._files.root}/filterindex/{topic_directory(self.topic)}/{self.queue_id}")
         self.filter_index = None
         self.dirty_files.clear()
         self.obsolete_files.clear()
@@ -313,6 +313,12 @@ class ConsumeQueue:
             if len(data) != length or crc32c_extend(0, data) != checksum:
                 return False
         return True
+
+
+def topic_directory(topic: str) -> str:
+    """The name of a topic's directory.  The namespace is set off by a character that is in no name, so that no topic's
+    directory lies in another's."""
+    return topic.replace("/", "@")
 
 
 def queue_key(topic: str, queue_id: int) -> bytes:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE
+from broker.store.consume_queue import ENTRIES_PER_FILE, ENTRY_SIZE, topic_directory
 from broker.store.disk import is_want_of_space
 from broker.store.hash_scan import HashSet, Positions, scan
 from broker.store.open_files import OpenFiles
@@ -54,7 +54,7 @@ class FilterIndex:
     """The index of one queue.  Nothing here is needed for correctness: what is missing is scanned for instead."""
 
     def __init__(self, files: OpenFiles, source: EntrySource, entries_per_file: int = ENTRIES_PER_FILE) -> None:
-        self.directory = f"{files.root}/filterindex/{source.topic}/{source.queue_id}"
+        self.directory = f"{files.root}/filterindex/{topic_directory(source.topic)}/{source.queue_id}"
         self._files = files
         self._source = source
         self._per_file = entries_per_file

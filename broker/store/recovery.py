@@ -9,6 +9,7 @@ that remains is synced before anything of it is served.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
@@ -16,6 +17,7 @@ from broker.store.record import MESSAGE_KINDS, Placement, read_further, read_pla
 from broker.store.state_file import Rows, read_meta
 from domain.errors import CorruptedError
 
+ADVANCE_EVERY: Final = 16_384
 RowReaders = Mapping[bytes, Callable[[bytes, bytes], None]]
 """By the first byte of the rows' keys, in the order in which they are to be read: what takes (key, value)."""
 
@@ -28,7 +30,17 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     log = engine.commit_log
     if not engine.is_index_whole:
         _note_all(engine, position)
-    for data, at, header in log.scan(position, engine.dispatcher.place):
+    place, passed = engine.dispatcher.place, 0
+
+    def take(placement: Placement, offset: int) -> None:
+        nonlocal passed
+        place(placement, offset)
+        passed += 1
+        if passed % ADVANCE_EVERY == 0:  # what is gathered goes to its files: the log may be much larger than memory
+            engine.lookup.advance(offset)
+            engine.dispatcher.advance(offset)
+
+    for data, at, header in log.scan(position, take):
         engine.dispatcher.dispatch(data, at, header)
     end = log.scan_end
     engine.dispatcher.settle_places()

@@ -1,6 +1,6 @@
 """The files of a data directory that are not log, queue or state: identity, lock, abort mark.
 
-store.json   {"format": 2, "store_id": ..., "handle_key": ...}
+store.json   {"format": 2, "store_id": ..., "handle_key": ..., "segment_size_bytes": ...}
 lock         held with flock while a process has the store open; holds its process id
 abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode and the
              recovery epoch, durable before anything is served
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from typing import Final
 
 import msgspec
@@ -26,11 +27,15 @@ FORMAT_1_CHECKPOINT: Final = "checkpoint"
 
 
 class StoreIdentity(msgspec.Struct):
-    """Who this store is; `handle_key` (hex) seals receipt handles and never leaves the store."""
+    """Who this store is; `handle_key` (hex) seals receipt handles and never leaves the store.
+
+    `segment_size_bytes`: of its commit log, for ever; 0 in stores of format 1, which do not say.
+    """
 
     format: int
     store_id: str
     handle_key: str
+    segment_size_bytes: int = 0
 
 
 class StoreFiles:
@@ -92,20 +97,46 @@ class StoreFiles:
             self._disk.close(descriptor)
 
 
+LOCK_TRIES: Final = 1000
+LOCK_PAUSE_SECONDS: Final = 0.01
+
+
+def _is_alive(process_id: str) -> bool:
+    """Whether the process that wrote its id into the lock file still lives."""
+    return process_id.isdecimal() and os.path.exists(f"/proc/{process_id}")
+
+
 class DirectoryLock:
-    """Keeps a second process out of a data directory."""
+    """Keeps a second process out of a data directory.
+
+    The sync process holds it too (`descriptor` is passed on), so that nobody opens the store while the last words of a
+    killed process are being written; whoever comes then waits for a moment.
+    """
 
     def __init__(self, root: str) -> None:
         os.makedirs(root, exist_ok=True)
         self._descriptor = os.open(f"{root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        for _ in range(LOCK_TRIES):
+            try:
+                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+                if _is_alive(owner):
+                    break
+                time.sleep(LOCK_PAUSE_SECONDS)  # its sync process ends by itself
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             os.close(self._descriptor)
             raise StoreFailedError(f"the data directory {root} is in use by process {owner or 'unknown'}") from None
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    @property
+    def descriptor(self) -> int:
+        """What a process inherits that is to hold the lock too."""
+        return self._descriptor
 
     def release(self) -> None:
         os.close(self._descriptor)

@@ -94,13 +94,16 @@ class ProcessSyncChannel:
             raise StoreFailedError(f"the sync process cannot be reached: {error}") from error
 
 
-def start_sync_process() -> tuple[ProcessSyncChannel, ProcessSyncChannel]:
-    """Start the process; returns its channel for group commits and the one for checkpoints, to be closed first."""
+def start_sync_process(lock_descriptor: int | None = None) -> tuple[ProcessSyncChannel, ProcessSyncChannel]:
+    """Start the process; returns its channel for group commits and the one for checkpoints, to be closed first.
+
+    `lock_descriptor`: of the data directory's lock, which the process holds while it lives.
+    """
     ours, theirs = zip(socket.socketpair(), socket.socketpair(), strict=True)
     script = Path(__file__).with_name("sync_process.py")
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", str(script), *(str(s.fileno()) for s in theirs)],
-        pass_fds=[s.fileno() for s in theirs],
+        pass_fds=[*(s.fileno() for s in theirs), *(() if lock_descriptor is None else (lock_descriptor,))],
         stdin=subprocess.DEVNULL,
         start_new_session=True,  # a Ctrl-C at the terminal is for the server, which still has to sync
     )

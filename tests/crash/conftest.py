@@ -12,7 +12,7 @@ from broker.store import changed_rows, consume_queue
 ENTRIES_PER_FILE = 7
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def small_sizes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(consume_queue, "ROW_TAIL_BYTES", 3 * consume_queue.ENTRY_SIZE)

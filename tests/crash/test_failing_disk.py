@@ -251,7 +251,7 @@ class FailingDisk(OsDisk):
 def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
     disk = FailingDisk()
 
-    def open_store(settings: BrokerSettings) -> OpenedStore:
+    def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> OpenedStore:
         log_channel, checkpoint_channel = start_sync_process()
         return assemble(
             settings, disk, log_channel, checkpoint_channel, SqliteStateFile(f"{settings.data_dir}/state.db")

@@ -1,0 +1,181 @@
+"""`entrepot store`: looking into a data directory while no server has it.
+
+Exit codes: 0 healthy, 1 problems found, 2 wrong usage, or the directory is in use or no store.  Nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from broker.inspect.verification import Report
+
+PROBLEMS = 1
+UNUSABLE = 2
+
+app = typer.Typer(help="A data directory, looked into while no server has it.", no_args_is_help=True)
+DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data directory.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def verify(
+    data_dir: DataDir,
+    as_json: Json = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Check every queue entry, and the state against all of the log.")
+    ] = False,
+) -> None:
+    """Whether everything in it is whole: 0 healthy, 1 problems found."""
+    from broker.inspect.verification import verify as look
+
+    with _readable():
+        report = look(str(data_dir), full=full)
+    if as_json:
+        typer.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
+    else:
+        _print(report)
+    if not report.is_healthy:
+        raise typer.Exit(PROBLEMS)
+
+
+@app.command()
+def dump(
+    data_dir: DataDir,
+    topic: Annotated[str | None, typer.Option(help="Records of this topic.")] = None,
+    queue: Annotated[int | None, typer.Option(help="Records of this queue.")] = None,
+    from_: Annotated[int, typer.Option("--from", metavar="OFFSET", min=0, help="Commit-log offset to begin at.")] = 0,
+    to: Annotated[int | None, typer.Option(metavar="OFFSET", min=0, help="Commit-log offset to end before.")] = None,
+    kind: Annotated[str, typer.Option(metavar="KIND,...", help="Kinds of records, such as message,consumption.")] = "",
+    limit: Annotated[int | None, typer.Option(min=0, help="At most so many records.")] = None,
+    bodies: Annotated[bool, typer.Option("--bodies", help="Show the bodies of messages.")] = False,
+    as_json: Json = False,
+) -> None:
+    """The records of the log, one a line: offset, kind, time, size, and what they say."""
+    from broker.inspect import dump as dumping
+    from broker.inspect.log_files import LogFiles
+    from broker.inspect.verification import lock_store
+    from broker.inspect.words import kind_names
+
+    kinds = frozenset(word.strip() for word in kind.split(",") if word.strip())
+    if unknown := sorted(kinds - set(kind_names())):
+        raise typer.BadParameter(f"{', '.join(unknown)}: the kinds are {', '.join(kind_names())}", param_hint="--kind")
+    with _readable():
+        lock = lock_store(str(data_dir))
+    try:
+        wanted = dumping.Wanted(topic, queue, from_, to, kinds, limit, bodies)
+        for found in dumping.records(LogFiles(str(data_dir)), wanted):
+            typer.echo(json.dumps(found, ensure_ascii=False) if as_json else dumping.line(found))
+    finally:
+        lock.release()
+
+
+@app.command()
+def rows(
+    data_dir: DataDir,
+    kind: Annotated[str, typer.Option(metavar="LETTER,...", help="Kinds of rows, such as q,w.")] = "",
+    as_json: Json = False,
+) -> None:
+    """The rows of the state file, one a line; those that fail their check are told last, with exit code 1."""
+    from broker.inspect.state_rows import ROW_KINDS, read_state
+    from broker.inspect.verification import lock_store
+
+    kinds = frozenset(word.strip() for word in kind.split(",") if word.strip())
+    if unknown := sorted(kinds - ROW_KINDS.keys()):
+        known = ", ".join(f"{letter} ({word})" for letter, word in ROW_KINDS.items())
+        raise typer.BadParameter(f"{', '.join(unknown)}: the kinds are {known}", param_hint="--kind")
+    with _readable():
+        lock = lock_store(str(data_dir))
+    try:
+        state = read_state(f"{data_dir}/state.db")
+    finally:
+        lock.release()
+    _print_rows(state.rows, kinds, as_json=as_json)
+    for problem in state.problems:
+        typer.echo(f"entrepot: {problem}", err=True)
+    if state.problems:
+        raise typer.Exit(PROBLEMS)
+
+
+def _print_rows(found: dict[bytes, bytes], kinds: frozenset[str], *, as_json: bool) -> None:
+    from broker.inspect.read_only import ReadOnlyDisk
+    from broker.inspect.row_words import describe_row
+    from broker.store.open_files import OpenFiles
+
+    files = OpenFiles(ReadOnlyDisk("/nonexistent"), "")
+    for key in sorted(found):
+        if kinds and key[:1].decode("latin-1") not in kinds:
+            continue
+        told = describe_row(files, key, found[key])
+        if as_json:
+            typer.echo(json.dumps(told, ensure_ascii=False))
+        else:
+            name, size = told.pop("key"), told.pop("bytes")
+            del told["kind"]
+            typer.echo("  ".join([name, f"bytes={size}", *(f"{k}={_word(v)}" for k, v in told.items())]))
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Says in one line why a directory cannot be looked into."""
+    from broker.inspect.verification import NotAStoreError
+    from domain.errors import EntrepotError
+
+    try:
+        yield
+    except (NotAStoreError, EntrepotError, OSError) as error:
+        message = error.message if isinstance(error, EntrepotError) else str(error)
+        typer.echo(f"entrepot: {message}", err=True)
+        raise typer.Exit(UNUSABLE) from error
+
+
+def _print(report: Report) -> None:
+    for name, text in _summary(report.facts):
+        typer.echo(f"{name:<10} {text}")
+    for finding in report.findings:
+        typer.echo(f"{finding.severity.name.lower()}: {finding.text}")
+    problems = sum(finding.severity.name != "NOTE" for finding in report.findings)
+    typer.echo("healthy" if report.is_healthy else f"{problems} problem{'s' * (problems != 1)} found")
+
+
+def _summary(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    store, log, state = facts["store"], facts["log"], facts["state"]
+    yield "store", f"{store['id']}, format {store['format']}, {store['end']} end"
+    yield (
+        "log",
+        f"{log['segments']} segments, {log['bytes']} bytes, {log['records']} records, {log['start']} to {log['end']}",
+    )
+    if log["records"]:
+        yield "", f"{log['firstTime']} to {log['lastTime']}"
+    yield "records", _counts(log["kinds"])
+    whole = "whole" if state["isWhole"] else "not whole"
+    yield "state", f"{state['rows']} rows, {whole}, up to {state['position']}: {_counts(state['kinds'])}"
+    yield "index", f"{facts['index']['files']} files, {facts['index']['entries']} entries"
+    if "queues" not in facts:
+        return
+    queues, windows = facts["queues"], facts["windows"]
+    held = sum(queue["maxOffset"] - queue["minOffset"] for queue in queues)
+    yield "queues", f"{len(queues)} of {facts['topics']} topics, {held} entries, {facts['entriesChecked']} checked"
+    unsettled = sum(window["unsettled"] for window in windows)
+    yield "windows", f"{len(windows)} of {facts['groups']} groups, {unsettled} unsettled"
+    yield "waiting", f"{facts['timers']} timers, {facts['halfMessages']} half messages"
+    yield "recovery", f"a start would read {facts['recovery']['scannedBytes']} bytes of the log"
+
+
+def _counts(found: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in found.items()) or "none"
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) and " " not in value else json.dumps(value, ensure_ascii=False)
+
+
+if __name__ == "__main__":
+    sys.exit(app())

@@ -1,0 +1,42 @@
+"""How times, ids, bytes and kinds of records are written for people."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+
+from broker.store.record import RecordKind
+
+_KIND_NAMES = {kind.value: kind.name.lower().replace("_", "-") for kind in RecordKind}
+
+
+def kind_name(kind: int) -> str:
+    """`dead-letter`, and so on."""
+    return _KIND_NAMES.get(kind, f"kind-{kind}")
+
+
+def kind_names() -> list[str]:
+    return list(_KIND_NAMES.values())
+
+
+def time_text(time_ms: int) -> str:
+    """RFC 3339 in UTC, to the millisecond; the number itself where that is no date."""
+    try:
+        moment = datetime.fromtimestamp(time_ms // 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(time_ms)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time_ms % 1000:03d}Z"
+
+
+def id_text(message_id: bytes) -> str:
+    """As doors write ids: hexadecimal."""
+    return message_id.hex().upper()
+
+
+def bytes_text(data: bytes) -> str:
+    """Text where it is text, else `base64:` and that."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(data).decode()
+    return text if text.isprintable() or text.isspace() else "base64:" + base64.b64encode(data).decode()
