@@ -23,7 +23,7 @@ class _Slice:
     end: int
     position: int
     paths: list[str]
-    obsolete: list[tuple[ConsumeQueue, list[str]]]
+    obsolete: list[tuple[ConsumeQueue, tuple[str, ...]]]
 
 
 class Checkpointer:
@@ -60,8 +60,10 @@ class Checkpointer:
         self.channel.commit(self._slice.paths, self.state_file.path, encode_changes(self._slice.changes))
         return True
 
-    def finish(self) -> None:
-        """Take the answer.  Raises StoreFailedError; where there was no room, the slice counts as not taken."""
+    def finish(self) -> bool:
+        """Take the answer; says whether the slice is saved.  Where there was no room it counts as not taken.
+
+        Raises StoreFailedError."""
         assert self._slice is not None, "an answer without a question"
         found, self._slice, self.is_under_way = self._slice, None, False
         try:
@@ -69,10 +71,11 @@ class Checkpointer:
         except StorageFullError:
             self.rows.put_back(found.taken)
             self.lookup.put_back_rows()
-            return
+            return False
         self.position = found.position
         for queue, paths in found.obsolete:
             queue.remove_obsolete(paths)
+        return True
 
     def _take(self, end: int, durable_offset: int, recovery_epoch: int) -> _Slice:
         index_changes, paths, first_pending = self.lookup.take_rows(durable_offset)
@@ -85,14 +88,14 @@ class Checkpointer:
         if first_pending is not None:
             position = min(position, first_pending)
         changes += (*index_changes, meta_change(position, recovery_epoch))
-        obsolete: list[tuple[ConsumeQueue, list[str]]] = []
+        obsolete: list[tuple[ConsumeQueue, tuple[str, ...]]] = []
         for _, saved in taken.values():
             if isinstance(saved, ConsumeQueue):
                 self.lookup.want_built(saved)
                 if saved.dirty_files:
                     paths += sorted(saved.dirty_files)
-                    saved.dirty_files.clear()
+                    saved.dirty_files = frozenset()
                 if saved.obsolete_files:
                     obsolete.append((saved, saved.obsolete_files))
-                    saved.obsolete_files = []
+                    saved.obsolete_files = ()
         return _Slice(changes, taken, end, position, paths, obsolete)

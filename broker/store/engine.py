@@ -404,10 +404,11 @@ class StorageEngine:
                 raise self.fail(error) from error
             return False  # no room for it now: the log has everything, the next try may fare better
 
-    def finish_checkpoint(self) -> None:
-        """Take the answer."""
+    def finish_checkpoint(self) -> bool:
+        """Take the answer; says whether the slice is saved.  (One record may change more rows than a slice has: then
+        the position stays where it was.)"""
         try:
-            self.checkpointer.finish()
+            return self.checkpointer.finish()
         except (StoreFailedError, OSError) as error:
             raise self.fail(error) from error
 
@@ -418,9 +419,7 @@ class StorageEngine:
             if self.is_checkpointing:
                 self.finish_checkpoint()
             while self.checkpoint_position < self.end and self.begin_checkpoint():
-                before = self.checkpoint_position
-                self.finish_checkpoint()
-                if self.checkpoint_position == before:
+                if not self.finish_checkpoint():
                     break
             if self.checkpoint_position == self.end:
                 self.files.remove_abort_mark()
