@@ -1,7 +1,7 @@
 """MessageIndex: where the messages with a key are, as a series of index files over the commit log.
 
-A message's keys are noted as it is appended (`put`, `put_all`), by their hashes, and written when its record is durable,
-many at once: chaining and packing are done then, as vectors.
+A message's keys are noted by their hashes as it is appended (`put`, `put_all`), and written when its record is
+durable, many at once: chaining and packing are done then, as vectors.
 
 Invariants: a file never holds an entry whose record is not durable; entries rise with the commit log, within a file
 and from file to file; only the last file takes entries.  All records before `indexed_until` are in the files.
@@ -171,11 +171,9 @@ class MessageIndex:
     def _pending(self, hashed: int, below: int, from_ms: int, until_ms: int) -> list[int]:
         """Matches not in the files yet, newest first."""
         end = bisect_left(self._offsets, below)
-        found: list[int] = []
-        for place in np.flatnonzero(np.array(self._hashes[:end]) == hashed).tolist():
-            if from_ms <= self._times[place] <= until_ms and self._offsets[place] >= self.min_offset:
-                found.append(self._offsets[place])
-        return found[::-1]
+        places: list[int] = np.flatnonzero(np.array(self._hashes[:end]) == hashed).tolist()
+        times, offsets, least = self._times, self._offsets, self.min_offset
+        return [offsets[at] for at in reversed(places) if from_ms <= times[at] <= until_ms and offsets[at] >= least]
 
     # -- retention ---------------------------------------------------------------------------------------------
 
