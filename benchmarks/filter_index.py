@@ -55,7 +55,7 @@ def main() -> None:
     dictionary = SubTopicDictionary()
     dictionary.restore(f"plant/{n % 40}/line/{n}" for n in range(NAMES))
     with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
-        entries = _entries(rng, np.fromiter(dictionary.names, np.uint64))
+        entries = make_entries(rng, np.fromiter(dictionary.names, np.uint64))
         path = Path(directory, "queue")
         path.write_bytes(entries)
         _show_scans(entries, dictionary)
@@ -68,7 +68,7 @@ def main() -> None:
         queue.close()
 
 
-def _entries(rng: np.random.Generator, hashes: np.ndarray) -> bytes:
+def make_entries(rng: np.random.Generator, hashes: np.ndarray) -> bytes:
     entries = np.zeros(ENTRIES, ENTRY_TYPE)
     entries["place"] = np.arange(ENTRIES, dtype=np.uint64) * 300
     entries["size"] = 300
@@ -83,7 +83,7 @@ def _show_scans(entries: bytes, dictionary: SubTopicDictionary) -> None:
     for what, wanted in _questions(dictionary):
         view = memoryview(entries)
         step = ENTRIES_PER_FILE * ENTRY_SIZE
-        seconds, found = _best(
+        seconds, found = best(
             lambda view=view, step=step, wanted=wanted: sum(  # type: ignore[misc]
                 scan(view[start : start + step], wanted).size for start in range(0, len(view), step)
             )
@@ -93,7 +93,7 @@ def _show_scans(entries: bytes, dictionary: SubTopicDictionary) -> None:
 
 def _show_index(index: FilterIndex, reopened: FilterIndex, dictionary: SubTopicDictionary) -> None:
     for what, wanted in _questions(dictionary):
-        seconds, (found, _end) = _best(lambda wanted=wanted: index.matching_offsets(wanted, 0, ENTRIES))  # type: ignore[misc]
+        seconds, (found, _end) = best(lambda wanted=wanted: index.matching_offsets(wanted, 0, ENTRIES))  # type: ignore[misc]
         print(f"index without postings, {what}: {ENTRIES / seconds / 1e6:,.0f} M entries/s, {len(found):,} found")
     durations = []
     start = time.perf_counter()
@@ -105,14 +105,14 @@ def _show_index(index: FilterIndex, reopened: FilterIndex, dictionary: SubTopicD
     start = time.perf_counter()
     reopened.matching_offsets(rare, 0, ENTRIES)
     print(f"exact name, postings read and verified first: {(time.perf_counter() - start) * 1e3:.1f} ms")
-    seconds, (found, _end) = _best(lambda: index.matching_offsets(rare, 0, ENTRIES))
+    seconds, (found, _end) = best(lambda: index.matching_offsets(rare, 0, ENTRIES))
     print(f"exact name, postings ready: {seconds * 1e3:.2f} ms, {len(found)} found")
     for count in (8, 64):
         few = HashSet(list(dictionary.names)[:count])
-        seconds, (found, _end) = _best(lambda few=few: index.matching_offsets(few, 0, ENTRIES))  # type: ignore[misc]
+        seconds, (found, _end) = best(lambda few=few: index.matching_offsets(few, 0, ENTRIES))  # type: ignore[misc]
         print(f"{count} names, postings ready: {seconds * 1e3:.1f} ms, {len(found):,} found")
     broad = dictionary.hashes_matching("plant/7/#")
-    seconds, (found, end) = _best(lambda: index.matching_offsets(broad, ENTRIES // 2, 32))
+    seconds, (found, end) = best(lambda: index.matching_offsets(broad, ENTRIES // 2, 32))
     print(f"broad wildcard, the next 32: {seconds * 1e3:.2f} ms, {end - ENTRIES // 2:,} entries looked at")
 
 
@@ -123,7 +123,7 @@ def _questions(dictionary: SubTopicDictionary) -> Iterator[tuple[str, HashSet]]:
         yield f"{topic_filter} ({len(wanted):,} names)", wanted
 
 
-def _best(act: Callable[[], Answer]) -> tuple[float, Answer]:
+def best(act: Callable[[], Answer]) -> tuple[float, Answer]:
     durations = []
     for _ in range(ROUNDS):
         start = time.perf_counter()

@@ -5,16 +5,13 @@ CPU-seconds are those of this process and of the sync process together; the mess
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import os
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,25 +19,26 @@ import structlog
 import uvloop
 from rich.console import Console
 
-from benchmarks.processes import ROOT, BenchmarkError, cpu_seconds
+from benchmarks import many_queues, store_questions, store_waiting
+from benchmarks.processes import ROOT, BenchmarkError
 from benchmarks.report import Goal, Report
+from benchmarks.store_parts import (
+    APPEND_BATCH,
+    BODY_BYTES,
+    CONSUMERS,
+    POP_BATCH,
+    QUEUES,
+    TOPIC,
+    append_all,
+    consume_all,
+    make_messages,
+    timed,
+)
 from broker.broker import Broker
 from broker.settings import BrokerSettings
-from domain.confirmation import Confirmation
-from domain.filter_hash import filter_hash
-from domain.message import Message
-from domain.ports import PopRequest
 from domain.topic import Topic
 from gateway.clock import SystemClock
 
-TOPIC: Final = "bench"
-GROUP: Final = "workers"
-QUEUES: Final = 4
-BODY_BYTES: Final = 200
-APPEND_BATCH: Final = 100
-BATCHES_IN_FLIGHT: Final = 32
-POP_BATCH: Final = 32
-CONSUMERS: Final = 16
 LOG_BYTES: Final = 1_000_000_000
 
 
@@ -65,6 +63,8 @@ def run(console: Console, *, quick: bool) -> Report:
     report.add(what, "msg/CPU-s", _median(messages / cpu for cpu, _ in pops))
     console.print("recovery", style="dim")
     _recovery(report, log_bytes)
+    for part in (many_queues, store_questions, store_waiting):
+        part.add_to(report, console, quick=quick)
     report.notes.append(f"medians of {rounds}; CPU of the process and its sync process, wall time of all")
     return report
 
@@ -75,88 +75,13 @@ async def _append_and_pop(directory: Path, count: int) -> tuple[tuple[float, flo
     messages = make_messages(count)
     gc.collect()
     gc.freeze()
-    append = await _timed(lambda: append_all(broker, messages))
+    append = await timed(lambda: append_all(broker, messages))
     messages.clear()
     gc.unfreeze()
     gc.collect()
-    pop = await _timed(lambda: consume_all(broker, count))
+    pop = await timed(lambda: consume_all(broker, count))
     await broker.close()
     return append, pop
-
-
-async def _timed(work: Callable[[], Coroutine[Any, Any, None]]) -> tuple[float, float]:
-    """(CPU seconds with children, wall seconds)."""
-    cpu, begun = cpu_seconds(os.getpid()), time.perf_counter()
-    await work()
-    return cpu_seconds(os.getpid()) - cpu, time.perf_counter() - begun
-
-
-def make_messages(count: int) -> list[Message]:
-    """As a door would hand them over: queue chosen, id minted, hash made."""
-    names = [f"{TOPIC}/{number}" for number in range(10)]
-    hashes = [filter_hash(name, "") for name in names]
-    body = b"x" * BODY_BYTES
-    return [
-        Message(
-            TOPIC,
-            body,
-            names[number % 10],
-            number % QUEUES,
-            1,
-            message_id=number.to_bytes(16, "big"),
-            born_time_ms=1,
-            filter_hash=hashes[number % 10],
-        )
-        for number in range(count)
-    ]
-
-
-async def append_all(broker: Broker, messages: list[Message]) -> None:
-    """Append in batches with a few of them unconfirmed at a time, as connections do; ends when all is confirmed."""
-    loop = asyncio.get_running_loop()
-    finished = loop.create_future()
-    state = {"next": 0, "in_flight": 0}
-
-    def settled(failure: object) -> None:
-        state["in_flight"] -= 1
-        if failure is not None and not finished.done():
-            finished.set_exception(BenchmarkError(str(failure)))
-        elif state["in_flight"] == 0 and state["next"] >= len(messages):
-            finished.set_result(None)
-        elif state["in_flight"] == BATCHES_IN_FLIGHT // 2:
-            loop.call_soon(fill)
-
-    def fill() -> None:
-        while state["in_flight"] < BATCHES_IN_FLIGHT and state["next"] < len(messages):
-            start = state["next"]
-            state["next"] += APPEND_BATCH
-            state["in_flight"] += 1
-            confirmation: Confirmation = broker.append(messages[start : start + APPEND_BATCH])
-            confirmation.when_settled(settled)
-
-    fill()
-    await finished
-
-
-async def consume_all(broker: Broker, count: int) -> None:
-    """Pop and acknowledge everything, by consumers of one group."""
-    left = count
-
-    async def consumer() -> None:
-        nonlocal left
-        request = PopRequest(TOPIC, GROUP, POP_BATCH)
-        while left > 0:
-            deliveries = await broker.pop(request)
-            if not deliveries:
-                return
-            left -= len(deliveries)
-            outcomes = await broker.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries])
-            if any(outcomes):
-                raise BenchmarkError(f"an acknowledgement was refused: {outcomes}")
-
-    await asyncio.gather(*(consumer() for _ in range(CONSUMERS)))
-    if left:
-        raise BenchmarkError(f"{left} messages were not delivered")
 
 
 # -- recovery ----------------------------------------------------------------------------------------------------
@@ -212,7 +137,7 @@ async def _fill(directory: Path) -> None:
 
 
 def _median(values: Any) -> float:
-    return statistics.median(list(values))
+    return float(statistics.median(list(values)))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ from domain.names import is_retry_topic, retried_topic, retry_group
 BACKGROUND_STEP_SECONDS: Final = 0.5
 CLEANING_SECONDS: Final = 0.01
 """How long retention may keep the event loop at a time."""
+ROW_WORTH_BYTES: Final = 4096
+MAX_STRETCH: Final = 4
 TIMER_TICK_SECONDS: Final = 0.05
 """How late a delayed message may be: messages that are due are looked for so often."""
 
@@ -110,9 +112,10 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
 
     def _on_grown(self, queues: list[ConsumeQueue]) -> None:
         for queue in queues:
-            if is_retry_topic(queue.topic):
-                self.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
-            self.polling.wake(queue.topic)
+            if self.polling.count:
+                if is_retry_topic(queue.topic):
+                    self.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
+                self.polling.wake(queue.topic)
             for watcher in queue.watchers:
                 watcher(queue)
 
@@ -197,12 +200,16 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         age = self.loop.time() - self._last_checkpoint
         if self._checkpoint_target is not None:
             self._save_slice()
-        elif behind and (
-            behind >= self.settings.checkpoint_interval_bytes or age >= self.settings.checkpoint_interval_seconds
-        ):
+        elif behind and (behind >= self._checkpoint_bytes() or age >= self.settings.checkpoint_interval_seconds):
             self._last_checkpoint = self.loop.time()
             self._checkpoint_target = self.engine.end
             self._save_slice()
+
+    def _checkpoint_bytes(self) -> int:
+        """How far the log goes on between two rounds: further where many rows change, each of which is as much work
+        as some records of the log, which would be read instead."""
+        least = self.settings.checkpoint_interval_bytes
+        return min(max(least, len(self.engine.rows) * ROW_WORTH_BYTES), least * MAX_STRETCH)
 
     def _save_slice(self) -> None:
         """Take a slice; where the log is not durable up to now, ask for that first."""

@@ -46,6 +46,7 @@ class GroupCommit:
         self._waiting: deque[tuple[int, Confirmation, int]] = deque()
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
+        self._is_closed = False
         self._last_start = 0.0
         self._last_confirmed = 0
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
@@ -105,9 +106,12 @@ class GroupCommit:
         """Make all that was taken durable, waiting for it, and confirm it."""
         self._loop.remove_reader(self._engine.log_channel.fileno())
         self.sync_now()
+        self._is_closed = True
 
     def _tick(self) -> None:
         self._is_ticking = False
+        if self._is_closed:
+            return
         if self._engine.syncing_to is not None and not self._engine.flush_async:
             return  # the answer to the running sync begins the next one
         wait = self._last_start + self._linger - self._loop.time()
@@ -119,6 +123,8 @@ class GroupCommit:
 
     def _begin(self) -> None:
         self._is_ticking = False
+        if self._is_closed:
+            return
         try:
             if self._engine.begin_sync():
                 self._last_start = self._loop.time()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
@@ -23,6 +26,9 @@ from broker.store.recovery import recover
 from broker.store.state_file import SqliteStateFile, StateFile
 from broker.store.store_files import FORMAT, FORMAT_1_CHECKPOINT, StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel, start_sync_process
+
+MANY_OBJECTS: Final = 100_000
+"""So many objects made while a store is opened are kept out of sight of the garbage collector from then on."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +51,8 @@ def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> 
     log_channel, checkpoint_channel = start_sync_process(lock_descriptor)
     try:
         state_file = SqliteStateFile(f"{settings.data_dir}/state.db")
-        opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel, state_file)
+        with _uncollected():
+            opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel, state_file)
     except BaseException:
         checkpoint_channel.close()
         log_channel.close()
@@ -63,6 +70,21 @@ def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> 
     if report.missing_bytes:
         log.error("the commit log was cut from outside: kept messages are missing", bytes=report.missing_bytes)
     return opened
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Pause the garbage collector while a store is read: it would walk all that was read again and again.  All of it
+    lives as long as the store: where it is much, later collections pass over it, too."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_count()[0] > MANY_OBJECTS:
+            gc.freeze()
+        if was_enabled:
+            gc.enable()
 
 
 def assemble(

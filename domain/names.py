@@ -8,6 +8,7 @@ names and add their namespace.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from domain.errors import Code, EntrepotError
@@ -24,6 +25,8 @@ NAMESPACE_SEPARATOR: Final = "/"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 RETRY_PREFIX: Final = "%RETRY%"
 SYSTEM_PREFIX: Final = "%"
+REMEMBERED_NAMES: Final = 4096
+"""Retry topics are asked for again and again: their names are kept, the least used forgotten."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 
@@ -121,6 +124,7 @@ def dead_letter_group(topic: str) -> str | None:
     return qualified(namespace, plain[len(DEAD_LETTER_PREFIX) :]) if plain.startswith(DEAD_LETTER_PREFIX) else None
 
 
+@lru_cache(maxsize=REMEMBERED_NAMES)
 def retry_topic(group: str, topic: str) -> str:
     """Where messages of `topic` wait for `group` to try them again, out of the way of newer ones (RocketMQ:
     `%RETRY%<group>+<topic>`)."""

@@ -229,7 +229,8 @@ class Consumption:
     ) -> list[Delivery]:
         """Deliver what can be of the claimed offsets: spent ones go to the dead letters, harmed ones are held back."""
         group, now_ms = terms.group, terms.now_ms
-        spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
+        limit = group.max_attempts
+        spent = [o for o, n in zip(offsets, window.attempts_of(offsets), strict=True) if n >= limit]
         if spent:
             self._bury(queue, window, group, spent, "max attempts reached", now_ms)
             gone = set(spent)
@@ -242,28 +243,31 @@ class Consumption:
     def _deliveries(
         self, window: ConsumeWindow, context: HandleContext, marked_id: int, messages: list[StoredMessage]
     ) -> list[Delivery]:
-        attempts = [window.attempt(message.queue_offset) for message in messages]
-        handles = context.mint(marked_id, [(m.queue_offset, window.stamp(m.queue_offset)) for m in messages])
-        return [Delivery(*parts) for parts in zip(messages, handles, attempts, strict=True)]
+        offsets = [message.queue_offset for message in messages]
+        attempts = window.attempts_of(offsets)
+        handles = context.mint(marked_id, zip(offsets, map(window.stamp_of, attempts), strict=True))
+        return list(map(Delivery, messages, handles, attempts))
 
     def _hold_back(self, group: str, queue: ConsumeQueue, corrupted: list[int], now_ms: int) -> None:
         self._append(ConsumptionOp.RENEW, group, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
 
     def _read(self, queue: ConsumeQueue, offsets: list[int]) -> tuple[list[StoredMessage], list[int]]:
         """The messages at some offsets, and the offsets whose records are harmed."""
-        messages: list[StoredMessage] = []
+        items = self._read_items(queue, offsets)
+        messages = [item for _, item in items if not isinstance(item, CorruptedError)]
         corrupted: list[int] = []
-        for offset, item in self._read_items(queue, offsets):
-            if isinstance(item, CorruptedError):
-                corrupted.append(offset)
-                log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
-            else:
-                messages.append(item)
+        if len(messages) < len(items):
+            for offset, item in items:
+                if isinstance(item, CorruptedError):
+                    corrupted.append(offset)
+                    log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
         return messages, corrupted
 
     def _read_items(self, queue: ConsumeQueue, offsets: list[int]) -> list[tuple[int, StoredMessage | CorruptedError]]:
         """What is at some offsets, as far as it is durable."""
         found: list[tuple[int, StoredMessage | CorruptedError]] = []
+        if offsets and offsets == list(range(offsets[0], offsets[0] + len(offsets))):
+            return list(enumerate(self.engine.read(queue, offsets[0], len(offsets)), offsets[0]))
         at = 0
         while at < len(offsets):
             run = 1
@@ -338,7 +342,9 @@ class Consumption:
                 continue
             queue_id, offset, stamp = checked
             window = windows.get(queue_id) if queue_id < RETRY_QUEUE else retries.get(queue_id - RETRY_QUEUE)
-            taken = by_queue.setdefault(queue_id, set())
+            taken = by_queue.get(queue_id)
+            if taken is None:
+                taken = by_queue[queue_id] = set()
             if window is None or offset in taken or not window.is_current(offset, stamp):
                 outcomes.append(
                     EntrepotError(

@@ -49,9 +49,8 @@ def scan_filtered(
         entries = list(ENTRY.iter_unpack(queue.raw(first, min(end - first, CHUNK_ENTRIES))))
         candidates = [(first + at, entry) for at, entry in enumerate(entries) if may_match(entry[2])]
         found.next_offset = first + len(entries)
-        for at in range(0, len(candidates), READ_BATCH):
-            if _take(engine, queue, candidates[at : at + READ_BATCH], wanted, count, found):
-                return found
+        if _take_enough(engine, queue, candidates, wanted, count, found):
+            return found
         if not entries:
             break
     return found
@@ -67,13 +66,33 @@ def _scan_sub_topics(
         text = wanted.expression.text
         offsets, looked_to = engine.lookup.matching_offsets(queue, text, found.next_offset, limit)
         candidates = [(offset, queue.entries(offset, 1)[0]) for offset in offsets if offset < end]
-        for at in range(0, len(candidates), READ_BATCH):
-            if _take(engine, queue, candidates[at : at + READ_BATCH], wanted, count, found):
-                return found
+        if _take_enough(engine, queue, candidates, wanted, count, found):
+            return found
         found.next_offset = min(looked_to, end)
         if len(offsets) < limit:
             break  # the end, or enough for one turn
     return found
+
+
+def _take_enough(
+    engine: StorageEngine,
+    queue: ConsumeQueue,
+    candidates: list[tuple[int, tuple[int, int, int]]],
+    wanted: MessageFilter,
+    count: int,
+    found: Scanned,
+) -> bool:
+    """Read candidates until there is enough: no more than that while all of them are wanted."""
+    at, step = 0, count - len(found.offsets)
+    while at < len(candidates):
+        batch = candidates[at : at + min(max(step, 1), READ_BATCH)]
+        before = len(found.offsets)
+        if _take(engine, queue, batch, wanted, count, found):
+            return True
+        at += len(batch)
+        is_sure = len(found.offsets) - before == len(batch)
+        step = count - len(found.offsets) if is_sure else READ_BATCH
+    return False
 
 
 def _take(

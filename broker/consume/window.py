@@ -40,6 +40,9 @@ DEFLATE_ABOVE = 16_384
 Try = tuple[int, Sequence[tuple[int, int]]]
 """A consumer's attempt: when it ends, and the offsets and stamps that it got."""
 MAX_TRIES = 1024
+DONE = bytes((SETTLED, FILTERED))
+RUN = 256
+"""Status bytes that are looked at together."""
 ATTEMPT_BITS = 16
 MAX_GENERATION = 0xFFFF
 MAX_SPREAD = 16
@@ -140,6 +143,12 @@ class ConsumeWindow:
         index = offset - self._origin
         return self._attempts[index] if self._head <= index < len(self._attempts) else 0
 
+    def attempts_of(self, offsets: Sequence[int]) -> list[int]:
+        """`attempt` of each."""
+        attempts, origin, head = self._attempts, self._origin, self._head
+        end = len(attempts)
+        return [attempts[offset - origin] if head <= offset - origin < end else 0 for offset in offsets]
+
     def deadline(self, offset: int) -> int:
         """When it becomes visible (again); 0 for one never delivered or long settled."""
         index = offset - self._origin
@@ -170,7 +179,11 @@ class ConsumeWindow:
 
     def stamp(self, offset: int) -> int:
         """What a handle for the current attempt bears: attempts begin anew with each reset, stamps do not."""
-        return self.generation << ATTEMPT_BITS | self.attempt(offset)
+        return self.stamp_of(self.attempt(offset))
+
+    def stamp_of(self, attempt: int) -> int:
+        """The stamp of an attempt."""
+        return self.generation << ATTEMPT_BITS | attempt
 
     def is_current(self, offset: int, stamp: int) -> bool:
         """Whether a handle with this stamp may settle the message."""
@@ -216,7 +229,9 @@ class ConsumeWindow:
         """One more attempt for each, invisible until the deadline.  What lies between new ones is not wanted."""
         status, attempts, deadlines, origin = self._status, self._attempts, self._deadlines, self._origin
         new = 0
-        for offset in offsets:
+        if isinstance(offsets, range) and offsets[0] == self.frontier:
+            new = len(offsets)
+        for offset in offsets if not new else ():
             index = offset - origin
             if index == len(status) + new:
                 new += 1
@@ -280,14 +295,15 @@ class ConsumeWindow:
     def settle(self, offsets: Iterable[int]) -> None:
         """Consumed, or moved to the dead letters."""
         status, origin, head = self._status, self._origin, self._head
+        length = len(status)
         for offset in offsets:
             index = offset - origin
-            if head <= index < len(status) and status[index] < SETTLED:
+            if head <= index < length and status[index] < SETTLED:
                 status[index] = SETTLED
                 self.unsettled -= 1
-        length = len(status)
         while head < length and status[head] >= SETTLED:
-            head += 1
+            run = status[head : head + RUN]
+            head += len(run) - len(run.lstrip(DONE))
         self._head = head
         if head > COMPACT_AFTER or head == length:
             del status[:head], self._attempts[:head], self._deadlines[:head]

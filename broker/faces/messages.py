@@ -8,8 +8,11 @@ from typing import Final
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.faces.core import BrokerCore
+from broker.opening import OpenedStore
 from broker.retention.watermarks import DiskState
+from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
+from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -26,6 +29,13 @@ class MessageFace(BrokerCore):
     """Appending, reading by offset, tails."""
 
     _backlogs: dict[str, int]
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, opened: OpenedStore) -> None:
+        super().__init__(settings, clock, opened)
+        # looked at for every message that is appended
+        self._queues = self.engine.dispatcher.queues
+        self._constrained = self.registry.constrained
+        self._max_message_bytes = settings.max_message_bytes
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
         self._backlogs = {}
@@ -53,15 +63,21 @@ class MessageFace(BrokerCore):
             refusals[place] = refusal
         return self.commit.submit(Confirmation(refusals), len(messages))
 
-    def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue | EntrepotError:
-        queue = self.engine.dispatcher.queues.get((topic, queue_id))
-        if queue is None:
-            return self.engine.queue_or_refusal(topic, queue_id)
-        if body_bytes > self.settings.max_message_bytes:
-            return _too_large(body_bytes, self.settings.max_message_bytes)
-        constrained = self.registry.constrained.get(topic)
-        if constrained is not None:
-            return self._refusal_of(constrained, queue_id, body_bytes) or queue
+    def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None or body_bytes > self._max_message_bytes or topic in self._constrained:
+            return self._queue_with_limits(topic, queue_id, body_bytes)
+        return queue
+
+    def _queue_with_limits(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
+        """What is looked at more closely: most messages are not."""
+        queue = self.engine.existing_queue(topic, queue_id)
+        if body_bytes > self._max_message_bytes:
+            raise _too_large(body_bytes, self._max_message_bytes)
+        constrained = self._constrained.get(topic)
+        refusal = None if constrained is None else self._refusal_of(constrained, queue_id, body_bytes)
+        if refusal is not None:
+            raise refusal
         return queue
 
     def _refusal_of(self, topic: Topic, queue_id: int, body_bytes: int) -> EntrepotError | None:

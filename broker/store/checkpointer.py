@@ -24,7 +24,7 @@ class _Slice:
     position: int
     epoch: int
     paths: list[str]
-    obsolete: list[tuple[ConsumeQueue, list[str]]]
+    obsolete: list[tuple[ConsumeQueue, tuple[str, ...]]]
 
 
 class Checkpointer:
@@ -97,14 +97,14 @@ class Checkpointer:
         if first_pending is not None:
             position = min(position, first_pending)
         changes += (*index_changes, meta_change(position, end, recovery_epoch))
-        obsolete: list[tuple[ConsumeQueue, list[str]]] = []
+        obsolete: list[tuple[ConsumeQueue, tuple[str, ...]]] = []
         for _, saved in taken.values():
             if isinstance(saved, ConsumeQueue):
                 self.lookup.want_built(saved)
                 if saved.dirty_files:
                     paths += sorted(saved.dirty_files)
-                    saved.dirty_files.clear()
+                    saved.dirty_files = frozenset()
                 if saved.obsolete_files:
                     obsolete.append((saved, saved.obsolete_files))
-                    saved.obsolete_files = []
+                    saved.obsolete_files = ()
         return _Slice(changes, taken, end, position, recovery_epoch, paths, obsolete)

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 
 from broker.store import record
 from broker.store.disk import Disk, is_want_of_space
-from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordHeader, RecordKind
+from broker.store.record import CRC_START, HEADER_SIZE, InvalidRecordError, RecordHeader, RecordKind, encode_new
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
 DEFAULT_SEGMENT_SIZE = 1 << 30
+SMALL_SPAN = 65_536
+"""So much is read with one call, whatever lies between the records wanted."""
 MESSAGE = RecordKind.MESSAGE
 NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
 """Kinds that leave the reserve to those with which consuming goes on."""
@@ -65,6 +67,17 @@ class CommitLog:
 
     # -- appending ---------------------------------------------------------------------------------------------
 
+    def append_new(self, message: Message, queue_offset: int, now_ms: int) -> tuple[int, int]:
+        """Take one new message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
+        offset = self.end
+        parts = encode_new(message, offset, self.durable_offset, now_ms, queue_offset)
+        size = len(parts[1]) + CRC_START
+        if offset + size > self._message_room_end:
+            return self.append_message(message, queue_offset, now_ms)
+        self._pending += parts
+        self.end = offset + size
+        return offset, size
+
     def append_message(
         self,
         message: Message,
@@ -74,11 +87,11 @@ class CommitLog:
         trailer: bytes = b"",
         trailer_flag: int = 0,
     ) -> tuple[int, int]:
-        """Take one message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
+        """The same for a message of any kind."""
         offset = self.end
         encode, floor = record.encode_message, self.durable_offset
         prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
-        size = len(covered) + record.CRC_START
+        size = len(covered) + CRC_START
         is_new = kind in NEW_KINDS
         if offset + size > (self._message_room_end if is_new else self._room_end):
             offset = self._make_room(size, self.layout.reserve_bytes if is_new else 0, now_ms)
@@ -323,6 +336,12 @@ def _runs(
     """Group entries whose records lie close together in one segment: (start, end, entries)."""
     run: list[tuple[int, int, int]] = []
     start = end = 0
+    if entries:
+        start, end = entries[0][0], entries[-1][0] + entries[-1][1]
+        is_one = 0 < end - start <= SMALL_SPAN and start // segment_size == (end - 1) // segment_size
+        if is_one and entries == sorted(entries):
+            yield start, end, entries
+            return
     for entry in entries:
         offset, size, _ = entry
         if run and (

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from google_crc32c import extend as crc32c_extend
@@ -38,6 +38,7 @@ _pack = ENTRY.pack
 _iter_entries = ENTRY.iter_unpack
 _ROW = struct.Struct(">QQQQI")
 _UNPLACED: Final = -1
+_NO_FILES: Final[frozenset[str]] = frozenset()
 
 
 class SubTopicIndex(Protocol):
@@ -88,8 +89,8 @@ class ConsumeQueue:
         self._files = files
         self._tail = bytearray()
         self._checksums: dict[int, int] = {}
-        self.dirty_files: set[str] = set()
-        self.obsolete_files: list[str] = []
+        self.dirty_files: frozenset[str] = _NO_FILES  # light queues have none: no object for each of them
+        self.obsolete_files: tuple[str, ...] = ()
         self.names: dict[int, str] = {}  # the topic's, by sub-topic hash: whoever made the queue sets it
         self.filter_index: SubTopicIndex | None = None
 
@@ -152,7 +153,7 @@ class ConsumeQueue:
             data = bytes(self._tail[: batch * ENTRY_SIZE])
             path = self._path(index)
             self._files.write(path, data, within * ENTRY_SIZE)
-            self.dirty_files.add(path)
+            self.dirty_files |= {path}
             before = self._checksums.get(index)
             if before is None:  # a file that begins within, after offsets that were dropped, is zeros up to there
                 before = crc32c_extend(0, bytes(within * ENTRY_SIZE))
@@ -169,11 +170,11 @@ class ConsumeQueue:
             return
         self.min_offset = queue_offset
         for index in [i for i in self._checksums if (i + 1) * ENTRIES_PER_FILE <= queue_offset]:
-            self.dirty_files.discard(self._path(index))
-            self.obsolete_files.append(self._path(index))
+            self.dirty_files -= {self._path(index)}
+            self.obsolete_files += (self._path(index),)
             del self._checksums[index]
 
-    def remove_obsolete(self, paths: list[str]) -> None:
+    def remove_obsolete(self, paths: Sequence[str]) -> None:
         """Remove files that the row does not name any more."""
         for path in paths:
             self._files.remove(path)
@@ -196,8 +197,7 @@ class ConsumeQueue:
         self._files.remove(self.directory)
         self._files.remove(f"{self._files.root}/filterindex/{topic_directory(self.topic)}/{self.queue_id}")
         self.filter_index = None
-        self.dirty_files.clear()
-        self.obsolete_files.clear()
+        self.dirty_files, self.obsolete_files = _NO_FILES, ()
         self._checksums.clear()
         self.begin_at(0)
         if unplaced:

@@ -42,8 +42,8 @@ from domain.timing import MAX_DELAY_MS
 
 DELIVER_AT_MS: Final = SystemProperty.DELIVER_AT_MS
 MAX_TIME_DIGITS: Final = 19
-QueueFor = Callable[[str, int, int], ConsumeQueue | EntrepotError]
-"""The queue of (topic, queue id) for a body of so many bytes, or why it may not go there."""
+QueueFor = Callable[[str, int, int], ConsumeQueue]
+"""The queue of (topic, queue id) for a body of so many bytes.  Raises EntrepotError where it may not go there."""
 
 
 @dataclass(slots=True)
@@ -112,36 +112,42 @@ class StorageEngine:
     ) -> list[EntrepotError | None] | None:
         """Take a batch; returns None if all were taken, else one refusal or None for each."""
         self._check_alive()
-        append, touch, note = self.commit_log.append_message, self.dispatcher.touch, self.lookup.index.put
+        append, touch, tag_bits = self.commit_log.append_new, self.dispatcher.touch, TAG_BITS
         refusals: list[EntrepotError | None] | None = None
-        for index, message in enumerate(messages):
-            queue = queue_for(message.topic, message.queue_id, len(message.body))
-            try:
-                if isinstance(queue, EntrepotError):
-                    raise queue
-                if message.system and DELIVER_AT_MS in message.system and is_for_later(message, now_ms):
-                    self._keep(RecordKind.TIMED, message, queue_for, now_ms)
+        keys: list[bytes] = []  # of all messages, with the offsets of their records: noted together
+        offsets: list[int] = []
+        try:
+            for index, message in enumerate(messages):
+                try:
+                    queue = queue_for(message.topic, message.queue_id, len(message.body))
+                    if message.system and DELIVER_AT_MS in message.system and is_for_later(message, now_ms):
+                        self._keep(RecordKind.TIMED, message, queue_for, now_ms)
+                        continue
+                    if message.further_queues:
+                        offset = self._append_to_many(message, queue, queue_for, now_ms)
+                    else:
+                        queue_offset = queue.max_offset
+                        offset, size = append(message, queue_offset, now_ms)
+                        hashed = message.filter_hash
+                        queue.put(queue_offset, offset, size, hashed)
+                        if not (queue.is_touched and queue.is_changed):
+                            touch(queue, offset)
+                        if message.sub_topic and queue.names.get(hashed >> tag_bits) != message.sub_topic:
+                            self.lookup.learn(message.topic, hashed, message.sub_topic, offset)
+                except (EntrepotError, struct.error) as error:
+                    refusals = refusals if refusals is not None else [None] * len(messages)
+                    refusals[index] = error if isinstance(error, EntrepotError) else _too_long(error)
                     continue
-                if message.further_queues:
-                    self._append_to_many(message, queue, queue_for, now_ms)
-                    continue
-                queue_offset = queue.max_offset
-                offset, size = append(message, queue_offset, now_ms)
-            except (EntrepotError, struct.error) as error:
-                refusals = refusals if refusals is not None else [None] * len(messages)
-                refusals[index] = error if isinstance(error, EntrepotError) else _too_long(error)
-                continue
-            except OSError as error:
-                raise self.fail(error) from error
-            queue.put(queue_offset, offset, size, message.filter_hash)
-            if not (queue.is_touched and queue.is_changed):
-                touch(queue, offset)
-            if message.sub_topic and queue.names.get(message.filter_hash >> TAG_BITS) != message.sub_topic:
-                self.lookup.learn(message.topic, message.filter_hash, message.sub_topic, offset)
-            if message.message_id:
-                note(ID + message.message_id, offset, now_ms)
-            for key in message.keys:
-                note(message_key(message.topic, key.encode()), offset, now_ms)
+                except OSError as error:
+                    raise self.fail(error) from error
+                if message.message_id:
+                    keys.append(ID + message.message_id)
+                    offsets.append(offset)
+                if message.keys:
+                    keys += [message_key(message.topic, key.encode()) for key in message.keys]
+                    offsets += [offset] * len(message.keys)
+        finally:
+            self.lookup.index.put_all(keys, offsets, now_ms)
         return refusals
 
     def append_half(
@@ -151,10 +157,8 @@ class StorageEngine:
         self._check_alive()
         refusals: list[EntrepotError | None] = [None] * len(messages)
         for index, message in enumerate(messages):
-            queue = queue_for(message.topic, message.queue_id, len(message.body))
             try:
-                if isinstance(queue, EntrepotError):
-                    raise queue
+                queue_for(message.topic, message.queue_id, len(message.body))
                 is_for_later(message, now_ms)
                 self._check_transaction(message)
                 self._keep(RecordKind.HALF, message, queue_for, now_ms)
@@ -200,9 +204,10 @@ class StorageEngine:
         queue = self.dispatcher.queue(message.topic, message.queue_id)
         further = (self.dispatcher.queues.get(place) for place in message.further_queues)
         try:
-            self._append_to_queues(message, [queue, *(q for q in further if q is not None)], origin, now_ms)
+            offset = self._append_to_queues(message, [queue, *(q for q in further if q is not None)], origin, now_ms)
         except OSError as error:
             raise self.fail(error) from error
+        self._note(message, offset, now_ms)
 
     def _further_queues(self, message: Message, queue_for: QueueFor) -> list[ConsumeQueue]:
         if len(message.further_queues) > MAX_FURTHER_QUEUES:
@@ -211,19 +216,16 @@ class StorageEngine:
             )
         queues: list[ConsumeQueue] = []
         for topic, queue_id in message.further_queues:
-            queue = queue_for(topic, queue_id, len(message.body))
-            if isinstance(queue, EntrepotError):
-                raise queue
-            queues.append(queue)
+            queues.append(queue_for(topic, queue_id, len(message.body)))
         return queues
 
-    def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> None:
-        """Take a message for several queues: all of them, or none.  Raises the first refusal."""
-        self._append_to_queues(message, [first, *self._further_queues(message, queue_for)], None, now_ms)
+    def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> int:
+        """Take a message for several queues: all of them, or none; returns its place.  Raises the first refusal."""
+        return self._append_to_queues(message, [first, *self._further_queues(message, queue_for)], None, now_ms)
 
     def _append_to_queues(
         self, message: Message, wanted: list[ConsumeQueue], origin: Origin | None, now_ms: int
-    ) -> None:
+    ) -> int:
         first = wanted[0]
         queues = {queue: queue.max_offset for queue in wanted}
         places = [(q.topic, q.queue_id, end) for q, end in queues.items() if q is not first]
@@ -235,16 +237,18 @@ class StorageEngine:
             self.aside.settle(origin, offset)
         for queue, end in queues.items():
             self.dispatcher.put(queue, end, offset, size, message.filter_hash)
-            self._note(message, queue, offset, now_ms if queue is first else None)
+            self._learn(message, queue, offset)
+        return offset
 
-    def _note(self, message: Message, queue: ConsumeQueue, offset: int, store_time_ms: int | None) -> None:
-        """Let a message be found by its sub-topic in a queue and (with a time) by its id and keys."""
+    def _learn(self, message: Message, queue: ConsumeQueue, offset: int) -> None:
+        """Let a message be found by its sub-topic in a queue."""
         hashed = message.filter_hash
         if message.sub_topic and queue.names.get(hashed >> TAG_BITS) != message.sub_topic:
             self.lookup.learn(queue.topic, hashed, message.sub_topic, offset)
-        if store_time_ms is not None:
-            keys = [key.encode() for key in message.keys]
-            self.lookup.note(message.topic, message.message_id, keys, offset, store_time_ms)
+
+    def _note(self, message: Message, offset: int, now_ms: int) -> None:
+        """Let a message be found by its id and keys."""
+        self.lookup.note(message.topic, message.message_id, [key.encode() for key in message.keys], offset, now_ms)
 
     def append_moved(self, kind: RecordKind, message: Message, move: Move, now_ms: int) -> None:
         """Take a message that was made from another one (dead letter, retry), which the same record settles."""
@@ -257,7 +261,8 @@ class StorageEngine:
         except OSError as error:
             raise self.fail(error) from error
         self.dispatcher.put(queue, queue_offset, offset, size, message.filter_hash)
-        self._note(message, queue, offset, now_ms)
+        self._learn(message, queue, offset)
+        self._note(message, offset, now_ms)
         self.dispatcher.move_appliers[kind].apply_move(move, message.topic, queue_offset, offset)
 
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
@@ -337,30 +342,38 @@ class StorageEngine:
 
     def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
         """Visible messages of a queue from an offset on, harmed ones as errors in their place."""
-        return self.read_places(queue, list(enumerate(queue.entries(from_offset, count), from_offset)))
+        entries = queue.entries(from_offset, count)
+        return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
 
     def read_places(
         self, queue: ConsumeQueue, places: list[tuple[int, tuple[int, int, int]]]
     ) -> list[StoredMessage | CorruptedError]:
         """The messages of (queue offset, entry), in the order of the log, each checked to be what its entry says."""
-        found: list[StoredMessage | CorruptedError] = []
-        items = self.commit_log.read([entry for _, entry in places])
-        for (queue_offset, _), item in zip(places, items, strict=True):
+        return self._read(queue, [queue_offset for queue_offset, _ in places], [entry for _, entry in places])
+
+    def _read(
+        self, queue: ConsumeQueue, queue_offsets: Sequence[int], entries: list[tuple[int, int, int]]
+    ) -> list[StoredMessage | CorruptedError]:
+        found = list(self.commit_log.read(entries))
+        topic, queue_id = queue.topic, queue.queue_id
+        for at, (queue_offset, item) in enumerate(zip(queue_offsets, found, strict=True)):
             if isinstance(item, StoredMessage) and (
-                item.queue_offset != queue_offset or item.queue_id != queue.queue_id or item.topic != queue.topic
+                item.queue_offset != queue_offset or item.queue_id != queue_id or item.topic != topic
             ):
-                item = _at_further_place(item, queue, queue_offset)
-            found.append(item)
+                found[at] = _at_further_place(item, queue, queue_offset)
         return found
 
     def first_since(self, queue: ConsumeQueue, time_ms: int) -> int:
         """The first queue offset stored at or after a time."""
         return queue.bisect(lambda entry: self.commit_log.read_header(entry[0], entry[1]).store_time_ms < time_ms)
 
-    def queue_or_refusal(self, topic: str, queue_id: int) -> ConsumeQueue | EntrepotError:
-        queues = self.dispatcher.queues
-        missing = f"queue {queue_id} of topic" if (topic, 0) in queues else "topic"
-        return queues.get((topic, queue_id)) or EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no {missing} {topic!r}")
+    def existing_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue.  Raises TOPIC_NOT_FOUND."""
+        queue = self.dispatcher.queues.get((topic, queue_id))
+        if queue is None:
+            missing = f"queue {queue_id} of topic" if (topic, 0) in self.dispatcher.queues else "topic"
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no {missing} {topic!r}")
+        return queue
 
     # -- checkpoint --------------------------------------------------------------------------------------------
 

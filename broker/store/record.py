@@ -58,7 +58,7 @@ import msgspec
 from google_crc32c import value as crc32c
 
 from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Message, Place, Properties, PropertyValue, StoredMessage
+from domain.message import NO_SYSTEM_PROPERTIES, Destinations, Message, Place, Properties, PropertyValue, StoredMessage
 
 MAGIC: Final = b"ENTR"
 VERSION: Final = 1
@@ -77,6 +77,8 @@ _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
+_USUAL = struct.Struct(">IIQQQ IQQQHH3xB6xI")
+"""`_MESSAGE` with version, kind and flags in one, and nothing where message group, tag, keys and properties are not."""
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
 _ORIGIN = struct.Struct(">Qq")
@@ -86,10 +88,12 @@ _encode_properties = msgspec.msgpack.Encoder().encode
 _decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
+_pack_usual = _USUAL.pack
 _unpack_identity = struct.Struct(">4sIBBHIQ").unpack_from
 _unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
 
 assert _HEADER.size == HEADER_SIZE
+assert _MESSAGE.size == _USUAL.size
 assert _MESSAGE.size + CRC_START == MESSAGE_HEADER_SIZE
 
 
@@ -112,6 +116,7 @@ MESSAGE_KINDS: Final = frozenset((RecordKind.MESSAGE, RecordKind.DEAD_LETTER, Re
 KEPT_KINDS: Final = frozenset((RecordKind.TIMED, RecordKind.HALF))
 """Kinds of records that are messages in no queue yet."""
 _DECODABLE: Final = MESSAGE_KINDS | KEPT_KINDS
+_USUAL_KIND: Final = VERSION << 24 | RecordKind.MESSAGE << 16
 
 
 class InvalidRecordError(Exception):
@@ -186,6 +191,36 @@ def encode_message(
         body_length,
     )
     covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body, trailer))
+    return _pack_prefix(MAGIC, crc32c(covered)), covered
+
+
+def encode_new(
+    message: Message, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
+) -> tuple[bytes, bytes]:
+    """The same for a new message, by a way that is a quarter shorter for those with the usual fields alone."""
+    if message.tag or message.keys or message.message_group or message.properties or message.system:
+        return encode_message(
+            message, RecordKind.MESSAGE, commit_log_offset, durable_floor, store_time_ms, queue_offset
+        )
+    topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
+    message_id, body = message.message_id, message.body
+    topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
+    head = _pack_usual(
+        _USUAL_KIND | message.qos,
+        MESSAGE_HEADER_SIZE + topic_length + sub_topic_length + id_length + body_length,
+        commit_log_offset,
+        durable_floor,
+        store_time_ms,
+        message.queue_id,
+        queue_offset,
+        message.born_time_ms,
+        message.filter_hash,
+        topic_length,
+        sub_topic_length,
+        id_length,
+        body_length,
+    )
+    covered = b"".join((head, topic, sub_topic, message_id, body))
     return _pack_prefix(MAGIC, crc32c(covered)), covered
 
 
@@ -452,8 +487,10 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         a += properties_length
     body_end = a + body_length
     places: tuple[Place, ...] = ()
+    further: Destinations = ()
     if flags & FURTHER_FLAG:
         places = decode_further(data, body_end + _ORIGIN.size if flags & ORIGIN_FLAG else body_end)
+        further = tuple([(name, number) for name, number, _ in places])
     return StoredMessage(
         topic,
         data[a:body_end],
@@ -468,7 +505,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         hashed,
         properties,
         system,
-        tuple([(name, number) for name, number, _ in places]),
+        further,
         queue_offset,
         commit_log_offset,
         store_time,

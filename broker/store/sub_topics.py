@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -34,17 +35,30 @@ class SubTopicDictionary:
     away (`max_names`), `is_complete` is False and `known_hashes()` says which hashes a scan may rule out.
     """
 
+    __slots__ = (
+        "_doubtful",
+        "_known",
+        "_learned",
+        "_max_filters",
+        "_max_names",
+        "_new",
+        "_ready",
+        "is_complete",
+        "names",
+        "twins",
+    )
+
     def __init__(self, max_names: int = MAX_NAMES, max_filters: int = MAX_FILTERS) -> None:
         self.names: dict[int, str] = {}
         self.twins: dict[int, list[str]] = {}
         self.is_complete = True
         self._max_names = max_names
         self._max_filters = max_filters
-        self._learned: list[int] = []  # a twin's hash stands here once more
+        self._learned = array("Q")  # a twin's hash stands here once more
         self._new: list[str] = []
-        self._doubtful: set[int] = set()
+        self._doubtful: frozenset[int] = frozenset()
         self._known: HashSet | None = None
-        self._ready: OrderedDict[str, _Ready] = OrderedDict()
+        self._ready: OrderedDict[str, _Ready] | None = None  # most topics are never asked for
 
     def __len__(self) -> int:
         """How many names are remembered, twins included."""
@@ -124,10 +138,12 @@ class SubTopicDictionary:
         """Of a twin the hash is known and the name is not: that hash may no longer be ruled out."""
         self.is_complete = False
         if is_twin and hash48 not in self._doubtful:
-            self._doubtful.add(hash48)
+            self._doubtful |= {hash48}
             self._known = None
 
     def _ready_for(self, topic_filter: str) -> _Ready:
+        if self._ready is None:
+            self._ready = OrderedDict()
         ready = self._ready.get(topic_filter)
         if ready is not None:
             self._ready.move_to_end(topic_filter)

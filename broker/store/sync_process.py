@@ -30,6 +30,8 @@ from collections.abc import Iterator
 
 MAX_OPEN = 64
 MAX_LINKED = 100_000
+CACHE_KIB = 65_536
+"""Memory for pages of the state file: the rows of many queues that change lie all over it."""
 NO_ROOM = -errno.ENOSPC
 """The answer to a commit for which there is no room: nothing was changed.  (A sync that fails for want of room is an
 error like any other.)"""
@@ -78,13 +80,19 @@ class State:
             connection.execute("BEGIN IMMEDIATE")
             ((rows, total),) = connection.execute("SELECT rows, sum FROM digest").fetchall()
             for key, crc, value in read_changes(data):
-                for (old,) in connection.execute("SELECT crc FROM state WHERE key = ?", (key,)):
-                    rows, total = rows - 1, total ^ old
+                old = connection.execute("SELECT rowid, crc FROM state WHERE key = ?", (key,)).fetchone()
+                total ^= old[1] if old else 0
                 if value is None:
-                    connection.execute("DELETE FROM state WHERE key = ?", (key,))
+                    if old:
+                        rows -= 1
+                        connection.execute("DELETE FROM state WHERE rowid = ?", old[:1])
+                    continue
+                total ^= crc
+                if old:  # its place in the index of keys stays as it is
+                    connection.execute("UPDATE state SET crc = ?, value = ? WHERE rowid = ?", (crc, value, old[0]))
                 else:
-                    rows, total = rows + 1, total ^ crc
-                    connection.execute("REPLACE INTO state (key, crc, value) VALUES (?, ?, ?)", (key, crc, value))
+                    rows += 1
+                    connection.execute("INSERT INTO state (key, crc, value) VALUES (?, ?, ?)", (key, crc, value))
             connection.execute("UPDATE digest SET rows = ?, sum = ?", (rows, total))
             connection.execute("COMMIT")
         except BaseException:
@@ -100,6 +108,7 @@ class State:
         connection = self._connection = sqlite3.connect(path, isolation_level=None)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(
             "CREATE TABLE IF NOT EXISTS state (key BLOB PRIMARY KEY, crc INTEGER NOT NULL, value BLOB NOT NULL)"

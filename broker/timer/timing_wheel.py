@@ -92,11 +92,19 @@ class TimingWheel:
                 del self._regions[key[0]]
 
     def _has(self, bucket: _Bucket, deliver_at_ms: int, timed_offset: int) -> bool:
-        wanted = struct.pack(">QQ", deliver_at_ms, timed_offset)
-        at = bucket.entries.find(wanted)
-        while at >= 0 and at % _ENTRY.size:  # the bytes of two entries
-            at = bucket.entries.find(wanted, at + 1)
-        return at >= 0
+        """Whether the bucket has the entry.  Entries are in the order of their offsets."""
+        entries, size = bucket.entries, _ENTRY.size
+        low, high = 0, len(entries) // size
+        while low < high:
+            middle = (low + high) // 2
+            time_ms, offset, _ = _ENTRY.unpack_from(entries, middle * size)
+            if offset == timed_offset:
+                return bool(time_ms == deliver_at_ms)
+            if offset < timed_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return False
 
     def _new_bucket(self, key: _BucketKey, bucket: _Bucket) -> _Bucket:
         minute, region = key

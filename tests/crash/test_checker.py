@@ -154,6 +154,6 @@ def _reversed_pop(pop: Any) -> Any:
 
 
 def test_an_attempt_that_falls_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ConsumeWindow, "attempt", lambda window, offset: 1)
+    monkeypatch.setattr(ConsumeWindow, "attempts_of", lambda window, offsets: [1] * len(offsets))
     monkeypatch.setattr(ConsumeWindow, "is_current", lambda window, offset, attempt: True)
     assert any("the attempt before" in line for line in run().duplicated)

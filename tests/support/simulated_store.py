@@ -262,8 +262,8 @@ class SimulatedStore:
     def queue(self, topic: str, queue_id: int = 0) -> ConsumeQueue:
         return self.engine.dispatcher.queues[topic, queue_id]
 
-    def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue | EntrepotError:
-        return self.engine.queue_or_refusal(topic, queue_id)
+    def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
+        return self.engine.existing_queue(topic, queue_id)
 
     def _record(self, payload: bytes) -> None:
         self.engine.append_record(RecordKind.METADATA, payload, self.now_ms)
