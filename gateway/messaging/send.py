@@ -20,7 +20,8 @@ from domain.filter_hash import filter_hash
 from domain.message import ROUND_ROBIN, Message
 from domain.names import split_name
 from domain.ports import Store
-from domain.routing.queue_selector import RoundRobin, queue_for_key
+from domain.routing.queue_selector import RoundRobin, priority_queue, queue_for_key
+from domain.topic import Topic, TopicType
 from gateway.messaging.topology import Topology
 from gateway.messaging.traffic import Traffic
 
@@ -141,7 +142,7 @@ class Sender:
             if not message.born_time_ms:
                 message.born_time_ms = now_ms
             if message.queue_id == ROUND_ROBIN and (topic := topic_of(message.topic)) is not None:
-                message.queue_id = self._queue(message, topic.writable_queues)
+                message.queue_id = self._queue(message, topic)
             if not message.filter_hash:
                 message.filter_hash = filter_hash(message.sub_topic, message.tag)
         try:
@@ -167,8 +168,12 @@ class Sender:
             self.refused += sum(refusal is not None for refusal in refusals)
         confirmation.when_settled(settled)
 
-    def _queue(self, message: Message, queues: int) -> int:
-        """By message group, else by sub-topic where there is one below the topic, else in turn."""
+    def _queue(self, message: Message, topic: Topic) -> int:
+        """By message group, else by sub-topic where there is one below the topic, else in turn; in a PRIORITY topic by
+        priority alone."""
+        queues = topic.writable_queues
+        if topic.type is TopicType.PRIORITY:
+            return priority_queue(message, queues)
         if message.message_group:
             return queue_for_key(message.message_group, queues)
         sub_topic = message.sub_topic

@@ -9,6 +9,7 @@
 | `partitionkey` | message group |
 | `subject` | sub-topic `<topic>/<subject>`; in it `+`, `#` and NUL are percent-encoded |
 | `deliverytime` | system property `deliver_at_ms`, which goes over the attribute when the event is read |
+| `priority`, a whole number | system property `priority`: the queue in a PRIORITY topic |
 | types of Boolean and Integer extensions | system property `ce_types` |
 
 A message without a `ce_id` came through another door: its attributes are made from what it has.  Its user
@@ -54,6 +55,8 @@ PROPERTY_PREFIX: Final = "ce_"
 PARTITION_KEY: Final = "partitionkey"
 DELIVERY_TIME: Final = "deliverytime"
 """Extension: not to be delivered before this RFC 3339 timestamp."""
+PRIORITY: Final = "priority"
+"""Extension: a whole number from 0; in a PRIORITY topic what is higher is received first."""
 TYPES_PROPERTY: Final = "ce_types"
 """System property: `<attribute>:<b or i>` for each Boolean and Integer extension, separated by spaces.
 
@@ -99,6 +102,9 @@ def to_message(event: CloudEvent, topic: str) -> Message:
     delivery_time = attributes.get(DELIVERY_TIME)
     if delivery_time is not None:
         system[SystemProperty.DELIVER_AT_MS] = _deliver_at_ms(delivery_time)
+    priority = attributes.get(PRIORITY, "")
+    if priority.isascii() and priority.isdecimal():
+        system[SystemProperty.PRIORITY] = priority
     subject = attributes.get("subject")
     return Message(
         topic=topic,

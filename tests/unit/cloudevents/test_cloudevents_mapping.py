@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from domain.message import Message, StoredMessage, SystemProperty
 from domain.names import MAX_SUB_TOPIC_BYTES
+from domain.routing.queue_selector import priority_queue
 from domain.routing.topic_filter import MAX_LEVELS, is_valid_name, matches
 from protocols.cloudevents import http
 from protocols.cloudevents.errors import CloudEventError
@@ -389,3 +390,11 @@ def test_every_message_is_a_valid_event(message: StoredMessage) -> None:
     event = check_valid(to_event(message))
     assert (event.data or b"") == message.body
     assert http.to_binary(event)[1] == message.body
+
+
+@pytest.mark.parametrize(
+    ("written", "queue"), [("0", 0), ("2", 2), ("9", 3), ("12345678901", 0), ("-1", 0), ("high", 0)]
+)
+def test_a_priority_is_the_queue_of_a_priority_topic(written: str, queue: int) -> None:
+    attributes = {"id": "1", "source": "s", "type": "t", "priority": written}
+    assert priority_queue(to_message(CloudEvent(attributes, b""), "t"), 4) == queue
