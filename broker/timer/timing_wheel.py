@@ -5,7 +5,8 @@ commit-log offset of the record (8), crc32c of the message id (4).  They are gat
 due in and by the region of the log their record is in; a bucket is one row of the state file, so that a row stays small
 and a bucket that is filled while the log grows is not written again and again.  The minute that is near is a heap.
 
-Invariant: a timer is in its bucket until a record of the log settles it (delivered, recalled, given another time).
+Invariants: a timer is in its bucket until a record of the log settles it (delivered, recalled, given another time); a
+minute that is not near stays known (`_regions`) when its last timer is settled, so that it is in `_far` only once.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class TimingWheel:
         self._regions: dict[int, set[int]] = {}
         self._far: list[int] = []  # minutes that are not in the heap yet
         self._near: list[Timer] = []
+        self._awaited: set[int] = set()  # offsets of those of the heap that are not settled
         self._near_until = -1  # minutes up to here are in the heap
 
     # -- as the log says -----------------------------------------------------------------------------------------
@@ -74,7 +76,7 @@ class TimingWheel:
         self.count += 1
         self._rows.mark(_row_key(key), bucket, commit_log_offset)
         if key[0] <= self._near_until:
-            heappush(self._near, (deliver_at_ms, commit_log_offset))
+            self.put_back([(deliver_at_ms, commit_log_offset)])
 
     def settle(self, deliver_at_ms: int, timed_offset: int, commit_log_offset: int) -> None:
         """The record at `commit_log_offset` ends the waiting of a timed one; nothing if that is not waiting."""
@@ -83,12 +85,13 @@ class TimingWheel:
         if bucket is None or timed_offset in bucket.done or not self._has(bucket, deliver_at_ms, timed_offset):
             return
         bucket.done.add(timed_offset)
+        self._awaited.discard(timed_offset)
         self.count -= 1
         self._rows.mark(_row_key(key), bucket, commit_log_offset)
         if len(bucket.done) * _ENTRY.size == len(bucket.entries):
             del self._buckets[key]
             self._regions[key[0]].discard(key[1])
-            if not self._regions[key[0]]:
+            if not self._regions[key[0]] and key[0] <= self._near_until:
                 del self._regions[key[0]]
 
     def _has(self, bucket: _Bucket, deliver_at_ms: int, timed_offset: int) -> bool:
@@ -123,23 +126,23 @@ class TimingWheel:
         all is to be put back."""
         self._near_until = max(self._near_until, now_ms // MINUTE_MS)
         while self._far and self._far[0] <= self._near_until:
-            for timer in self._timers_of(heappop(self._far)):
-                heappush(self._near, timer)
+            minute = heappop(self._far)
+            self.put_back(self._timers_of(minute))
+            if not self._regions[minute]:
+                del self._regions[minute]
         due: list[Timer] = []
         while self._near and self._near[0][0] <= now_ms and len(due) < limit:
             timer = heappop(self._near)
-            if self._is_waiting(timer):
+            if timer[1] in self._awaited:
+                self._awaited.remove(timer[1])
                 due.append(timer)
         return due
 
     def put_back(self, timers: list[Timer]) -> None:
-        """They could not be delivered now."""
+        """Into the heap: they are near, or could not be delivered now."""
         for timer in timers:
             heappush(self._near, timer)
-
-    def _is_waiting(self, timer: Timer) -> bool:
-        bucket = self._buckets.get((timer[0] // MINUTE_MS, timer[1] >> REGION_BITS))
-        return bucket is not None and timer[1] not in bucket.done
+            self._awaited.add(timer[1])
 
     # -- looking -------------------------------------------------------------------------------------------------
 
