@@ -120,7 +120,10 @@ class Delivery:
 
 
 def compaction_key(message: Message) -> str:
-    """What a message of a compacted topic replaces: its first key, else its sub-topic; empty if it has neither."""
-    if message.keys:
-        return message.keys[0]
-    return message.sub_topic if message.sub_topic != message.topic else ""
+    """What a message of a compacted topic replaces: what its message group says, else its sub-topic below the topic,
+    else its first key; empty if it has none of them.  (An event's first key is its id, which never comes again.)"""
+    if message.message_group:
+        return message.message_group
+    if message.sub_topic and message.sub_topic != message.topic:
+        return message.sub_topic
+    return message.keys[0] if message.keys else ""

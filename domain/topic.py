@@ -25,7 +25,7 @@ class Cleanup(StrEnum):
 
     DELETE: dropped by age and size.  CONSUMED: kept until every group of the topic has settled them, however old
     (queues of AMQP applications).  COMPACT: the last message per key is kept for ever, and what it replaced goes in
-    time; every message needs a key (its first key, else its sub-topic), and an empty body deletes the key.
+    time; every message needs a key (`message.compaction_key`), and an empty body deletes the key.
     """
 
     DELETE = "DELETE"
