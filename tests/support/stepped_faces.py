@@ -42,6 +42,8 @@ class SteppedFaces(Broker):
         self.settings, self.clock = settings, clock
         self.engine, self.registry, self.key_values = opened.engine, opened.registry, opened.key_values
         self.consumption = opened.consumption
+        self._queues, self._constrained = self.engine.dispatcher.queues, self.registry.constrained
+        self._max_message_bytes = settings.max_message_bytes
         self.polling = LongPolling()
         self.loop: Any = _StandingLoop()
         self.topic_watchers = []
