@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from broker.consume.fifo import MessageGroups
+from broker.consume.fifo import FifoClaim, MessageGroups
 from broker.consume.handle_mint import HandleContext, HandleMint
 from broker.consume.moves import Moves, as_first_stored
 from broker.consume.progress import ConsumptionOp, Progress, encode_op
@@ -163,6 +163,14 @@ class Consumption:
             now_ms=terms.now_ms,
             room=self.settings.max_in_flight_per_queue - window.unsettled,
         )
+        try:
+            self._record_claim(queue, window, terms, claim)
+        except EntrepotError:
+            window.groups = None  # no room for what was decided: what it looked at may lie beyond the window
+            raise
+        return self._deliveries(window, context, marked_id, claim.messages)
+
+    def _record_claim(self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, claim: FifoClaim) -> None:
         group, now_ms, offsets = terms.group, terms.now_ms, [message.queue_offset for message in claim.messages]
         if claim.looked_to > window.frontier:
             self._append(ConsumptionOp.HOLD, group.name, queue, [claim.looked_to], 0, now_ms)
@@ -175,7 +183,6 @@ class Consumption:
             named = f"{queue.topic}\0{terms.attempt_id}"
             payload = encode_op(ConsumptionOp.ATTEMPT, group.name, named, queue.queue_id, offsets, terms.deadline_ms)
             self.engine.append_record(RecordKind.CONSUMPTION, payload, now_ms)
-        return self._deliveries(window, context, marked_id, claim.messages)
 
     def _pop_again(
         self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms, context: HandleContext
