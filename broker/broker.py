@@ -17,6 +17,7 @@ from broker.faces.finder import FinderFace
 from broker.faces.key_values import KeyValueFace
 from broker.faces.topology import TopologyFace
 from broker.group_commit import GroupCommit
+from broker.measurements import engine_gauges
 from broker.opening import open_store
 from broker.retention.cleaner import Cleaner
 from broker.retention.watermarks import DiskState, tell
@@ -26,6 +27,7 @@ from broker.store.store_files import DirectoryLock
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError, StoreFailedError
+from domain.measurement import Histogram
 from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
@@ -50,6 +52,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             max_unconfirmed_bytes=settings.max_unconfirmed_bytes,
             on_grown=self._on_grown,
             on_failure=self._on_failure,
+            measured=self.measured,
         )
         self._is_closed = False
         self.cleaner = Cleaner(
@@ -93,6 +96,16 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
     @property
     def failure(self) -> EntrepotError | None:
         return self.engine.failure
+
+    def measurements(self) -> dict[str, Histogram]:
+        return self.measured.by_name()
+
+    def gauges(self) -> dict[str, float]:
+        return {
+            **engine_gauges(self.engine),
+            "disk_state": self.disk_state,
+            "deleted_segments": self.cleaner.deleted_segments,
+        }
 
     async def close(self) -> None:
         if self._is_closed:

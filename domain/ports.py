@@ -16,6 +16,7 @@ from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.position import Position
 from domain.query import MessageConsumer, MessagePage, MessageQuery
@@ -341,6 +342,16 @@ class Store(
     @property
     def failure(self) -> EntrepotError | None:
         """Why the store has stopped for good, or None while it works."""
+        ...
+
+    def measurements(self) -> dict[str, Histogram]:
+        """How long things take since the store was opened, as far as it measures that: `append` (from taking messages
+        to their confirm), `sync` (a round of making data durable), `pop` (from claiming messages to answering)."""
+        ...
+
+    def gauges(self) -> dict[str, float]:
+        """Numbers that it knows without looking around: `timing_messages` and `half_messages` that wait, and others
+        of its own."""
         ...
 
     async def close(self) -> None:

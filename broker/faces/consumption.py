@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import perf_counter
 
 from broker.consume.consumption import PopTerms
 from broker.faces.messages import MessageFace
@@ -27,11 +28,13 @@ class ConsumptionFace(MessageFace):
         topic = self._readable_topic(request.topic)
         deadline = self.loop.time() + request.wait_ms / 1000
         while True:
-            now_ms = self.clock.now_ms()
+            now_ms, claimed_at = self.clock.now_ms(), perf_counter()
             group = self.consumption.group(request.group, topic.name, now_ms)
             deliveries = self.consumption.pop(topic, _terms(request, group, now_ms))
             if deliveries:
-                return await self._hand_out(request, deliveries)
+                await self._hand_out(request, deliveries)
+                self.measured.pop.observe(perf_counter() - claimed_at)
+                return deliveries
             if self.consumption.has_more(topic, group, now_ms):
                 await asyncio.sleep(0)  # a filter passed over much: others have their turn, then it looks on
                 continue
@@ -45,7 +48,8 @@ class ConsumptionFace(MessageFace):
             await self.polling.wait(request.topic, request.group, remaining)
             topic = self._readable_topic(request.topic)
 
-    async def _hand_out(self, request: PopRequest, deliveries: list[Delivery]) -> list[Delivery]:
+    async def _hand_out(self, request: PopRequest, deliveries: list[Delivery]) -> None:
+        """Wait until the deliveries may be told of."""
         self.polling.wake(request.topic, request.group)
         try:
             await self.commit.wait()
@@ -57,7 +61,6 @@ class ConsumptionFace(MessageFace):
             self.commit.submit(Confirmation())
             self.polling.wake(request.topic, request.group)
             raise
-        return deliveries
 
     def _readable_topic(self, name: str) -> Topic:
         topic = self.registry.topics.get(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 from broker.consume.scan import scan_filtered
@@ -31,8 +32,15 @@ class MessageFace(BrokerCore):
         self._backlogs = {}
         if self.disk_state >= DiskState.REFUSE:
             return Confirmation([StorageFullError() for _ in messages]).settled_now()
+        taken_at = perf_counter()
         refusals = self.engine.append_messages(messages, self._queue_for, self.clock.now_ms())
-        return self.commit.submit(Confirmation(refusals), len(messages))
+        return self._submit(messages, refusals, taken_at)
+
+    def _submit(
+        self, messages: Sequence[Message], refusals: list[EntrepotError | None] | None, taken_at: float
+    ) -> Confirmation:
+        taken = len(messages) if refusals is None else refusals.count(None)
+        return self.commit.submit(Confirmation(refusals), taken, taken_at)
 
     def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue | EntrepotError:
         queue = self.engine.dispatcher.queues.get((topic, queue_id))

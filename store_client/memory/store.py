@@ -10,6 +10,7 @@ from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.ports import PopRequest, Pulled, Tail
 from domain.position import Position
@@ -226,6 +227,12 @@ class MemoryStore:
     @property
     def failure(self) -> EntrepotError | None:
         return None
+
+    def measurements(self) -> dict[str, Histogram]:
+        return {}
+
+    def gauges(self) -> dict[str, float]:
+        return {"timing_messages": self._timers.count, "half_messages": self._transactions.count}
 
     async def close(self) -> None:
         self._timers.close()
