@@ -74,6 +74,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("dead letters", lambda: self.consumption.bury_exhausted(self.now_ms())),
             ("transactions", self.expire_transactions),
+            ("traces", self._write_traces),
             ("durability", self._make_durable),
             ("checkpoint", self._checkpoint_if_due),
             ("filter index", self._build_filter_index),
@@ -105,6 +106,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             **engine_gauges(self.engine),
             "disk_state": self.disk_state,
             "deleted_segments": self.cleaner.deleted_segments,
+            "dropped_hops": self.tracer.dropped,
         }
 
     async def close(self) -> None:
@@ -114,6 +116,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         self.polling.release()
         self._background.cancel()
         self._timer_tick.cancel()
+        self._write_last_traces()
         self.commit.close()
         self.loop.remove_reader(self.engine.checkpointer.channel.fileno())
         self.engine.close()
@@ -161,6 +164,24 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         except Exception:  # the next tick tries again
             log.exception("delivering what is due failed")
         self._timer_tick = self.loop.call_later(0 if has_more else TIMER_TICK_SECONDS, self._run_timers)
+
+    def _write_traces(self) -> None:
+        """Others get their turn between parts of it."""
+        if self._is_closed or self.disk_state >= DiskState.REFUSE or not self.tracer.has_pending:
+            return
+        try:
+            if self.tracer.write(self.now_ms()):
+                self.loop.call_soon(self._write_traces)
+        except StoreFailedError as failure:
+            self._on_failure(failure)
+        self.commit.submit(Confirmation())
+
+    def _write_last_traces(self) -> None:
+        try:
+            while self.engine.failure is None and self.tracer.write(self.now_ms()):
+                pass
+        except EntrepotError as error:
+            log.warning("the last traces are lost", error=error.message)
 
     def _make_durable(self) -> None:
         if self.engine.end > self.engine.commit_log.durable_offset:

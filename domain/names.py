@@ -23,6 +23,8 @@ MAX_NAMESPACE_LENGTH: Final = 64
 NAMESPACE_SEPARATOR: Final = "/"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 RETRY_PREFIX: Final = "%RETRY%"
+TRACE_TOPIC: Final = "%TRACE%"
+"""The way of messages that are traced, hop by hop; made on first use."""
 SYSTEM_PREFIX: Final = "%"
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")

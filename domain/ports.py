@@ -19,7 +19,7 @@ from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
 from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.position import Position
-from domain.query import MessageConsumer, MessagePage, MessageQuery
+from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
 from domain.topic import QueueBounds, Topic, TopicStatus
 from domain.transaction import TransactionEnd
@@ -291,6 +291,11 @@ class MessageFinder(Protocol):
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         """What became of a stored message for each group that reads its topic, by name of the group."""
+        ...
+
+    async def message_trace(self, message_id: bytes) -> list[MessageHop]:
+        """The hops of messages with an id that were traced (`Topic.trace`), oldest first; empty where none was.  At
+        least the newest MAX_QUERY_MESSAGES."""
         ...
 
 

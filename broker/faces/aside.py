@@ -59,7 +59,10 @@ class AsideFace(MessageFace):
             self.engine.append_record(RecordKind.ASIDE, payload, now_ms)
         else:
             message.queue_id %= topic.queues
+            ends = self.tracer.ends_of((message,)) if self.registry.traced else None
             self.engine.append_kept(message, origin, now_ms)
+            if ends:
+                self.tracer.stored((message,), None, ends, now_ms)
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
         found = self._find(topic, message_id, deliver_at_ms)

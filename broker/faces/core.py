@@ -33,6 +33,7 @@ class BrokerCore:
         self.registry: Registry = opened.registry
         self.key_values: KeyValueTable = opened.key_values
         self.consumption: Consumption = opened.consumption
+        self.tracer = opened.consumption.tracer
         self.measured = Measurements()
         self.polling = LongPolling()
         self.loop = asyncio.get_running_loop()

@@ -32,8 +32,11 @@ class MessageFace(BrokerCore):
         self._backlogs = {}
         if self.disk_state >= DiskState.REFUSE:
             return Confirmation([StorageFullError() for _ in messages]).settled_now()
-        taken_at = perf_counter()
-        refusals = self.engine.append_messages(messages, self._queue_for, self.clock.now_ms())
+        taken_at, now_ms = perf_counter(), self.clock.now_ms()
+        ends = self.tracer.ends_of(messages) if self.registry.traced else None
+        refusals = self.engine.append_messages(messages, self._queue_for, now_ms)
+        if ends:
+            self.tracer.stored(messages, refusals, ends, now_ms)
         return self._submit(messages, refusals, taken_at)
 
     def _submit(

@@ -32,6 +32,7 @@ STORE_GAUGES: Final = {
     "checkpoint_behind_bytes": ("entrepot_checkpoint_behind_bytes", "Bytes of the log that recovery would read again"),
     "disk_state": ("entrepot_disk_state", "0 fine, 1 filling up, 2 new messages are refused, 3 old ones go early"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log that retention deleted"),
+    "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages that there was no room for"),
 }
 
 

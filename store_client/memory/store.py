@@ -14,7 +14,7 @@ from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.ports import PopRequest, Pulled, Tail
 from domain.position import Position
-from domain.query import MessageConsumer, MessagePage, MessageQuery
+from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
 from domain.topic import QueueBounds, Topic, TopicStatus
 from domain.transaction import TransactionEnd
@@ -197,6 +197,9 @@ class MemoryStore:
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         return await self._finder.message_consumers(message)
+
+    async def message_trace(self, message_id: bytes) -> list[MessageHop]:
+        return await self._finder.message_trace(message_id)
 
     # -- timers -------------------------------------------------------------------------------------------------------
 

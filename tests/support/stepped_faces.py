@@ -43,6 +43,7 @@ class SteppedFaces(Broker):
         self.settings, self.clock = settings, clock
         self.engine, self.registry, self.key_values = opened.engine, opened.registry, opened.key_values
         self.consumption = opened.consumption
+        self.tracer = opened.consumption.tracer
         self.measured = Measurements()
         self.polling = LongPolling()
         self.loop: Any = _StandingLoop()

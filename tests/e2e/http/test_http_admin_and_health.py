@@ -33,6 +33,7 @@ def test_a_topic_from_put_to_delete(client, topic):
         "retentionBytes": None,
         "maxMessageBytes": None,
         "maxBacklog": None,
+        "trace": 0.0,
         "offsets": [{"queueId": n, "minOffset": 0, "maxOffset": 0} for n in range(4)],
     }
     assert (answer.status_code, answer.json()) == (201, shape)
@@ -150,7 +151,12 @@ def test_metrics_tell_of_the_store(server, client, topic):
     assert samples["rocketmq_storage_size", ()] > 0
     for name in ("rocketmq_storage_flush_behind_bytes", "rocketmq_storage_dispatch_behind_bytes"):
         assert samples[name, ()] == 0
-    for name in ("entrepot_checkpoint_behind_bytes", "entrepot_disk_state", "entrepot_deleted_segments"):
+    for name in (
+        "entrepot_checkpoint_behind_bytes",
+        "entrepot_disk_state",
+        "entrepot_deleted_segments",
+        "entrepot_trace_dropped_hops",
+    ):
         assert samples[name, ()] >= 0
 
 
@@ -224,6 +230,7 @@ def test_every_operation_is_documented(client):
         "POST /api/v1/groups/{name}/dead-letters:resend",
         "GET /api/v1/messages/{id}",
         "GET /api/v1/messages/{id}/consumers",
+        "GET /api/v1/messages/{id}/trace",
         *(f"{verb} /api/v1/timers/{{handle}}" for verb in ("PUT", "DELETE")),
         *(f"{verb} /api/v1/namespaces/{{name}}" for verb in ("GET", "PUT", "DELETE")),
         "PUT /api/v1/namespaces/{namespace}/topics/{name}",
