@@ -17,6 +17,7 @@ from broker.faces.finder import FinderFace
 from broker.faces.key_values import KeyValueFace
 from broker.faces.topology import TopologyFace
 from broker.group_commit import GroupCommit
+from broker.measurements import engine_gauges
 from broker.opening import open_store
 from broker.retention.cleaner import Cleaner
 from broker.retention.watermarks import DiskState, tell
@@ -26,6 +27,7 @@ from broker.store.store_files import DirectoryLock
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError, StoreFailedError
+from domain.measurement import Histogram
 from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
@@ -52,6 +54,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             max_unconfirmed_bytes=settings.max_unconfirmed_bytes,
             on_grown=self._on_grown,
             on_failure=self._on_failure,
+            measured=self.measured,
         )
         self._is_closed = False
         self.cleaner = Cleaner(
@@ -73,6 +76,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("dead letters", lambda: self.consumption.bury_exhausted(self.now_ms())),
             ("transactions", self.expire_transactions),
+            ("traces", self._write_traces),
             ("durability", self._make_durable),
             ("checkpoint", self._checkpoint_if_due),
             ("filter index", self._build_filter_index),
@@ -96,6 +100,17 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
     def failure(self) -> EntrepotError | None:
         return self.engine.failure
 
+    def measurements(self) -> dict[str, Histogram]:
+        return self.measured.by_name()
+
+    def gauges(self) -> dict[str, float]:
+        return {
+            **engine_gauges(self.engine),
+            "disk_state": self.disk_state,
+            "deleted_segments": self.cleaner.deleted_segments,
+            "dropped_hops": self.tracer.dropped,
+        }
+
     async def close(self) -> None:
         if self._is_closed:
             return
@@ -103,6 +118,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         self.polling.release()
         self._background.cancel()
         self._timer_tick.cancel()
+        self._write_last_traces()
         self.commit.close()
         self.loop.remove_reader(self.engine.checkpointer.channel.fileno())
         self.engine.close()
@@ -151,6 +167,24 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         except Exception:  # the next tick tries again
             log.exception("delivering what is due failed")
         self._timer_tick = self.loop.call_later(0 if has_more else TIMER_TICK_SECONDS, self._run_timers)
+
+    def _write_traces(self) -> None:
+        """Others get their turn between parts of it."""
+        if self._is_closed or self.disk_state >= DiskState.REFUSE or not self.tracer.has_pending:
+            return
+        try:
+            if self.tracer.write(self.now_ms()):
+                self.loop.call_soon(self._write_traces)
+        except StoreFailedError as failure:
+            self._on_failure(failure)
+        self.commit.submit(Confirmation())
+
+    def _write_last_traces(self) -> None:
+        try:
+            while self.engine.failure is None and self.tracer.write(self.now_ms()):
+                pass
+        except EntrepotError as error:
+            log.warning("the last traces are lost", error=error.message)
 
     def _make_durable(self) -> None:
         if self.engine.end > self.engine.commit_log.durable_offset:

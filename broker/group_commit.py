@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from time import perf_counter
 
 import structlog
 
+from broker.measurements import Measurements
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.confirmation import Confirmation
@@ -36,30 +38,36 @@ class GroupCommit:
         max_unconfirmed_bytes: int,
         on_grown: Callable[[list[ConsumeQueue]], None],
         on_failure: Callable[[StoreFailedError], None],
+        measured: Measurements,
     ) -> None:
         self._engine = engine
         self._linger = linger_ms / 1000
         self._max_unconfirmed = max_unconfirmed_bytes
         self._on_grown = on_grown
         self._on_failure = on_failure
+        self._measured = measured
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[tuple[int, Confirmation, int]] = deque()
+        self._waiting: deque[tuple[int, Confirmation, int, float]] = deque()
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
         self._is_closed = False
         self._last_start = 0.0
+        self._sync_asked_at = 0.0
         self._last_confirmed = 0
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
-    def submit(self, confirmation: Confirmation, answers: int = 1) -> Confirmation:
-        """Settle the confirmation once everything appended so far is durable, or with the failure of a failed store."""
+    def submit(self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0) -> Confirmation:
+        """Settle the confirmation once everything appended so far is durable, or with the failure of a failed store.
+
+        `taken_at`: when a batch of messages was taken (`perf_counter`), to measure how long its confirm took.
+        """
         if self._engine.failure is not None:
             confirmation.settle(self._engine.failure)
             return confirmation
         if self._engine.end <= self._engine.confirmed_offset:  # nothing new: all of it is durable, earlier ones too
             confirmation.settle()
             return confirmation
-        self._waiting.append((self._engine.end, confirmation, answers))
+        self._waiting.append((self._engine.end, confirmation, answers, taken_at))
         if not self._is_ticking:
             self._is_ticking = True
             self._loop.call_soon(self._tick)
@@ -128,17 +136,20 @@ class GroupCommit:
         try:
             if self._engine.begin_sync():
                 self._last_start = self._loop.time()
+                self._sync_asked_at = perf_counter()
             if self._engine.flush_async:
                 self._settle(self._engine.advance())
         except StoreFailedError as failure:
             self._fail(failure)
 
     def _on_synced(self) -> None:
+        took = perf_counter() - self._sync_asked_at
         try:
             grown = self._engine.finish_sync()
         except StoreFailedError as failure:
             self._fail(failure)
             return
+        self._measured.sync.observe(took)
         self._settle(grown)
         if self._engine.end > self._engine.commit_log.durable_offset and not self._is_ticking:
             self._tick()
@@ -146,9 +157,12 @@ class GroupCommit:
     def _settle(self, grown: list[ConsumeQueue]) -> None:
         waiting, confirmed = self._waiting, self._engine.confirmed_offset
         self._last_confirmed = 0
+        now, observe = perf_counter(), self._measured.append.observe
         while waiting and waiting[0][0] <= confirmed:
-            _, confirmation, answers = waiting.popleft()
+            _, confirmation, answers, taken_at = waiting.popleft()
             self._last_confirmed += answers
+            if taken_at:
+                observe(now - taken_at, answers)
             confirmation.settle()
         if grown:
             self._on_grown(grown)
@@ -161,7 +175,7 @@ class GroupCommit:
         self._loop.remove_reader(self._engine.log_channel.fileno())
         log.critical("the store has stopped", error=failure.message)
         waiting, self._waiting = self._waiting, deque()
-        for _, confirmation, _ in waiting:
+        for _, confirmation, _, _ in waiting:
             confirmation.settle(failure)
         self._on_failure(failure)
         relieved, self._relieved = self._relieved, []

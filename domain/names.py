@@ -24,6 +24,8 @@ MAX_NAMESPACE_LENGTH: Final = 64
 NAMESPACE_SEPARATOR: Final = "/"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 RETRY_PREFIX: Final = "%RETRY%"
+TRACE_TOPIC: Final = "%TRACE%"
+"""The way of messages that are traced, hop by hop; made on first use."""
 SYSTEM_PREFIX: Final = "%"
 REMEMBERED_NAMES: Final = 4096
 """Retry topics are asked for again and again: their names are kept, the least used forgotten."""

@@ -16,9 +16,10 @@ from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.position import Position
-from domain.query import MessageConsumer, MessagePage, MessageQuery
+from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
 from domain.topic import QueueBounds, Topic, TopicStatus
 from domain.transaction import TransactionEnd
@@ -292,6 +293,11 @@ class MessageFinder(Protocol):
         """What became of a stored message for each group that reads its topic, by name of the group."""
         ...
 
+    async def message_trace(self, message_id: bytes) -> list[MessageHop]:
+        """The hops of messages with an id that were traced (`Topic.trace`), oldest first; empty where none was.  At
+        least the newest MAX_QUERY_MESSAGES."""
+        ...
+
 
 class Timers(Protocol):
     """Messages that are to be delivered later: those appended with DELIVER_AT_MS behind now."""
@@ -341,6 +347,16 @@ class Store(
     @property
     def failure(self) -> EntrepotError | None:
         """Why the store has stopped for good, or None while it works."""
+        ...
+
+    def measurements(self) -> dict[str, Histogram]:
+        """How long things take since the store was opened, as far as it measures that: `append` (from taking messages
+        to their confirm), `sync` (a round of making data durable), `pop` (from claiming messages to answering)."""
+        ...
+
+    def gauges(self) -> dict[str, float]:
+        """Numbers that it knows without looking around: `timing_messages` and `half_messages` that wait, and others
+        of its own."""
         ...
 
     async def close(self) -> None:

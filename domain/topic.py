@@ -58,7 +58,8 @@ class Topic:
     the topic has settled all of them.  `write_queues` (None = all) is how many of them new messages go to: lower it
     first, drain, then lower `queues`.  `retention_seconds` and `retention_bytes`: None is the store's default.
     `max_message_bytes`: the longest body; `max_backlog`: how many messages the slowest group may be behind before new
-    ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.
+    ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.  `trace`: the share of its messages, 0 to 1,
+    whose way is kept hop by hop (`domain.query`).
     """
 
     name: str
@@ -71,6 +72,7 @@ class Topic:
     cleanup: Cleanup = Cleanup.DELETE
     max_message_bytes: int | None = None
     max_backlog: int | None = None
+    trace: float = 0.0
 
     @property
     def writable_queues(self) -> int:
@@ -86,6 +88,8 @@ class Topic:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise EntrepotError(Code.BAD_REQUEST, f"{name} must be positive, not {value}")
+        if not 0 <= self.trace <= 1:
+            raise EntrepotError(Code.BAD_REQUEST, f"trace must be a share from 0 to 1, not {self.trace}")
 
 
 @dataclass(frozen=True, slots=True)

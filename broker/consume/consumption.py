@@ -23,6 +23,7 @@ from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
+from broker.trace import Tracer
 from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import MessageFilter
@@ -66,11 +67,13 @@ class Consumption:
     progress: Progress
     mint: HandleMint
     settings: BrokerSettings
+    tracer: Tracer = field(init=False)
     moves: Moves = field(init=False)
     _turn: int = 0
 
     def __post_init__(self) -> None:
-        self.moves = Moves(self.engine, self.registry)
+        self.tracer = Tracer(self.engine, self.registry)
+        self.moves = Moves(self.engine, self.registry, self.tracer)
 
     # -- pop -----------------------------------------------------------------------------------------------------
 
@@ -334,6 +337,15 @@ class Consumption:
             window = self.progress.windows[group, queue.topic][queue.queue_id]
             self._bury(queue, window, self.registry.groups[group], offsets, "rejected", now_ms)
         return outcomes
+
+    def held(self, topic: str, group: str, handles: Sequence[str]) -> list[tuple[StoredMessage, int]]:
+        """What the handles may settle, read again: as it was first stored, with its attempts."""
+        found: list[tuple[StoredMessage, int]] = []
+        for queue, offsets in self._current(topic, group, handles)[0].items():
+            window = self.progress.windows[group, queue.topic][queue.queue_id]
+            messages, _ = self._read(queue, offsets)
+            found += [(as_first_stored(message), window.attempt(message.queue_offset)) for message in messages]
+        return found
 
     def _current(
         self, topic: str, group: str, handles: Sequence[str]

@@ -16,10 +16,12 @@ from broker.metadata.registry import Registry, put_topic
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record import NOWHERE, Move, RecordKind
+from broker.trace import Tracer
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import Message, Place, PropertyValue, StoredMessage, SystemProperty
 from domain.names import dead_letter_topic, retry_topic
+from domain.query import HopKind
 from domain.topic import Cleanup, Topic
 
 _RETRY_PROPERTIES = (
@@ -36,6 +38,7 @@ class Moves:
 
     engine: StorageEngine
     registry: Registry
+    tracer: Tracer
 
     def bury(
         self,
@@ -51,16 +54,18 @@ class Moves:
         self._ensure_topic(name, now_ms)
         for message in messages:
             move = Move(group.name, queue.topic, queue.queue_id, message.queue_offset)
-            topic, queue_id, queue_offset = _first_place(message, queue)
+            place = topic, queue_id, queue_offset = _first_place(message, queue)
+            attempts = window.attempt(message.queue_offset)
             system = dict(as_first_stored(message).system)
             system[SystemProperty.DEAD_LETTER_TOPIC] = topic
             system[SystemProperty.DEAD_LETTER_QUEUE] = str(queue_id)
             system[SystemProperty.DEAD_LETTER_QUEUE_OFFSET] = str(queue_offset)
             system[SystemProperty.DEAD_LETTER_MESSAGE_ID] = message.message_id.hex().upper()
             system[SystemProperty.DEAD_LETTER_REASON] = why
-            system[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(window.attempt(message.queue_offset))
+            system[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(attempts)
             system[SystemProperty.DEAD_LETTER_TIME_MS] = str(now_ms)
             self.engine.append_moved(RecordKind.DEAD_LETTER, _copy(message, name, system), move, now_ms)
+            self.tracer.note(HopKind.DEAD_LETTERED, place, message.message_id, now_ms, group.name, attempts, why)
 
     def retry_later(
         self, queue: ConsumeQueue, window: ConsumeWindow, group: ConsumerGroup, message: StoredMessage, now_ms: int
@@ -68,7 +73,7 @@ class Moves:
         """To the group's retry topic, with its attempts and the time at which it is due."""
         at = message.queue_offset
         move = Move(group.name, queue.topic, queue.queue_id, at, window.attempt(at), window.deadline(at))
-        self._retry(as_first_stored(message), _first_place(message, queue), move, now_ms)
+        self._retry(as_first_stored(message), _first_place(message, queue), move, "moved to the retry topic", now_ms)
 
     def resend(self, letter: StoredMessage, group: ConsumerGroup, now_ms: int) -> None:
         """A dead letter, to be tried again from the first attempt on.  Raises TOPIC_NOT_FOUND where the topic it came
@@ -84,9 +89,10 @@ class Moves:
         )
         kept = {name: value for name, value in system.items() if not name.startswith("dead_letter_")}
         original = replace(letter, topic=topic, system=kept)
-        self._retry(original, place, Move(group.name, letter.topic, NOWHERE, letter.queue_offset), now_ms)
+        move = Move(group.name, letter.topic, NOWHERE, letter.queue_offset)
+        self._retry(original, place, move, "sent again from the dead letters", now_ms)
 
-    def _retry(self, original: StoredMessage, place: Place, move: Move, now_ms: int) -> None:
+    def _retry(self, original: StoredMessage, place: Place, move: Move, why: str, now_ms: int) -> None:
         name = retry_topic(move.group, place[0])
         self._ensure_topic(name, now_ms)
         system = dict(original.system)
@@ -96,6 +102,7 @@ class Moves:
         if original.topic != place[0]:
             system[SystemProperty.SENT_TO] = original.topic
         self.engine.append_moved(RecordKind.RETRY, _copy(original, name, system), move, now_ms)
+        self.tracer.note(HopKind.RETRIED, place, original.message_id, now_ms, move.group, move.attempts, why)
 
     def _ensure_topic(self, name: str, now_ms: int) -> None:
         if name not in self.registry.topics:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from time import perf_counter
 from typing import Final
 
 from broker.faces.messages import MessageFace
@@ -58,7 +59,10 @@ class AsideFace(MessageFace):
             self.engine.append_record(RecordKind.ASIDE, payload, now_ms)
         else:
             message.queue_id %= topic.queues
+            ends = self.tracer.ends_of((message,)) if self.registry.traced else None
             self.engine.append_kept(message, origin, now_ms)
+            if ends:
+                self.tracer.stored((message,), None, ends, now_ms)
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
         found = self._find(topic, message_id, deliver_at_ms)
@@ -111,8 +115,9 @@ class AsideFace(MessageFace):
         self._backlogs = {}
         if self.disk_state >= DiskState.REFUSE:
             return Confirmation([StorageFullError() for _ in messages]).settled_now()
+        taken_at = perf_counter()
         refusals = self.engine.append_half(messages, self._queue_for, self.clock.now_ms())
-        return self.commit.submit(Confirmation(refusals), len(messages))
+        return self._submit(messages, refusals, taken_at)
 
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         self.expire_transactions()

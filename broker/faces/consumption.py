@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from time import perf_counter
 
 from broker.consume.consumption import PopTerms
 from broker.faces.messages import MessageFace
@@ -13,10 +14,11 @@ from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import compile_filter
-from domain.message import Delivery
+from domain.message import Delivery, StoredMessage
 from domain.names import check_same_namespace, dead_letter_group, dead_letter_topic
 from domain.ports import PopRequest
 from domain.position import Position
+from domain.query import HopKind
 from domain.topic import Topic
 
 
@@ -27,11 +29,15 @@ class ConsumptionFace(MessageFace):
         topic = self._readable_topic(request.topic)
         deadline = self.loop.time() + request.wait_ms / 1000
         while True:
-            now_ms = self.clock.now_ms()
+            now_ms, claimed_at = self.clock.now_ms(), perf_counter()
             group = self.consumption.group(request.group, topic.name, now_ms)
             deliveries = self.consumption.pop(topic, _terms(request, group, now_ms))
             if deliveries:
-                return await self._hand_out(request, deliveries)
+                await self._hand_out(request, deliveries)
+                self.measured.pop.observe(perf_counter() - claimed_at)
+                if topic.name in self.registry.traced:
+                    self.tracer.delivered(topic.name, group.name, deliveries, now_ms)
+                return deliveries
             if self.consumption.has_more(topic, group, now_ms):
                 await asyncio.sleep(0)  # a filter passed over much: others have their turn, then it looks on
                 continue
@@ -45,7 +51,8 @@ class ConsumptionFace(MessageFace):
             await self.polling.wait(request.topic, request.group, remaining)
             topic = self._readable_topic(request.topic)
 
-    async def _hand_out(self, request: PopRequest, deliveries: list[Delivery]) -> list[Delivery]:
+    async def _hand_out(self, request: PopRequest, deliveries: list[Delivery]) -> None:
+        """Wait until the deliveries may be told of."""
         self.polling.wake(request.topic, request.group)
         try:
             await self.commit.wait()
@@ -57,7 +64,6 @@ class ConsumptionFace(MessageFace):
             self.commit.submit(Confirmation())
             self.polling.wake(request.topic, request.group)
             raise
-        return deliveries
 
     def _readable_topic(self, name: str) -> Topic:
         topic = self.registry.topics.get(name)
@@ -72,10 +78,17 @@ class ConsumptionFace(MessageFace):
         return topic
 
     async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
-        outcomes = self.consumption.acknowledge(topic, group, receipt_handles, self.clock.now_ms())
+        held, now_ms = self._traced(topic, group, receipt_handles), self.clock.now_ms()
+        outcomes = self.consumption.acknowledge(topic, group, receipt_handles, now_ms)
+        if held:
+            self.tracer.settled(HopKind.ACKNOWLEDGED, topic, group, held, now_ms)
         self._wake_fifo(topic, group)
         await self.commit.wait()
         return outcomes
+
+    def _traced(self, topic: str, group: str, handles: Sequence[str]) -> list[tuple[StoredMessage, int]]:
+        """What the handles stand for where the topic is traced: handles do not say which message, so all are read."""
+        return self.consumption.held(topic, group, handles) if topic in self.registry.traced else []
 
     def _wake_fifo(self, topic: str, group: str) -> None:
         """What is settled may free a message group."""
@@ -86,9 +99,12 @@ class ConsumptionFace(MessageFace):
     async def change_invisible_duration(
         self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
     ) -> list[EntrepotError | None]:
+        held, now_ms = self._traced(topic, group, receipt_handles) if release else [], self.clock.now_ms()
         outcomes = self.consumption.change_invisible(
-            topic, group, receipt_handles, invisible_ms, release=release, now_ms=self.clock.now_ms()
+            topic, group, receipt_handles, invisible_ms, release=release, now_ms=now_ms
         )
+        if held:
+            self.tracer.settled(HopKind.RETRIED, topic, group, held, now_ms, "given back")
         if release:
             self.polling.wake(topic, group)
         await self.commit.wait()

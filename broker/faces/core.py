@@ -8,6 +8,7 @@ from collections.abc import Callable
 from broker.consume.consumption import Consumption
 from broker.consume.long_polling import LongPolling
 from broker.group_commit import GroupCommit
+from broker.measurements import Measurements
 from broker.metadata.key_values import KeyValueTable
 from broker.metadata.registry import Registry
 from broker.opening import OpenedStore
@@ -32,6 +33,8 @@ class BrokerCore:
         self.registry: Registry = opened.registry
         self.key_values: KeyValueTable = opened.key_values
         self.consumption: Consumption = opened.consumption
+        self.tracer = opened.consumption.tracer
+        self.measured = Measurements()
         self.polling = LongPolling()
         self.loop = asyncio.get_running_loop()
         self.topic_watchers: list[Callable[[str], None]] = []

@@ -13,12 +13,20 @@ from typing import Final
 from broker.consume.window import ConsumeWindow
 from broker.faces.core import BrokerCore
 from broker.store.consume_queue import ConsumeQueue
+from broker.trace import hops_in, trace_key
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import compile_filter
 from domain.message import StoredMessage, SystemProperty
-from domain.names import dead_letter_topic, retry_topic
-from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessagePage, MessageQuery
+from domain.names import TRACE_TOPIC, dead_letter_topic, retry_topic
+from domain.query import (
+    MAX_QUERY_MESSAGES,
+    ConsumptionState,
+    MessageConsumer,
+    MessageHop,
+    MessagePage,
+    MessageQuery,
+)
 
 MAX_CANDIDATES: Final = 20_000
 """Records that one query reads at most before it answers with what it has and a cursor."""
@@ -89,6 +97,16 @@ class FinderFace(BrokerCore):
         if message is None or self._message_at(commit_log_offset) is None:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
         return message
+
+    async def message_trace(self, message_id: bytes) -> list[MessageHop]:
+        self.tracer.write(self.now_ms(), only=message_id)
+        await self.commit.wait()
+        key = trace_key(message_id)
+        offsets = islice(self.engine.lookup.records_with_key(TRACE_TOPIC, key, None, None, None), MAX_QUERY_MESSAGES)
+        found = (self._message_at(offset) for offset in offsets)
+        traces = [message for message in found if message and message.topic == TRACE_TOPIC and key in message.keys]
+        hops = [hop for trace in reversed(traces) for hop in hops_in(trace.body)]
+        return hops + self.tracer.pending(message_id)
 
     # -- what became of a message --------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Final
 
 from broker.consume.scan import scan_filtered
@@ -43,8 +44,18 @@ class MessageFace(BrokerCore):
             return Confirmation([StorageFullError() for _ in messages]).settled_now()
         if self.registry.compacted and not all(map(self._has_needed_key, messages)):
             return self._append_keyed(messages)
-        refusals = self.engine.append_messages(messages, self._queue_for, self.clock.now_ms())
-        return self.commit.submit(Confirmation(refusals), len(messages))
+        taken_at, now_ms = perf_counter(), self.clock.now_ms()
+        ends = self.tracer.ends_of(messages) if self.registry.traced else None
+        refusals = self.engine.append_messages(messages, self._queue_for, now_ms)
+        if ends:
+            self.tracer.stored(messages, refusals, ends, now_ms)
+        return self._submit(messages, refusals, taken_at)
+
+    def _submit(
+        self, messages: Sequence[Message], refusals: list[EntrepotError | None] | None, taken_at: float
+    ) -> Confirmation:
+        taken = len(messages) if refusals is None else refusals.count(None)
+        return self.commit.submit(Confirmation(refusals), taken, taken_at)
 
     def _has_needed_key(self, message: Message) -> bool:
         return message.topic not in self.registry.compacted or bool(compaction_key(message))
@@ -58,10 +69,11 @@ class MessageFace(BrokerCore):
             for message in messages
         ]
         places = [place for place, refusal in enumerate(refusals) if refusal is None]
-        found = self.engine.append_messages([messages[p] for p in places], self._queue_for, self.clock.now_ms())
-        for place, refusal in zip(places, found or (), strict=False):
+        confirmation = self.append([messages[place] for place in places])
+        for place, refusal in zip(places, confirmation.refusals or (), strict=False):
             refusals[place] = refusal
-        return self.commit.submit(Confirmation(refusals), len(messages))
+        confirmation.refusals = refusals
+        return confirmation
 
     def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
         queue = self._queues.get((topic, queue_id))

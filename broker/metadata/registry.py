@@ -15,7 +15,7 @@ import msgspec
 
 from broker.store.changed_rows import ChangedRows
 from domain.consumer_group import LATEST, ConsumerGroup
-from domain.names import DEFAULT_NAMESPACE, split_name
+from domain.names import DEFAULT_NAMESPACE, is_system_topic, split_name
 from domain.topic import Cleanup, Topic
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -48,12 +48,14 @@ class Registry:
 
     `constrained`: topics whose appends are looked at more closely than that they exist.  `compacted`: topics whose
     messages need a key.
+    `traced`: the share of their messages that is traced, of topics that have one.
     """
 
     def __init__(self, rows: ChangedRows) -> None:
         self.topics: dict[str, Topic] = {}
         self.constrained: dict[str, Topic] = {}
         self.compacted: set[str] = set()
+        self.traced: dict[str, float] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.namespaces: dict[str, int] = {}
         self.on_topic: Callable[[str, int], None] = lambda name, commit_log_offset: None
@@ -118,6 +120,10 @@ class Registry:
             self.constrained.pop(topic.name, None)
         else:
             self.constrained[topic.name] = topic
+        if topic.trace and not is_system_topic(topic.name):
+            self.traced[topic.name] = topic.trace
+        else:
+            self.traced.pop(topic.name, None)
 
     def _put_group(self, group: ConsumerGroup, commit_log_offset: int) -> None:
         known = self._entries.get(_key(b"g", group.name))
@@ -134,6 +140,7 @@ class Registry:
             del self.topics[name]
             self.constrained.pop(name, None)
             self.compacted.discard(name)
+            self.traced.pop(name, None)
         self.on_topic(name, commit_log_offset)
 
     def _drop_group(self, name: str, commit_log_offset: int) -> None:

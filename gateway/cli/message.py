@@ -1,4 +1,4 @@
-"""`entrepot message`: publish, receive and acknowledge, by the CloudEvents paths of the HTTP door; query and show."""
+"""`entrepot message`: publish, receive and acknowledge, by the CloudEvents paths of the HTTP door; and finding them."""
 
 from __future__ import annotations
 
@@ -113,6 +113,7 @@ def acknowledge(
 
 app.command("query")(message_query.query)
 app.command("show")(message_query.show)
+app.command("trace")(message_query.trace)
 
 
 def _subscription(namespace: str, topic: str, group: str) -> str:

@@ -1,4 +1,4 @@
-"""`entrepot message query` and `show`: stored messages, and what became of them."""
+"""`entrepot message query`, `show` and `trace`: stored messages, what became of them, and the way they took."""
 
 from __future__ import annotations
 
@@ -72,6 +72,25 @@ def show(
     typer.echo(message["text"] if message["text"] is not None else repr(base64.b64decode(message["body"]))[1:])
     if message["others"]:
         typer.echo(f"{message['others']} more with this id", err=True)
+
+
+def trace(
+    id_: Annotated[str, typer.Argument(metavar="ID", show_default=False)],
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """The way of one message hop by hop, if its topic is traced."""
+    hops = Client(server).get(f"/api/v1/messages/{segment(id_)}/trace")["value"]
+    if as_json:
+        print_json(hops)
+        return
+    columns = ("time", "kind", "topic", "queueId", "queueOffset", "group", "attempt", "detail")
+    print_table(
+        ("time", "hop", "topic", "queue", "offset", "group", "attempt", "detail"),
+        ([hop[column] for column in columns] for hop in hops),
+    )
+    if not hops:
+        typer.echo("it is not traced: see entrepot topic update --trace", err=True)
 
 
 def _facts(message: dict[str, Any]) -> list[tuple[str, object]]:

@@ -30,6 +30,10 @@ MaxMessageBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="T
 MaxBacklogOption = Annotated[
     _Limit, typer.Option(metavar="N|none", help="Messages the slowest group may be behind before new ones are refused.")
 ]
+TraceOption = Annotated[
+    float | None,
+    typer.Option(metavar="SHARE", help="Share of the messages to trace, 0 (none) to 1 (all).", min=0, max=1),
+]
 _SHOWN = (
     "namespace",
     "queues",
@@ -41,6 +45,7 @@ _SHOWN = (
     "retentionBytes",
     "maxMessageBytes",
     "maxBacklog",
+    "trace",
 )
 
 
@@ -94,13 +99,14 @@ def create(
     retention_bytes: RetentionBytesOption = None,
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
+    trace: TraceOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Create a topic, or change the one there is; what is not given stays as it is or takes its default."""
     wanted = _wanted(
-        given(queues=queues, type=type_, permission=permission, cleanup=cleanup),
+        given(queues=queues, type=type_, permission=permission, cleanup=cleanup, trace=trace),
         write_queues,
         retention_seconds,
         retention_bytes,
@@ -126,13 +132,14 @@ def update(
     retention_bytes: RetentionBytesOption = None,
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
+    trace: TraceOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Change a topic that is there; what is not given stays as it is."""
     wanted = _wanted(
-        given(queues=queues, type=type_, permission=permission, cleanup=cleanup),
+        given(queues=queues, type=type_, permission=permission, cleanup=cleanup, trace=trace),
         write_queues,
         retention_seconds,
         retention_bytes,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import inf
+from typing import Final
 
 from prometheus_client import GCCollector, PlatformCollector, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -15,6 +17,23 @@ from domain.names import dead_letter_group
 from domain.topic import TopicStatus
 from gateway.http.admin.common import statuses_of
 from gateway.http.context import HttpContext
+
+STORE_TIMES: Final = {
+    "append": "From taking messages to their confirm, each message counts",
+    "sync": "One round of making data durable",
+    "pop": "From claiming messages for a consumer to answering, without waiting for messages to come",
+}
+STORE_GAUGES: Final = {
+    "timing_messages": ("rocketmq_timing_messages", "Messages that wait for their time"),
+    "half_messages": ("rocketmq_half_messages", "Messages that wait for the end of their transaction"),
+    "storage_size": ("rocketmq_storage_size", "Bytes of the log, from its first segment to its end"),
+    "flush_behind_bytes": ("rocketmq_storage_flush_behind_bytes", "Bytes of the log that are not durable yet"),
+    "dispatch_behind_bytes": ("rocketmq_storage_dispatch_behind_bytes", "Bytes of the log not visible to readers yet"),
+    "checkpoint_behind_bytes": ("entrepot_checkpoint_behind_bytes", "Bytes of the log that recovery would read again"),
+    "disk_state": ("entrepot_disk_state", "0 fine, 1 filling up, 2 new messages are refused, 3 old ones go early"),
+    "deleted_segments": ("entrepot_deleted_segments", "Segments of the log that retention deleted"),
+    "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages that there was no room for"),
+}
 
 
 class GatewayCollector(Collector):
@@ -50,11 +69,22 @@ class GatewayCollector(Collector):
             "1 once the store has stopped for good",
             value=self._context.store.failure is not None,
         )
+        yield from self._store()
         yield from self._numbers()
         yield from self._traffic()
         yield from self._offsets()
         yield from self._progress()
         yield self._dead_letters()
+
+    def _store(self) -> Iterator[Metric]:
+        """What the store tells of itself."""
+        for name, histogram in self._context.store.measurements().items():
+            buckets = [("+Inf" if bound == inf else str(bound), count) for bound, count in histogram.cumulative()]
+            yield HistogramMetricFamily(
+                f"entrepot_store_{name}_seconds", STORE_TIMES[name], buckets, sum_value=histogram.total_seconds
+            )
+        for key, value in self._context.store.gauges().items():
+            yield GaugeMetricFamily(*STORE_GAUGES[key], value=value)
 
     def _numbers(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(

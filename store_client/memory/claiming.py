@@ -11,6 +11,7 @@ from domain.errors import Code, EntrepotError
 from domain.message import Delivery, Message, StoredMessage
 from domain.names import dead_letter_group, is_retry_topic, retry_topic
 from domain.ports import PopRequest
+from domain.query import HopKind
 from domain.topic import Topic, TopicType
 from store_client.memory.filtering import wanted
 from store_client.memory.progress import Entry, GroupQueue
@@ -114,6 +115,7 @@ class Claiming:
         entry.handle = secrets.token_urlsafe(24)
         self.hands[entry.handle] = Hand(claim.topic.name, claim.group.name, queue.topic, queue.queue_id, offset)
         claim.deliveries.append(Delivery(message, entry.handle, entry.attempt))
+        self._state.trace(HopKind.DELIVERED, claim.topic.name, message, claim.group.name, entry.attempt)
 
     def entry_of(self, handle: str) -> Entry | None:
         """What a current receipt handle settles; None for any other text."""

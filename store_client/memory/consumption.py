@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 
 from domain.consumer_group import GroupStatus
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery
+from domain.message import Delivery, StoredMessage
 from domain.names import check_same_namespace, retry_topic
 from domain.ports import PopRequest
 from domain.position import LATEST_POSITION, Position
+from domain.query import HopKind
 from store_client.memory.claiming import Claiming, Hand
 from store_client.memory.messages import offset_at
 from store_client.memory.progress import Entry, GroupQueue
@@ -62,6 +63,7 @@ class Consumption:
     async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         def consumed(hand: Hand, entry: Entry) -> None:
             entry.is_settled = True
+            self._state.trace(HopKind.ACKNOWLEDGED, topic, self._message(hand), group, entry.attempt)
 
         return self._settle(topic, group, receipt_handles, consumed)
 
@@ -80,17 +82,21 @@ class Consumption:
                 entry.deadline_ms = now + definition.invisible_seconds * 1000
             if release:
                 entry.handle = ""
+                self._state.trace(HopKind.RETRIED, topic, self._message(hand), group, entry.attempt, "given back")
 
         return self._settle(topic, group, receipt_handles, change)
 
     async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         def bury(hand: Hand, entry: Entry) -> None:
-            stored = self._state.queue(hand.queue_topic, hand.queue_id).at(hand.queue_offset)
-            assert stored is not None
-            message = stored if hand.queue_topic == topic else as_first(stored)
-            self._retry.bury(self._state.groups[group], topic, message, entry, "rejected")
+            self._retry.bury(self._state.groups[group], topic, self._message(hand), entry, "rejected")
 
         return self._settle(topic, group, receipt_handles, bury)
+
+    def _message(self, hand: Hand) -> StoredMessage:
+        """What was delivered, as it was first stored."""
+        stored = self._state.queue(hand.queue_topic, hand.queue_id).at(hand.queue_offset)
+        assert stored is not None
+        return stored if hand.queue_topic == hand.topic else as_first(stored)
 
     def _settle(
         self, topic: str, group: str, handles: Sequence[str], change: Callable[[Hand, Entry], None]

@@ -6,7 +6,14 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_topic, retry_topic
-from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessagePage, MessageQuery
+from domain.query import (
+    MAX_QUERY_MESSAGES,
+    ConsumptionState,
+    MessageConsumer,
+    MessageHop,
+    MessagePage,
+    MessageQuery,
+)
 from store_client.memory.filtering import wanted
 from store_client.memory.progress import Entry
 from store_client.memory.retry import dead_letter_place, first_place
@@ -52,6 +59,10 @@ class Finder:
         return self._state.log[commit_log_offset]
 
     # -- what became of a message --------------------------------------------------------------------------------
+
+    async def message_trace(self, message_id: bytes) -> list[MessageHop]:
+        self._state.catch_up()
+        return list(self._state.hops.get(message_id, ()))
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         self._state.catch_up()

@@ -9,6 +9,7 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_topic, is_retry_topic, retry_topic
+from domain.query import HopKind
 from domain.topic import Topic
 from store_client.memory.progress import Entry, GroupQueue
 from store_client.memory.state import Queue, State, as_message
@@ -52,6 +53,11 @@ class Retry:
             states = self._state.group_queues.setdefault((group.name, moved.topic), {})
             states.setdefault(0, GroupQueue(0)).entries[moved.queue_offset] = Entry(entry.attempt, entry.deadline_ms)
             entry.is_settled = True
+            self._trace(group, message, place, entry.attempt, "moved to the retry topic")
+
+    def _trace(self, group: ConsumerGroup, message: StoredMessage, place: Place, attempt: int, why: str) -> None:
+        first = replace(message, queue_id=place[1], queue_offset=place[2])
+        self._state.trace(HopKind.RETRIED, place[0], first, group.name, attempt, why)
 
     def _append(self, group: ConsumerGroup, topic: str, message: StoredMessage, place: Place) -> StoredMessage:
         name = retry_topic(group.name, topic)
@@ -64,6 +70,7 @@ class Retry:
     def bury(self, group: ConsumerGroup, topic: str, message: StoredMessage, entry: Entry, why: str) -> None:
         """Settle a message of `topic` and keep it as a dead letter."""
         entry.is_settled = True
+        self._state.trace(HopKind.DEAD_LETTERED, topic, message, group.name, entry.attempt, why)
         name = dead_letter_topic(group.name)
         self._state.put_topic(self._state.topics.get(name) or Topic(name, queues=1))
         system = {
@@ -93,6 +100,7 @@ class Retry:
         if place[0] not in self._state.topics:
             return EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {place[0]!r}, where it came from, is gone")
         self._append(group, place[0], replace(message, system=_without(message, DEAD_LETTER_FACTS)), place)
+        self._trace(group, message, place, 0, "sent again from the dead letters")
         return None
 
 

@@ -10,7 +10,8 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import Message, StoredMessage
-from domain.names import DEFAULT_NAMESPACE, is_retry_topic
+from domain.names import DEFAULT_NAMESPACE, is_retry_topic, is_system_topic
+from domain.query import HopKind, MessageHop, is_traced
 from domain.topic import Topic
 from store_client.memory.progress import GroupQueue
 
@@ -40,7 +41,8 @@ class Queue:
 
 class State:
     """`log` has every message that can be read, by its place in the log, as it lies in the queue it was sent to;
-    `ended` is where queues ended that went away.  `catch_up` delivers the timers that are due: calls begin with it.
+    `ended` is where queues ended that went away; `hops` is the way of messages that are traced.  `catch_up` delivers
+    the timers that are due: calls begin with it.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -52,6 +54,7 @@ class State:
         self.ended: dict[tuple[str, int], int] = {}
         self.log: dict[int, StoredMessage] = {}
         self.log_end = 0
+        self.hops: dict[bytes, list[MessageHop]] = {}
         self.group_queues: dict[tuple[str, str], dict[int, GroupQueue]] = {}
         self.topic_watchers: list[Callable[[str], None]] = []
         self.growth_watchers: list[Callable[[], None]] = []
@@ -104,6 +107,18 @@ class State:
                 stored.store_time_ms = now
                 queue.messages.append(stored)
                 self.log.setdefault(place, stored)
+                self.trace(HopKind.STORED, topic, stored)
+
+    def trace(
+        self, kind: HopKind, topic: str, message: StoredMessage, group: str = "", attempt: int = 0, detail: str = ""
+    ) -> None:
+        """A hop of a message, as it was stored in a topic at first; nothing if it is not traced."""
+        found = self.topics.get(topic)
+        if found is None or is_system_topic(topic) or not is_traced(message.message_id, found.trace):
+            return
+        place = topic, message.queue_id, message.queue_offset
+        hop = MessageHop(kind, self.clock.now_ms(), *place, group, attempt, detail)
+        self.hops.setdefault(message.message_id, []).append(hop)
 
     def drop_queue(self, topic: str, queue_id: int) -> None:
         """Forget a queue's messages, and what groups know of it."""

@@ -10,10 +10,11 @@ from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.ports import PopRequest, Pulled, Tail
 from domain.position import Position
-from domain.query import MessageConsumer, MessagePage, MessageQuery
+from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
 from domain.topic import QueueBounds, Topic, TopicStatus
 from domain.transaction import TransactionEnd
@@ -197,6 +198,9 @@ class MemoryStore:
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         return await self._finder.message_consumers(message)
 
+    async def message_trace(self, message_id: bytes) -> list[MessageHop]:
+        return await self._finder.message_trace(message_id)
+
     # -- timers -------------------------------------------------------------------------------------------------------
 
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
@@ -226,6 +230,12 @@ class MemoryStore:
     @property
     def failure(self) -> EntrepotError | None:
         return None
+
+    def measurements(self) -> dict[str, Histogram]:
+        return {}
+
+    def gauges(self) -> dict[str, float]:
+        return {"timing_messages": self._timers.count, "half_messages": self._transactions.count}
 
     async def close(self) -> None:
         self._timers.close()

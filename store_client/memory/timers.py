@@ -24,6 +24,11 @@ class Timers:
         self._next_look: asyncio.TimerHandle | None = None
         state.catch_up = self.deliver_due
 
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
     def refusal(self, message: Message) -> EntrepotError | None:
         """Why the message's time is none, or None."""
         text = message.system_text(SystemProperty.DELIVER_AT_MS)

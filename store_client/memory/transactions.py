@@ -42,6 +42,11 @@ class Transactions:
         self._max_checks = max_checks
         self._halves: dict[tuple[str, str], _Half] = {}
 
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        return len(self._halves)
+
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
         self._expire()
         refusals = self._messages.refusals(messages)

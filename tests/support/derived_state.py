@@ -25,6 +25,7 @@ def state_of(store: SimulatedStore) -> dict[str, Any]:
         },
         "topics": [(t, registry.topic_since(t.name)) for _, t in sorted(registry.topics.items())],
         "constrained": sorted(registry.constrained),
+        "traced": registry.traced,
         "groups": [
             (g, registry.group_since(g.name), registry.group_latest_since(g.name))
             for _, g in sorted(registry.groups.items())

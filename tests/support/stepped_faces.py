@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from broker.broker import Broker
 from broker.consume.long_polling import LongPolling
+from broker.measurements import Measurements
 from broker.opening import OpenedStore
 from broker.retention.watermarks import DiskState
 from broker.settings import BrokerSettings
@@ -22,7 +23,7 @@ class _NoWaiting:
     def __init__(self) -> None:
         self.submitted: list[Confirmation] = []
 
-    def submit(self, confirmation: Confirmation, answers: int = 1) -> Confirmation:
+    def submit(self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0) -> Confirmation:
         self.submitted.append(confirmation)
         return confirmation
 
@@ -44,6 +45,8 @@ class SteppedFaces(Broker):
         self.consumption = opened.consumption
         self._queues, self._constrained = self.engine.dispatcher.queues, self.registry.constrained
         self._max_message_bytes = settings.max_message_bytes
+        self.tracer = opened.consumption.tracer
+        self.measured = Measurements()
         self.polling = LongPolling()
         self.loop: Any = _StandingLoop()
         self.topic_watchers = []

@@ -12,7 +12,7 @@ from fastapi import Query, Request, Response
 from domain.message import PropertyValue, StoredMessage
 from domain.names import is_system_topic, split_name
 from domain.ports import Store
-from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, MessageConsumer, MessageQuery
+from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, HopKind, MessageConsumer, MessageHop, MessageQuery
 from gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, json_answer, time_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
@@ -26,6 +26,13 @@ STATES: Final[Mapping[ConsumptionState, str]] = {
     ConsumptionState.CONSUMED: "consumed",
     ConsumptionState.FILTERED: "filtered",
     ConsumptionState.DEAD_LETTERED: "deadLettered",
+}
+HOPS: Final[Mapping[HopKind, str]] = {
+    HopKind.STORED: "stored",
+    HopKind.DELIVERED: "delivered",
+    HopKind.ACKNOWLEDGED: "acknowledged",
+    HopKind.RETRIED: "retried",
+    HopKind.DEAD_LETTERED: "deadLettered",
 }
 
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
@@ -64,7 +71,22 @@ def message_routes(context: HttpContext) -> Routes:
             {"value": [_consumer_shape(consumer) for consumer in await store.message_consumers(message)]}
         )
 
+    @routes.plain.get("/messages/{id}/trace", summary="The way of one message hop by hop, if it is traced")
+    async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
+        text = name_in_path(id)
+        for message_id in _ids_of(text):
+            if hops := await store.message_trace(message_id):
+                return json_answer({"value": [_hop_shape(hop) for hop in hops]})
+        await _by_id(store, text)  # refuses what is not there
+        return json_answer({"value": []})
+
     return routes
+
+
+def _ids_of(text: str) -> list[bytes]:
+    """What a written id may mean: hexadecimal first, then the text that a producer chose."""
+    as_text = text.encode("utf-8", "replace")
+    return [bytes.fromhex(text), as_text] if _HEX.fullmatch(text) else [as_text]
 
 
 async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
@@ -73,8 +95,9 @@ async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
     What the system made of a message (a dead letter, one that is tried again) has the message's id: it comes after
     those that a producer sent.
     """
-    found = await store.messages_by_id(bytes.fromhex(text)) if _HEX.fullmatch(text) else []
-    found = found or await store.messages_by_id(text.encode("utf-8", "replace"))
+    found: list[StoredMessage] = []
+    for message_id in _ids_of(text):
+        found = found or await store.messages_by_id(message_id)
     if not found:
         raise MissingError("message-not-found", "The message does not exist", f"no message has the id {text[:80]!r}")
     sent = next((message for message in found if not is_system_topic(message.topic)), found[0])
@@ -140,4 +163,19 @@ def _consumer_shape(consumer: MessageConsumer) -> dict[str, Any]:
         "group": split_name(consumer.group)[1],
         "state": STATES[consumer.state],
         "attempts": consumer.attempts,
+    }
+
+
+def _hop_shape(hop: MessageHop) -> dict[str, Any]:
+    namespace, topic = split_name(hop.topic)
+    return {
+        "kind": HOPS[hop.kind],
+        "time": time_shape(hop.time_ms),
+        "topic": topic,
+        "namespace": namespace,
+        "queueId": hop.queue_id,
+        "queueOffset": hop.queue_offset,
+        "group": split_name(hop.group)[1] if hop.group else None,
+        "attempt": hop.attempt or None,
+        "detail": hop.detail or None,
     }

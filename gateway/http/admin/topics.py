@@ -49,6 +49,7 @@ class TopicChange(Change):
     retention_bytes: Number | None = None
     max_message_bytes: Number | None = None
     max_backlog: Number | None = None
+    trace: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
 
 
 class NamedTopicChange(TopicChange):
@@ -152,6 +153,7 @@ def topic_shape(status: TopicStatus) -> dict[str, Any]:
         "retentionBytes": topic.retention_bytes,
         "maxMessageBytes": topic.max_message_bytes,
         "maxBacklog": topic.max_backlog,
+        "trace": topic.trace,
         "offsets": [
             {"queueId": queue.queue_id, "minOffset": queue.min_offset, "maxOffset": queue.max_offset}
             for queue in status.queues

@@ -33,6 +33,7 @@ def test_a_topic_from_put_to_delete(client, topic):
         "retentionBytes": None,
         "maxMessageBytes": None,
         "maxBacklog": None,
+        "trace": 0.0,
         "offsets": [{"queueId": n, "minOffset": 0, "maxOffset": 0} for n in range(4)],
     }
     assert (answer.status_code, answer.json()) == (201, shape)
@@ -133,6 +134,32 @@ def test_metrics_tell_of_the_process_too(client):
     assert ("entrepot_messages_in_total", ()) in samples
 
 
+def test_metrics_tell_of_the_store(server, client, topic):
+    for number in range(3):
+        assert client.post(f"/topics/{topic}:publish", headers={**CE, "ce-id": str(number)}).status_code == 200
+    assert client.post(f"/topics/{topic}/eventsubscriptions/g:receive?maxWaitTime=0").json()["value"]
+    samples = _samples(client)
+    assert samples["rocketmq_timing_messages", ()] == samples["rocketmq_half_messages", ()] == 0
+    if not server.store.measurements():
+        return
+    for name, least in (("append", 3), ("sync", 1), ("pop", 1)):
+        family = f"entrepot_store_{name}_seconds"
+        buckets = [value for (found, _), value in samples.items() if found == f"{family}_bucket"]
+        assert sorted(buckets) == buckets and buckets[-1] == samples[f"{family}_bucket", (("le", "+Inf"),)]
+        assert samples[f"{family}_count", ()] == buckets[-1] >= least
+        assert 0 < samples[f"{family}_sum", ()] < 60
+    assert samples["rocketmq_storage_size", ()] > 0
+    for name in ("rocketmq_storage_flush_behind_bytes", "rocketmq_storage_dispatch_behind_bytes"):
+        assert samples[name, ()] == 0
+    for name in (
+        "entrepot_checkpoint_behind_bytes",
+        "entrepot_disk_state",
+        "entrepot_deleted_segments",
+        "entrepot_trace_dropped_hops",
+    ):
+        assert samples[name, ()] >= 0
+
+
 def test_health_and_readiness(server: HttpServer, client):
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 200)
     server.ready = False
@@ -203,6 +230,7 @@ def test_every_operation_is_documented(client):
         "POST /api/v1/groups/{name}/dead-letters:resend",
         "GET /api/v1/messages/{id}",
         "GET /api/v1/messages/{id}/consumers",
+        "GET /api/v1/messages/{id}/trace",
         *(f"{verb} /api/v1/timers/{{handle}}" for verb in ("PUT", "DELETE")),
         *(f"{verb} /api/v1/namespaces/{{name}}" for verb in ("GET", "PUT", "DELETE")),
         "PUT /api/v1/namespaces/{namespace}/topics/{name}",

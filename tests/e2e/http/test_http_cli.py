@@ -47,6 +47,8 @@ def test_topics(entrepot, topic):
     assert (shown["queues"], shown["writeQueues"], shown["cleanup"]) == (3, 2, "CONSUMED")
     assert (shown["retentionSeconds"], shown["retentionBytes"]) == (60, 9)
     assert (shown["maxMessageBytes"], shown["maxBacklog"]) == (100, 5)
+    assert (shown["trace"], entrepot("topic", "update", topic, "--trace", "2")[0]) == (0, 2)
+    assert json.loads(ok(entrepot("topic", "update", topic, "--trace", "0.5", "--json")))["trace"] == 0.5
     out = ok(entrepot("topic", "update", topic, "--max-backlog", "none", "--write-queues", "none", "--json"))
     assert (json.loads(out)["maxBacklog"], json.loads(out)["writeQueues"]) == (None, None)
     table = ok(entrepot("topic", "show", topic))
@@ -158,6 +160,15 @@ def test_messages(server, entrepot, client, topic):
     assert entrepot("message", "query", topic, "--from", "yesterday")[0] == 1
     assert entrepot("message", "query", f"{topic}-none")[0] == 1
     assert entrepot("message", "show", "00")[0] == 1
+    code, out, err = entrepot("message", "trace", found["id"])
+    assert code == 0 and "--trace" in err
+    ok(entrepot("topic", "update", topic, "--trace", "1"))
+    publish(client, topic, event(3))
+    [traced] = json.loads(ok(entrepot("message", "query", topic, "--key", "e3", "--json")))["value"]
+    assert "stored" in ok(entrepot("message", "trace", traced["id"]))
+    [hop] = json.loads(ok(entrepot("message", "trace", traced["id"], "--json")))
+    assert (hop["kind"], hop["topic"], hop["group"]) == ("stored", topic, None)
+    assert entrepot("message", "trace", "00")[0] == 1
 
 
 def test_timers(server, entrepot, client, topic):

@@ -163,3 +163,62 @@ def test_what_became_of_a_message(client, topic):
 def test_bad_questions(client, topic, query, status, word):
     client.put(f"/api/v1/topics/{topic}")
     is_problem(client.get(MESSAGES + query.replace("{topic}", topic)), status, word)
+
+
+# the way of a message
+
+
+def test_the_way_of_a_message(client, topic):
+    client.put(f"/api/v1/topics/{topic}", json={"queues": 1, "trace": 1})
+    publish(client, topic, event(1), event(2))
+    received = receive(client, topic)
+    settle(client, "acknowledge", topic, received[:1])
+    settle(client, "reject", topic, received[1:])
+    second, first = get(client, MESSAGES, topic=topic)["value"]
+    hops = get(client, f"{MESSAGES}/{first['id']}/trace")["value"]
+    assert [(hop["kind"], hop["group"], hop["attempt"]) for hop in hops] == [
+        ("stored", None, None),
+        ("delivered", "g", 1),
+        ("acknowledged", "g", 1),
+    ]
+    assert {(hop["topic"], hop["namespace"], hop["queueId"], hop["queueOffset"]) for hop in hops} == {
+        (topic, "default", 0, first["queueOffset"])
+    }
+    assert hops[0]["time"] <= hops[1]["time"] <= hops[2]["time"]
+    assert hops[0]["detail"] is None
+    last = get(client, f"{MESSAGES}/{second['id'].lower()}/trace")["value"][-1]
+    assert (last["kind"], last["detail"]) == ("deadLettered", "rejected")
+
+
+def test_a_message_that_is_not_traced(client, topic):
+    publish(client, topic, event(1))
+    [one] = get(client, MESSAGES, topic=topic)["value"]
+    assert get(client, f"{MESSAGES}/{one['id']}/trace") == {"value": []}
+    is_problem(client.get(f"{MESSAGES}/{'0' * 32}/trace"), 404, "0" * 32)
+
+
+def test_traces_by_an_id_that_a_producer_chose(client, server, topic):
+    client.put(f"/api/v1/topics/{topic}", json={"trace": 1})
+    send(server, topic, message_id=f"id-{topic}".encode())
+    [hop] = get(client, f"{MESSAGES}/id-{topic}/trace")["value"]
+    assert hop["kind"] == "stored"
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, "1", None, True])
+def test_what_is_no_share(client, topic, share):
+    is_problem(client.put(f"/api/v1/topics/{topic}", json={"trace": share}), 400, "trace")
+
+
+def test_clients_read_traces_and_do_not_write_them(client, topic):
+    client.put(f"/api/v1/topics/{topic}", json={"trace": 1})
+    publish(client, topic, event(1))
+    [one] = get(client, MESSAGES, topic=topic)["value"]
+    get(client, f"{MESSAGES}/{one['id']}/trace")
+    trace_topic = quote("%TRACE%", safe="")
+    answer = client.post(
+        f"/topics/{trace_topic}:publish", json=event(1), headers={"content-type": "application/cloudevents+json"}
+    )
+    is_problem(answer, 403, "%TRACE%")
+    if any(found["name"] == "%TRACE%" for found in get(client, "/api/v1/topics")["value"]):
+        told = [told["event"]["data"] for told in receive(client, trace_topic, topic)]
+        assert one["id"] in [trace["message_id"] for trace in told]

@@ -27,6 +27,7 @@ def test_every_field_of_a_topic(client, topic):
         "retentionBytes": 1000,
         "maxMessageBytes": 100,
         "maxBacklog": 5,
+        "trace": 0.25,
     }
     assert client.put(path, json=wanted).json().items() >= wanted.items()
     assert get(client, path).items() >= wanted.items()

@@ -1,0 +1,38 @@
+"""What a broker tells of itself: how long it takes, measured once for each batch, and numbers it knows without looking
+around."""
+
+from __future__ import annotations
+
+from broker.store.engine import StorageEngine
+from domain.measurement import Histogram
+
+
+class Measurements:
+    """`append`: from taking a batch to its confirm, each message counts.  `sync`: one round of making data durable.
+    `pop`: from claiming messages to answering with them.
+
+    Messages become visible in the step that confirms them, so there is nothing to measure between the two.
+    """
+
+    __slots__ = ("append", "pop", "sync")
+
+    def __init__(self) -> None:
+        self.append = Histogram()
+        self.sync = Histogram()
+        self.pop = Histogram()
+
+    def by_name(self) -> dict[str, Histogram]:
+        return {"append": self.append, "sync": self.sync, "pop": self.pop}
+
+
+def engine_gauges(engine: StorageEngine) -> dict[str, float]:
+    """How much lies in the log, waits in it, and is not yet where it is to be."""
+    log = engine.commit_log
+    return {
+        "timing_messages": engine.aside.timers.count,
+        "half_messages": len(engine.aside.halves.waiting),
+        "storage_size": engine.end - log.min_offset,
+        "flush_behind_bytes": engine.end - log.durable_offset,
+        "dispatch_behind_bytes": engine.end - engine.confirmed_offset,
+        "checkpoint_behind_bytes": engine.end - engine.checkpoint_position,
+    }

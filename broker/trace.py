@@ -1,0 +1,186 @@
+"""Tracer: the way of single messages, hop by hop, for topics that say a share of theirs is traced.
+
+Hops are gathered in memory and written from time to time, as messages of the system topic `%TRACE%` that anybody may
+read: the body is JSON, the hops of one message since the last time; the key is that message's id in upper-case
+hexadecimal.  They are written behind the records that they tell of, so a crash may lose the last hops, and never leaves
+one of something that did not happen.
+
+While no topic is traced (`Registry.traced` is empty) all of this costs one look at an empty dict for each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from broker.metadata.registry import Registry, put_topic
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine, is_for_later
+from broker.store.record import RecordKind
+from domain.errors import Code, EntrepotError
+from domain.message import Delivery, Message, Place, StoredMessage, SystemProperty
+from domain.names import TRACE_TOPIC
+from domain.query import HopKind, MessageHop, is_traced
+from domain.topic import Permission, Topic
+
+MAX_PENDING_HOPS: Final = 10_000
+"""Hops that wait to be written; what comes beyond is dropped and counted."""
+WRITTEN_AT_ONCE: Final = 500
+"""Messages whose hops are written in one go: then others get their turn."""
+
+QueueEnds = dict[tuple[str, int], int]
+"""The next offset, by topic and queue id."""
+
+
+class _Trace(msgspec.Struct):
+    message_id: str
+    hops: list[MessageHop]
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(_Trace).decode
+
+
+class Tracer:
+    """See the module.  `dropped`: hops there was no room for."""
+
+    def __init__(self, engine: StorageEngine, registry: Registry) -> None:
+        self.dropped = 0
+        self._engine = engine
+        self._registry = registry
+        self._pending: dict[bytes, list[MessageHop]] = {}
+        self._count = 0
+
+    # -- what happens --------------------------------------------------------------------------------------------
+
+    def note(
+        self,
+        kind: HopKind,
+        place: Place,
+        message_id: bytes,
+        now_ms: int,
+        group: str = "",
+        attempt: int = 0,
+        detail: str = "",
+    ) -> None:
+        """A hop of a message, which was first stored at a place; nothing if it is not traced."""
+        share = self._registry.traced.get(place[0])
+        if share is None or not is_traced(message_id, share):
+            return
+        if self._count >= MAX_PENDING_HOPS:
+            self.dropped += 1
+            return
+        self._pending.setdefault(message_id, []).append(MessageHop(kind, now_ms, *place, group, attempt, detail))
+        self._count += 1
+
+    def ends_of(self, messages: Sequence[Message]) -> QueueEnds:
+        """Where the queues of traced topics end now that some messages are for: for `stored`."""
+        traced, queues = self._registry.traced, self._engine.dispatcher.queues
+        places = {place for message in messages for place in _destinations(message) if place[0] in traced}
+        return {place: queues[place].max_offset for place in places if place in queues}
+
+    def stored(
+        self,
+        messages: Sequence[Message],
+        refusals: Sequence[EntrepotError | None] | None,
+        ends: QueueEnds,
+        now_ms: int,
+    ) -> None:
+        """These messages were appended where the queues ended so; those that wait for their time were not."""
+        for index, message in enumerate(messages):
+            if (refusals is not None and refusals[index] is not None) or is_for_later(message, now_ms):
+                continue
+            for place in dict.fromkeys(_destinations(message)):
+                end = ends.get(place)
+                if end is not None:
+                    ends[place] = end + 1
+                    self.note(HopKind.STORED, (*place, end), message.message_id, now_ms)
+
+    def delivered(self, topic: str, group: str, deliveries: Iterable[Delivery], now_ms: int) -> None:
+        """A consumer was handed these."""
+        held = [(delivery.message, delivery.attempt) for delivery in deliveries]
+        self.settled(HopKind.DELIVERED, topic, group, held, now_ms)
+
+    def settled(
+        self,
+        kind: HopKind,
+        topic: str,
+        group: str,
+        held: Iterable[tuple[StoredMessage, int]],
+        now_ms: int,
+        detail: str = "",
+    ) -> None:
+        """Something happened to messages, as they were first stored, that a group holds with so many attempts."""
+        for message, attempt in held:
+            place = topic, message.queue_id, message.queue_offset
+            self.note(kind, place, message.message_id, now_ms, group, attempt, detail)
+
+    # -- writing and reading -------------------------------------------------------------------------------------
+
+    @property
+    def has_pending(self) -> bool:
+        return bool(self._pending)
+
+    def pending(self, message_id: bytes) -> list[MessageHop]:
+        """Hops of a message that are not written yet."""
+        return list(self._pending.get(message_id, ()))
+
+    def write(self, now_ms: int, only: bytes | None = None) -> bool:
+        """Append what was gathered, of one message or of many; says whether more can be written at once.
+
+        Where there is no room it waits on, up to the limit.
+        """
+        ids = [*islice(self._pending, WRITTEN_AT_ONCE)] if only is None else [only]
+        traces = [(message_id, self._pending[message_id]) for message_id in ids if message_id in self._pending]
+        if not traces:
+            return False
+        self._ensure_topic(now_ms)
+        messages = [_as_message(message_id, hops, now_ms) for message_id, hops in traces]
+        refusals = self._engine.append_messages(messages, self._queue_for, now_ms) or [None] * len(messages)
+        is_full = False
+        for (message_id, hops), refusal in zip(traces, refusals, strict=True):
+            if refusal is not None and refusal.code is Code.STORAGE_FULL:
+                is_full = True
+                continue
+            if refusal is not None:
+                self.dropped += len(hops)
+            del self._pending[message_id]
+            self._count -= len(hops)
+        return self.has_pending and not is_full
+
+    def _ensure_topic(self, now_ms: int) -> None:
+        if TRACE_TOPIC not in self._registry.topics:
+            topic = Topic(TRACE_TOPIC, queues=1, permission=Permission.READ)
+            self._engine.append_record(RecordKind.METADATA, put_topic(topic), now_ms)
+
+    def _queue_for(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
+        return self._engine.dispatcher.queue(topic, queue_id)
+
+
+def trace_key(message_id: bytes) -> str:
+    """The key of a message's traces."""
+    return message_id.hex().upper()
+
+
+def hops_in(body: bytes) -> list[MessageHop]:
+    """The hops that a message of the trace topic tells."""
+    return _decode(body).hops
+
+
+def _as_message(message_id: bytes, hops: list[MessageHop], now_ms: int) -> Message:
+    key = trace_key(message_id)
+    return Message(
+        TRACE_TOPIC,
+        _encode(_Trace(key, hops)),
+        queue_id=0,
+        keys=(key,),
+        born_time_ms=now_ms,
+        system={SystemProperty.CONTENT_TYPE: "application/json"},
+    )
+
+
+def _destinations(message: Message) -> Iterable[tuple[str, int]]:
+    return (message.topic, message.queue_id), *message.further_queues

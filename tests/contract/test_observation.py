@@ -1,0 +1,41 @@
+"""What a store tells of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from domain.message import SystemProperty
+from domain.ports import Store
+from domain.topic import Topic
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append, append_all, message, pop, settled
+
+
+@pytest.fixture(autouse=True)
+async def topics(store: Store) -> None:
+    await store.put_topic(Topic("t", queues=1))
+
+
+async def test_what_waits_is_counted(store: Store, clock: ManualClock):
+    at = {SystemProperty.DELIVER_AT_MS: str(clock.now_ms() + 60_000)}
+    await append_all(store, replace(message("t", "later"), system=at))
+    for name in ("a", "b"):
+        half = replace(message("t", name), system={SystemProperty.TRANSACTION_ID: name})
+        await settled(store.append_half([half]))
+    gauges = store.gauges()
+    assert (gauges["timing_messages"], gauges["half_messages"]) == (1, 2)
+
+
+async def test_times_are_counted_where_they_are_measured(store: Store):
+    before = {name: times.cumulative()[-1][1] for name, times in store.measurements().items()}
+    await append(store, "t", "a", "b", "c")
+    await append_all(store, message("t", "d"), message("no", "refused"))
+    await pop(store, "t")
+    await pop(store, "t")  # nothing left: no answer to count
+    counted = {name: times.cumulative()[-1][1] - before[name] for name, times in store.measurements().items()}
+    assert set(counted) in (set(), {"append", "sync", "pop"})
+    if counted:
+        assert (counted["append"], counted["pop"]) == (4, 1)
+        assert counted["sync"] >= 3
