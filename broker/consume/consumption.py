@@ -129,6 +129,8 @@ class Consumption:
         """Deliver up to `count` of one queue; `marked_id` is the queue id that handles bear."""
         if terms.group.fifo:
             return self._pop_fifo(queue, window, terms, context, marked_id, count)
+        if window.is_unlisted:
+            window.end_fifo()
         limit = self.settings.max_in_flight_per_queue
         end = window.frontier if terms.filter is not None else queue.visible_offset
         while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):

@@ -66,6 +66,7 @@ class ConsumeWindow:
         "as_of",
         "delivered_end",
         "is_changed",
+        "is_unlisted",
         "generation",
         "groups",
         "since",
@@ -82,6 +83,7 @@ class ConsumeWindow:
         self.tries: dict[str, Try] = {}
         self.groups: MessageGroups | None = None  # of a FIFO group's window, in memory only
         self.is_changed = False
+        self.is_unlisted = False  # something may wait of which there is no reminder (FIFO looks at all there is)
         self._origin = base
         self._head = 0
         self._status = bytearray()
@@ -132,6 +134,14 @@ class ConsumeWindow:
         """A FIFO pop looks at all that is unsettled: what is due needs no list."""
         self._collect_due(now_ms)
         self._due.clear()
+        self.is_unlisted = True
+
+    def end_fifo(self) -> None:
+        """The group is no FIFO group any more: what waits, held or due, is to be listed again."""
+        self.groups, self.is_unlisted = None, False
+        for index in range(self._head, len(self._status)):
+            if self._status[index] < SETTLED:
+                self._remind(self._deadlines[index], (self._origin + index,))
 
     def unclaim(self, offsets: Iterable[int]) -> None:
         """Claimed ones that were not delivered after all: they are due again."""
@@ -275,6 +285,7 @@ class ConsumeWindow:
     def hold(self, end: int) -> None:
         """All from the frontier up to an offset waits for its first delivery."""
         self._extend(end - self.frontier, RELEASED, 0, 0)
+        self.is_unlisted = True
 
     def admit(self, offset: int, attempts: int, deadline_ms: int) -> None:
         """A message that was delivered elsewhere before waits here from now on."""

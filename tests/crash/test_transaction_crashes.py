@@ -133,7 +133,7 @@ def test_random_histories(seed: int):
         raise
 
 
-# -- what was found ----------------------------------------------------------------------------------------------------
+# -- by themselves ----------------------------------------------------------------------------------------------------
 
 
 def test_an_id_that_is_used_again_waits_on_where_the_rows_have_it_and_not_its_first_use():
