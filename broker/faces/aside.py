@@ -31,6 +31,7 @@ class AsideFace(MessageFace):
         """Store what is due into its queues, the earliest first; says whether there is more."""
         now_ms = self.now_ms()
         due = self.engine.aside.timers.take_due(now_ms, MAX_DELIVERED_AT_ONCE)
+        waiting = 0
         for at, (deliver_at_ms, offset) in enumerate(due):
             try:
                 message = self._kept(offset)
@@ -38,6 +39,7 @@ class AsideFace(MessageFace):
                 continue  # it stays, and is told by whoever looks at it
             if message is None:
                 self.engine.aside.timers.put_back([due[at]])  # not durable yet
+                waiting += 1
                 continue
             try:
                 self._deliver(message, Origin(offset, deliver_at_ms), now_ms)
@@ -46,7 +48,7 @@ class AsideFace(MessageFace):
                 break
         if due:
             self.commit.submit(Confirmation())
-        return len(due) == MAX_DELIVERED_AT_ONCE
+        return len(due) == MAX_DELIVERED_AT_ONCE and not waiting
 
     def _kept(self, commit_log_offset: int) -> StoredMessage | None:
         return self.engine.commit_log.message_at(commit_log_offset, KEPT_KINDS)

@@ -65,6 +65,7 @@ class ConsumeQueue:
         "flushed_entries",
         "is_changed",
         "is_touched",
+        "last_sub_topic",
         "max_offset",
         "min_offset",
         "names",
@@ -85,6 +86,7 @@ class ConsumeQueue:
         self.min_offset = self.flushed_entries = self.visible_offset = self.max_offset = 0
         self.watchers: tuple[Callable[[ConsumeQueue], None], ...] = ()
         self.is_touched = False
+        self.last_sub_topic = ""  # known already: most queues have few, and this is nearer than the names
         self.is_changed = False
         self._files = files
         self._tail = bytearray()

@@ -132,8 +132,10 @@ class StorageEngine:
                         queue.put(queue_offset, offset, size, hashed)
                         if not (queue.is_touched and queue.is_changed):
                             touch(queue, offset)
-                        if message.sub_topic and queue.names.get(hashed >> tag_bits) != message.sub_topic:
-                            self.lookup.learn(message.topic, hashed, message.sub_topic, offset)
+                        if message.sub_topic != queue.last_sub_topic:
+                            queue.last_sub_topic = message.sub_topic
+                            if message.sub_topic and queue.names.get(hashed >> tag_bits) != message.sub_topic:
+                                self.lookup.learn(message.topic, hashed, message.sub_topic, offset)
                 except (EntrepotError, struct.error) as error:
                     refusals = refusals if refusals is not None else [None] * len(messages)
                     refusals[index] = error if isinstance(error, EntrepotError) else _too_long(error)
@@ -189,7 +191,10 @@ class StorageEngine:
         """Keep a message aside, which may have been kept in another record before; returns its commit-log offset."""
         places = [(topic, queue_id, 0) for topic, queue_id in message.further_queues]
         trailer, flags = _trailer(origin, places)
-        offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
+        try:
+            offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
+        except OSError as error:
+            raise self.fail(error) from error
         if origin is not None:
             self.aside.settle(origin, offset)
         self.aside.keep(kind, message, offset, now_ms)
