@@ -16,7 +16,9 @@ from typing import Final
 
 from broker.consume.window import MAX_GENERATION, ConsumeWindow
 from broker.store.changed_rows import ChangedRows
-from broker.store.record import Move
+from broker.store.record_trailer import (
+    Move,
+)
 from domain.names import is_retry_topic
 
 _HEAD = struct.Struct(">BIqQHHI")

@@ -9,9 +9,14 @@ from typing import Final
 
 from broker.faces.messages import MessageFace
 from broker.retention.watermarks import DiskState
-from broker.store.aside import AsideOp, encode_aside
-from broker.store.engine import is_for_later
-from broker.store.record import KEPT_KINDS, Origin, RecordKind
+from broker.store.aside import AsideOp, encode_aside, is_for_later
+from broker.store.record import (
+    KEPT_KINDS,
+    RecordKind,
+)
+from broker.store.record_trailer import (
+    Origin,
+)
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage, SystemProperty

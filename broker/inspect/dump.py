@@ -17,7 +17,17 @@ from broker.inspect.words import bytes_text, id_text, kind_name, time_text
 from broker.retention.restatement import decode_rows
 from broker.store import record
 from broker.store.aside import decode_aside
-from broker.store.record import HEADER_SIZE, KEPT_KINDS, MESSAGE_KINDS, RecordKind
+from broker.store.record import (
+    HEADER_SIZE,
+    KEPT_KINDS,
+    MESSAGE_KINDS,
+    RecordKind,
+)
+from broker.store.record_trailer import (
+    NOWHERE,
+    decode_move,
+    read_origin,
+)
 
 MOST_OFFSETS = 1000
 """Offsets of one consumption record that are written out."""
@@ -115,12 +125,12 @@ def _message(found: Record, *, bodies: bool) -> dict[str, Any]:
         "properties": [[name, _value(value)] for name, value in message.properties],
     }
     told |= {name: value for name, value in optional.items() if value}
-    origin, move = record.read_origin(found.data, found.position), record.decode_move(found.data, found.position)
+    origin, move = read_origin(found.data, found.position), decode_move(found.data, found.position)
     if origin is not None:
         told["origin"] = origin.commit_log_offset
     if move is not None:
         told["from"] = {"group": move.group, "topic": move.topic, "queueOffset": move.queue_offset}
-        told["from"] |= {"queue": None if move.queue_id == record.NOWHERE else move.queue_id}
+        told["from"] |= {"queue": None if move.queue_id == NOWHERE else move.queue_id}
         told["attempts"], told["visibleAt"] = move.attempts, time_text(move.visible_at_ms)
     if bodies:
         told["body"] = bytes_text(message.body)

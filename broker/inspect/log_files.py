@@ -14,7 +14,11 @@ from typing import Final
 
 from broker.store import record
 from broker.store.commit_log import SCAN_CHUNK
-from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordHeader
+from broker.store.record import (
+    HEADER_SIZE,
+    InvalidRecordError,
+    RecordHeader,
+)
 
 UNKNOWN_SEGMENT_SIZE: Final = 1 << 62
 """The segment size is kept nowhere: it is told by the names of the files, if there is more than one."""

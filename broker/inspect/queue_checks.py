@@ -14,7 +14,12 @@ from broker.store import record
 from broker.store.consume_queue import ENTRY, ENTRY_SIZE, ConsumeQueue, read_queue_key
 from broker.store.dispatcher import QueueKey
 from broker.store.open_files import OpenFiles
-from broker.store.record import MESSAGE_KINDS
+from broker.store.record import (
+    MESSAGE_KINDS,
+)
+from broker.store.record_trailer import (
+    read_further,
+)
 from broker.store.state_file import Rows
 from domain.errors import CorruptedError
 
@@ -148,7 +153,7 @@ class EntryWalk:
         placement = record.read_placement(found.data, found.position)
         first = (placement.topic, placement.queue_id, placement.queue_offset)
         expected = ENTRY.pack(found.header.commit_log_offset, found.header.length, placement.filter_hash)
-        for topic, queue_id, offset in (first, *record.read_further(found.data, found.position)):
+        for topic, queue_id, offset in (first, *read_further(found.data, found.position)):
             key = (topic, queue_id)
             dispatcher = self._store.engine.dispatcher
             queue = dispatcher.queues.get(key) or dispatcher.retired.get(key)

@@ -25,7 +25,13 @@ from broker.retention.restatement import Restatements
 from broker.store.aside import AsideOp, encode_aside
 from broker.store.consume_queue import ENTRY_SIZE, ConsumeQueue
 from broker.store.engine import StorageEngine
-from broker.store.record import KEPT_KINDS, Origin, RecordKind
+from broker.store.record import (
+    KEPT_KINDS,
+    RecordKind,
+)
+from broker.store.record_trailer import (
+    Origin,
+)
 from domain.errors import CorruptedError, StorageFullError
 from domain.message import SystemProperty
 from domain.names import dead_letter_group, is_retry_topic

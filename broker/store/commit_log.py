@@ -16,7 +16,14 @@ from dataclasses import dataclass
 
 from broker.store import record
 from broker.store.disk import Disk, is_want_of_space
-from broker.store.record import CRC_START, HEADER_SIZE, InvalidRecordError, RecordHeader, RecordKind, encode_new
+from broker.store.record import (
+    CRC_START,
+    HEADER_SIZE,
+    InvalidRecordError,
+    RecordHeader,
+    RecordKind,
+    encode_new,
+)
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 

@@ -16,7 +16,18 @@ from broker.store.changed_rows import ChangedRows
 from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from broker.store.lookup import Lookup
 from broker.store.open_files import OpenFiles
-from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, Move, Placement, RecordHeader
+from broker.store.record import (
+    KEPT_KINDS,
+    MESSAGE_KINDS,
+    Placement,
+    RecordHeader,
+)
+from broker.store.record_trailer import (
+    Move,
+    decode_move,
+    read_further,
+    read_origin,
+)
 from domain.filter_hash import TAG_BITS
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_group
@@ -195,17 +206,17 @@ class Dispatcher:
         """Apply one record read from the log (recovery)."""
         kind, offset = header.kind, header.commit_log_offset
         if kind in MESSAGE_KINDS or kind in KEPT_KINDS:
-            origin = record.read_origin(data, position)
+            origin = read_origin(data, position)
             if origin is not None:
                 self.aside.settle(origin, offset)
         if kind in MESSAGE_KINDS:
             placement = record.read_placement(data, position)
             self.place(placement, offset)
-            for topic, queue_id, queue_offset in record.read_further(data, position):
+            for topic, queue_id, queue_offset in read_further(data, position):
                 hashed, sub_topic = placement.filter_hash, placement.sub_topic
                 self._enter(topic, queue_id, queue_offset, header.length, hashed, sub_topic, offset)
             if kind in self.move_appliers:
-                move = record.decode_move(data, position)
+                move = decode_move(data, position)
                 if move is None:
                     move = _move_of_format_1(record.decode_message(data, position, offset))
                 self.move_appliers[kind].apply_move(move, placement.topic, placement.queue_offset, offset)

@@ -11,9 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
-from broker.store.aside import Aside
+from broker.store.aside import Aside, is_for_later
 from broker.store.checkpointer import Checkpointer
 from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
@@ -23,25 +22,22 @@ from broker.store.index_file import IndexLayout
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
 from broker.store.record import (
-    FURTHER_FLAG,
+    RecordKind,
+)
+from broker.store.record_trailer import (
     MOVE_FLAG,
-    ORIGIN_FLAG,
     Move,
     Origin,
-    RecordKind,
-    encode_further,
     encode_move,
+    encode_trailer,
 )
 from broker.store.state_file import StateFile
 from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from domain.filter_hash import TAG_BITS
-from domain.message import MAX_FURTHER_QUEUES, Message, Place, StoredMessage, SystemProperty
-from domain.timing import MAX_DELAY_MS
+from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
 
-DELIVER_AT_MS: Final = SystemProperty.DELIVER_AT_MS
-MAX_TIME_DIGITS: Final = 19
 QueueFor = Callable[[str, int, int], ConsumeQueue]
 """The queue of (topic, queue id) for a body of so many bytes.  Raises EntrepotError where it may not go there."""
 
@@ -120,7 +116,11 @@ class StorageEngine:
             for index, message in enumerate(messages):
                 try:
                     queue = queue_for(message.topic, message.queue_id, len(message.body))
-                    if message.system and DELIVER_AT_MS in message.system and is_for_later(message, now_ms):
+                    if (
+                        message.system
+                        and SystemProperty.DELIVER_AT_MS in message.system
+                        and is_for_later(message, now_ms)
+                    ):
                         self._keep(RecordKind.TIMED, message, queue_for, now_ms)
                         continue
                     if message.further_queues:
@@ -190,7 +190,7 @@ class StorageEngine:
     def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
         """Keep a message aside, which may have been kept in another record before; returns its commit-log offset."""
         places = [(topic, queue_id, 0) for topic, queue_id in message.further_queues]
-        trailer, flags = _trailer(origin, places)
+        trailer, flags = encode_trailer(origin, places)
         try:
             offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
         except OSError as error:
@@ -234,7 +234,7 @@ class StorageEngine:
         first = wanted[0]
         queues = {queue: queue.max_offset for queue in wanted}
         places = [(q.topic, q.queue_id, end) for q, end in queues.items() if q is not first]
-        trailer, flags = _trailer(origin, places)
+        trailer, flags = encode_trailer(origin, places)
         offset, size = self.commit_log.append_message(
             message, queues[first], now_ms, trailer=trailer, trailer_flag=flags
         )
@@ -441,30 +441,6 @@ def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: in
         return CorruptedError(f"entry {queue_offset} of {queue.topic}/{queue.queue_id} names another message")
     item.queue_id, item.queue_offset = queue.queue_id, queue_offset
     return item
-
-
-def is_for_later(message: Message, now_ms: int) -> bool:
-    """Whether a message with a delivery time has to wait for it.  Raises ILLEGAL_DELIVERY_TIME."""
-    text = message.system_text(DELIVER_AT_MS)
-    if text is None:
-        return False
-    if not (text.isascii() and text.isdecimal()) or len(text) > MAX_TIME_DIGITS:
-        raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{text[:80]!r} is not a time in epoch milliseconds")
-    if int(text) > now_ms + MAX_DELAY_MS:
-        raise EntrepotError(
-            Code.ILLEGAL_DELIVERY_TIME, f"the delivery time is more than {MAX_DELAY_MS // 86_400_000} days ahead"
-        )
-    return int(text) > now_ms
-
-
-def _trailer(origin: Origin | None, places: Sequence[Place]) -> tuple[bytes, int]:
-    """What follows a message's body, with its flags."""
-    trailer, flags = b"", 0
-    if origin is not None:
-        trailer, flags = origin.encode(), ORIGIN_FLAG
-    if places:
-        trailer, flags = trailer + encode_further(places), flags | FURTHER_FLAG
-    return trailer, flags
 
 
 def _too_long(error: struct.error) -> EntrepotError:

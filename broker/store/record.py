@@ -30,13 +30,7 @@ A message (and a dead letter) goes on with
     82      4     body length
     86            topic, sub-topic, message group, tag, message id, keys, properties, body, then what the flags say
 
-What the flags say, in this order:
-
-    origin           the record in which the message was kept before (`Origin`): u64 commit-log offset, i64 time
-    further queues   store once, refer many: u32 count, then for each u16 topic length, u32 queue id, u64 queue offset,
-                     topic
-    move             what a dead letter or a retry was made from (`Move`): i64 visible at, u64 queue offset, u32 queue
-                     id, u16 attempts, u16 group length, u16 topic length, group, topic
+What the flags say stands in `record_trailer.py`.
 
 Properties: msgpack of [system properties as a map, user properties as an array of (name, value)]; text values are
 strings, others binary.  No properties at all is no bytes at all.
@@ -49,7 +43,7 @@ system properties say it.)
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
@@ -57,21 +51,18 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from google_crc32c import value as crc32c
 
+from broker.store.record_trailer import FURTHER_FLAG, MESSAGE_HEADER_SIZE, ORIGIN_FLAG, ORIGIN_SIZE, decode_further
 from domain.errors import Code, EntrepotError
 from domain.message import NO_SYSTEM_PROPERTIES, Destinations, Message, Place, Properties, PropertyValue, StoredMessage
 
 MAGIC: Final = b"ENTR"
 VERSION: Final = 1
 HEADER_SIZE: Final = 40
-MESSAGE_HEADER_SIZE: Final = 86
 CRC_START: Final = 8
 MAX_PROPERTIES: Final = 4096
 MAX_PROPERTIES_BYTES: Final = 1 << 20
 """Named limits of a message's properties, system and user ones together."""
 
-FURTHER_FLAG: Final = 4
-MOVE_FLAG: Final = 8
-ORIGIN_FLAG: Final = 16
 
 _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
@@ -79,11 +70,6 @@ _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
 _USUAL = struct.Struct(">IIQQQ IQQQHH3xB6xI")
 """`_MESSAGE` with version, kind and flags in one, and nothing where message group, tag, keys and properties are not."""
-_COUNT = struct.Struct(">I")
-_FURTHER = struct.Struct(">HIQ")
-_ORIGIN = struct.Struct(">Qq")
-_MOVE = struct.Struct(">qQIHHH")
-_LENGTHS = struct.Struct(">HHHBBHII")
 _encode_properties = msgspec.msgpack.Encoder().encode
 _decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
 _pack_prefix = _PREFIX.pack
@@ -224,87 +210,6 @@ def encode_new(
     return _pack_prefix(MAGIC, crc32c(covered)), covered
 
 
-def encode_further(places: Sequence[Place]) -> bytes:
-    """The end of a message's record: where else it has its place."""
-    parts = [_COUNT.pack(len(places))]
-    for name, queue_id, queue_offset in places:
-        topic = name.encode()
-        parts += (_FURTHER.pack(len(topic), queue_id, queue_offset), topic)
-    return b"".join(parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """The record in which a message was kept before; `deliver_at_ms` is 0 for a half message."""
-
-    commit_log_offset: int
-    deliver_at_ms: int
-
-    def encode(self) -> bytes:
-        """The first part of what follows the body."""
-        return _ORIGIN.pack(self.commit_log_offset, self.deliver_at_ms)
-
-
-def read_origin(data: bytes, position: int) -> Origin | None:
-    """The origin of a checked message record; None if it has none."""
-    if not data[position + 11] & ORIGIN_FLAG:
-        return None
-    at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
-    return Origin(*_ORIGIN.unpack_from(data, at))
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """What a dead letter or a retry was made from: the place that its record settles for the group.
-
-    A retry waits until `visible_at_ms`, with the `attempts` it has had.  A queue id of NOWHERE settles nothing.
-    """
-
-    group: str
-    topic: str
-    queue_id: int
-    queue_offset: int
-    attempts: int = 0
-    visible_at_ms: int = 0
-
-
-NOWHERE: Final = 0xFFFFFFFF
-
-
-def encode_move(move: Move) -> bytes:
-    """The end of a moved message's record."""
-    group, topic = move.group.encode(), move.topic.encode()
-    head = _MOVE.pack(
-        move.visible_at_ms, move.queue_offset, move.queue_id, min(move.attempts, 65_535), len(group), len(topic)
-    )
-    return head + group + topic
-
-
-def decode_move(data: bytes, position: int) -> Move | None:
-    """The move of a checked message record; None if it has none."""
-    if not data[position + 11] & MOVE_FLAG:
-        return None
-    at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
-    visible_at, queue_offset, queue_id, attempts, group_length, topic_length = _MOVE.unpack_from(data, at)
-    at += _MOVE.size
-    middle = at + group_length
-    group, topic = data[at:middle].decode(), data[middle : middle + topic_length].decode()
-    return Move(group, topic, queue_id, queue_offset, attempts, visible_at)
-
-
-def decode_further(data: bytes, at: int) -> tuple[Place, ...]:
-    """The reverse of `encode_further`."""
-    (count,) = _COUNT.unpack_from(data, at)
-    at += _COUNT.size
-    places: list[Place] = []
-    for _ in range(count):
-        length, queue_id, queue_offset = _FURTHER.unpack_from(data, at)
-        at += _FURTHER.size
-        places.append((data[at : at + length].decode(), queue_id, queue_offset))
-        at += length
-    return tuple(places)
-
-
 def encode_record(kind: int, payload: bytes, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
     """A record that is not a message."""
     covered = (
@@ -421,14 +326,6 @@ def peek_length(data: bytes, position: int) -> int:
     return int.from_bytes(data[position + 12 : position + 16], "big")
 
 
-def read_further(data: bytes, position: int) -> tuple[Place, ...]:
-    """The places of a checked message record in its further queues."""
-    if not data[position + 11] & FURTHER_FLAG:
-        return ()
-    at = position + MESSAGE_HEADER_SIZE + sum(_LENGTHS.unpack_from(data, position + 68))
-    return decode_further(data, at + _ORIGIN.size if data[position + 11] & ORIGIN_FLAG else at)
-
-
 def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:
     """Check and read the message at `position`, which must be the record of that commit-log offset.
 
@@ -489,7 +386,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
     places: tuple[Place, ...] = ()
     further: Destinations = ()
     if flags & FURTHER_FLAG:
-        places = decode_further(data, body_end + _ORIGIN.size if flags & ORIGIN_FLAG else body_end)
+        places = decode_further(data, body_end + ORIGIN_SIZE if flags & ORIGIN_FLAG else body_end)
         further = tuple([(name, number) for name, number, _ in places])
     return StoredMessage(
         topic,

@@ -20,7 +20,10 @@ from broker.inspect import queue_checks, state_rows
 from broker.inspect.log_files import Gap, LogFiles, Record
 from broker.inspect.verification import verify
 from broker.settings import BrokerSettings
-from broker.store.record import MESSAGE_KINDS, RecordKind
+from broker.store.record import (
+    MESSAGE_KINDS,
+    RecordKind,
+)
 from domain.message import Message
 from domain.topic import Topic
 from tests.inspect import full_store

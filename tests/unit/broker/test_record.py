@@ -9,7 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import record
-from broker.store.record import HEADER_SIZE, InvalidRecordError, RecordKind
+from broker.store.record import (
+    HEADER_SIZE,
+    InvalidRecordError,
+    RecordKind,
+)
 from domain.message import Message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

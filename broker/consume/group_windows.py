@@ -1,0 +1,199 @@
+"""GroupWindows: where each group stands on each queue, and how that is read and changed by records of the log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import structlog
+
+from broker.consume.handle_mint import HandleContext, HandleMint
+from broker.consume.moves import Moves
+from broker.consume.progress import ConsumptionOp, Progress, encode_op
+from broker.consume.window import MAX_SPREAD, ConsumeWindow
+from broker.metadata.registry import Registry, put_group
+from broker.settings import BrokerSettings
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from broker.store.record import (
+    RecordKind,
+)
+from broker.trace import Tracer
+from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
+from domain.errors import CorruptedError
+from domain.message import StoredMessage
+from domain.names import (
+    check_group_name,
+    check_same_namespace,
+    dead_letter_group,
+    retry_topic,
+    split_name,
+)
+from domain.topic import Topic
+
+CORRUPTED_RETRY_MS: Final = 3_600_000
+"""A record that cannot be read is looked at again after this time; progress never passes it."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class GroupWindows:
+    """The windows of all groups over one engine."""
+
+    engine: StorageEngine
+    registry: Registry
+    progress: Progress
+    mint: HandleMint
+    settings: BrokerSettings
+    tracer: Tracer = field(init=False)
+    moves: Moves = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tracer = Tracer(self.engine, self.registry)
+        self.moves = Moves(self.engine, self.registry, self.tracer)
+
+    # -- windows -------------------------------------------------------------------------------------------------
+
+    def context(self, topic: str, group: str) -> HandleContext:
+        since = self.registry.topic_since(topic), self.registry.group_since(group)
+        return self.mint.context(topic, group, self.engine.recovery_epoch, since)
+
+    def group(self, name: str, topic: str, now_ms: int) -> ConsumerGroup:
+        """The group, made with the defaults if it is new.  Raises ILLEGAL_CONSUMER_GROUP, FORBIDDEN (another
+        namespace than the topic's)."""
+        check_same_namespace(topic, name)
+        group = self.registry.groups.get(name)
+        if group is None:
+            check_group_name(split_name(name)[1])
+            group = replace(self.settings.group_defaults, name=name)
+            self.engine.append_record(RecordKind.METADATA, put_group(group), now_ms)
+        return group
+
+    def windows(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> dict[int, ConsumeWindow]:
+        """The group's windows on a topic.  At first sight of the topic the group's `start` says where each begins;
+        queues that come later begin at their beginning."""
+        windows = self.progress.windows.get((group.name, topic.name))
+        if windows is not None and len(windows) == topic.queues:
+            self._trim(topic, group, windows, now_ms)
+            return windows
+        is_new = not windows
+        for queue_id in range(topic.queues):
+            if windows is None or queue_id not in windows:
+                queue = self.engine.dispatcher.queue(topic.name, queue_id)
+                start = self._start(queue, group) if is_new else queue.min_offset
+                self._append(ConsumptionOp.START, group.name, queue, [start], 0, now_ms)
+        return self.progress.windows[group.name, topic.name]
+
+    def _trim(self, topic: Topic, group: ConsumerGroup, windows: dict[int, ConsumeWindow], now_ms: int) -> None:
+        """What retention took away is settled."""
+        queues = self.engine.dispatcher.queues
+        for queue_id, window in windows.items():
+            queue = queues[topic.name, queue_id]
+            if window.base < queue.min_offset:
+                self._append(ConsumptionOp.TRIM, group.name, queue, [queue.min_offset], 0, now_ms)
+
+    def _start(self, queue: ConsumeQueue, group: ConsumerGroup) -> int:
+        """Where a new group begins.  Dead letters are always read from the first: nobody means to skip them."""
+        if group.start == EARLIEST or dead_letter_group(queue.topic) is not None:
+            return queue.min_offset
+        if group.start == LATEST:
+            return queue.first_at_or_after(self.registry.group_latest_since(group.name))
+        since = parse_start(group.start)
+        assert since is not None
+        return self.engine.first_since(queue, since)
+
+    def windows_of(self, group: str) -> dict[str, dict[int, ConsumeWindow]]:
+        """The group's windows by topic."""
+        return {topic: windows for (owner, topic), windows in self.progress.windows.items() if owner == group}
+
+    def next_due(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> int | None:
+        """When something of the topic may come back to the group (0: now); None if nothing will."""
+        windows = self.windows(topic, group, now_ms)
+        retries = self.progress.windows.get((group.name, retry_topic(group.name, topic.name)), {})
+        found = (window.next_due() for window in (*windows.values(), *retries.values()))
+        return min((due for due in found if due is not None), default=None)
+
+    def has_more(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> bool:
+        """Whether there are new messages that nobody has looked at, and room to look at them."""
+        limit = self.settings.max_in_flight_per_queue
+        for queue_id, window in self.windows(topic, group, now_ms).items():
+            end = self.engine.dispatcher.queue(topic.name, queue_id).visible_offset
+            if window.frontier < min(end, window.base + limit * MAX_SPREAD) and window.unsettled < limit:
+                return True
+        return False
+
+    def backlog(self, topic: Topic) -> int:
+        """How many messages of the topic its slowest group has not settled."""
+        ends = [self.engine.dispatcher.queue(topic.name, queue_id).max_offset for queue_id in range(topic.queues)]
+        slowest = 0
+        for (_, name), windows in self.progress.windows.items():
+            if name == topic.name:
+                behind = sum(
+                    ends[queue_id] - window.frontier + window.unsettled
+                    for queue_id, window in windows.items()
+                    if queue_id < len(ends)
+                )
+                slowest = max(slowest, behind)
+        return slowest
+
+    def is_drained(self, topic: Topic, queue_id: int) -> bool:
+        """Whether a queue may go: it is empty, or every group that reads the topic has settled all of it."""
+        queue = self.engine.dispatcher.queue(topic.name, queue_id)
+        if queue.min_offset == queue.max_offset:
+            return True
+        found = [windows for (_, name), windows in self.progress.windows.items() if name == topic.name]
+        return bool(found) and all(
+            queue_id in windows and windows[queue_id].base >= queue.max_offset for windows in found
+        )
+
+    # -- positions -----------------------------------------------------------------------------------------------
+
+    def reset(self, group: ConsumerGroup, queue: ConsumeQueue, queue_offset: int, now_ms: int) -> None:
+        """Let the group go on from an offset."""
+        self._append(ConsumptionOp.RESET, group.name, queue, [queue_offset], 0, now_ms)
+
+    def drop_retries(self, group: ConsumerGroup, topic: str, now_ms: int) -> None:
+        """Forget what waits in the group's retry topic for a topic."""
+        name = retry_topic(group.name, topic)
+        for queue_id in self.progress.windows.get((group.name, name), {}):
+            queue = self.engine.dispatcher.queue(name, queue_id)
+            self.reset(group, queue, queue.max_offset, now_ms)
+
+    def _append(
+        self, op: ConsumptionOp, group: str, queue: ConsumeQueue, offsets: list[int], deadline_ms: int, now_ms: int
+    ) -> None:
+        if offsets:
+            payload = encode_op(op, group, queue.topic, queue.queue_id, offsets, deadline_ms)
+            self.engine.append_record(RecordKind.CONSUMPTION, payload, now_ms)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def _hold_back(self, group: str, queue: ConsumeQueue, corrupted: list[int], now_ms: int) -> None:
+        self._append(ConsumptionOp.RENEW, group, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
+
+    def _read(self, queue: ConsumeQueue, offsets: list[int]) -> tuple[list[StoredMessage], list[int]]:
+        """The messages at some offsets, and the offsets whose records are harmed."""
+        items = self._read_items(queue, offsets)
+        messages = [item for _, item in items if not isinstance(item, CorruptedError)]
+        corrupted: list[int] = []
+        if len(messages) < len(items):
+            for offset, item in items:
+                if isinstance(item, CorruptedError):
+                    corrupted.append(offset)
+                    log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
+        return messages, corrupted
+
+    def _read_items(self, queue: ConsumeQueue, offsets: list[int]) -> list[tuple[int, StoredMessage | CorruptedError]]:
+        """What is at some offsets, as far as it is durable."""
+        found: list[tuple[int, StoredMessage | CorruptedError]] = []
+        if offsets and offsets == list(range(offsets[0], offsets[0] + len(offsets))):
+            return list(enumerate(self.engine.read(queue, offsets[0], len(offsets)), offsets[0]))
+        at = 0
+        while at < len(offsets):
+            run = 1
+            while at + run < len(offsets) and offsets[at + run] == offsets[at] + run:
+                run += 1
+            found += enumerate(self.engine.read(queue, offsets[at], run), offsets[at])
+            at += run
+        return found
