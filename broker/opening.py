@@ -21,9 +21,7 @@ from broker.settings import BrokerSettings
 from broker.store.commit_log import DEFAULT_SEGMENT_SIZE, is_segment_name
 from broker.store.disk import Disk, OsDisk
 from broker.store.engine import StorageEngine
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from broker.store.recovery import recover
 from broker.store.state_file import SqliteStateFile, StateFile
 from broker.store.store_files import FORMAT, FORMAT_1_CHECKPOINT, StoreFiles, StoreIdentity

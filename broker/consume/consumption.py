@@ -16,9 +16,7 @@ from broker.consume.scan import scan_filtered
 from broker.consume.settling import RETRY_QUEUE, Settling
 from broker.consume.window import MAX_SPREAD, ConsumeWindow
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter

@@ -15,9 +15,7 @@ from broker.metadata.registry import Registry, put_group
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from broker.trace import Tracer
 from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
 from domain.errors import CorruptedError

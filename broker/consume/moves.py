@@ -15,9 +15,7 @@ from broker.consume.window import ConsumeWindow
 from broker.metadata.registry import Registry, put_topic
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from broker.store.record_trailer import (
     NOWHERE,
     Move,

@@ -16,9 +16,7 @@ from typing import Final
 
 from broker.consume.window import MAX_GENERATION, ConsumeWindow
 from broker.store.changed_rows import ChangedRows
-from broker.store.record_trailer import (
-    Move,
-)
+from broker.store.record_trailer import Move
 from domain.names import is_retry_topic
 
 _HEAD = struct.Struct(">BIqQHHI")

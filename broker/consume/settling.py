@@ -13,9 +13,7 @@ from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
-from domain.names import (
-    retry_topic,
-)
+from domain.names import retry_topic
 
 RETRY_QUEUE: Final = 0x8000_0000
 """In the queue id of a receipt handle: the message lies in that queue of the group's retry topic."""

@@ -14,9 +14,7 @@ from broker.store.record import (
     KEPT_KINDS,
     RecordKind,
 )
-from broker.store.record_trailer import (
-    Origin,
-)
+from broker.store.record_trailer import Origin
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage, SystemProperty

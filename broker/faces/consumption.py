@@ -9,9 +9,7 @@ from time import perf_counter
 from broker.consume.consumption import PopTerms
 from broker.faces.messages import MessageFace
 from broker.metadata.registry import put_topic
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import Code, CorruptedError, EntrepotError

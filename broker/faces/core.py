@@ -16,9 +16,7 @@ from broker.retention.watermarks import DiskState
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError

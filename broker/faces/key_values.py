@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 
 from broker.faces.core import BrokerCore
 from broker.metadata.key_values import encode_write
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, check_changes

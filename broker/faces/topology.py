@@ -7,9 +7,7 @@ from typing import Final
 
 from broker.faces.consumption import ConsumptionFace
 from broker.metadata import registry as changes
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.names import (

@@ -13,9 +13,7 @@ from typing import Any
 
 from broker.inspect.log_files import Gap, Record
 from broker.inspect.words import kind_name, time_text
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 
 
 @dataclass(slots=True)

@@ -14,12 +14,8 @@ from broker.store import record
 from broker.store.consume_queue import ENTRY, ENTRY_SIZE, ConsumeQueue, read_queue_key
 from broker.store.dispatcher import QueueKey
 from broker.store.open_files import OpenFiles
-from broker.store.record import (
-    MESSAGE_KINDS,
-)
-from broker.store.record_trailer import (
-    read_further,
-)
+from broker.store.record import MESSAGE_KINDS
+from broker.store.record_trailer import read_further
 from broker.store.state_file import Rows
 from domain.errors import CorruptedError
 

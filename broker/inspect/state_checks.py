@@ -10,9 +10,7 @@ import msgspec
 
 from broker.inspect.findings import Findings
 from broker.opening import OpenedStore
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.errors import CorruptedError
 from domain.message import StoredMessage, SystemProperty
 from domain.names import is_retry_topic, retried_topic, retry_group

@@ -29,9 +29,7 @@ from broker.store.record import (
     KEPT_KINDS,
     RecordKind,
 )
-from broker.store.record_trailer import (
-    Origin,
-)
+from broker.store.record_trailer import Origin
 from domain.errors import CorruptedError, StorageFullError
 from domain.message import SystemProperty
 from domain.names import dead_letter_group, is_retry_topic

@@ -14,12 +14,8 @@ from enum import IntEnum
 from typing import Final
 
 from broker.store.changed_rows import ChangedRows
-from broker.store.record import (
-    RecordKind,
-)
-from broker.store.record_trailer import (
-    Origin,
-)
+from broker.store.record import RecordKind
+from broker.store.record_trailer import Origin
 from broker.timer.timing_wheel import TimingWheel
 from broker.transaction.half_messages import HalfMessages
 from domain.errors import Code, EntrepotError

@@ -21,9 +21,7 @@ from broker.store.dispatcher import Dispatcher
 from broker.store.index_file import IndexLayout
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from broker.store.record_trailer import (
     MOVE_FLAG,
     Move,

@@ -18,9 +18,7 @@ from broker.store.record import (
     Placement,
     read_placement,
 )
-from broker.store.record_trailer import (
-    read_further,
-)
+from broker.store.record_trailer import read_further
 from broker.store.state_file import Rows, read_meta
 from domain.errors import CorruptedError
 

@@ -12,9 +12,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from broker.store.record import (
-    KEPT_KINDS,
-)
+from broker.store.record import KEPT_KINDS
 from domain.errors import Code, EntrepotError
 from domain.message import Message, StoredMessage, SystemProperty
 from domain.transaction import TransactionEnd

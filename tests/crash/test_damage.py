@@ -7,9 +7,7 @@ from random import Random
 import pytest
 
 from broker.store import record
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.errors import CorruptedError
 from domain.message import StoredMessage
 from tests.crash.history_steps import log_of

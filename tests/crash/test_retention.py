@@ -10,12 +10,8 @@ import pytest
 from broker.metadata import registry as changes
 from broker.metadata.key_values import encode_write
 from broker.retention.cleaner import Cleaner
-from broker.store.record import (
-    RecordKind,
-)
-from broker.store.record_trailer import (
-    Origin,
-)
+from broker.store.record import RecordKind
+from broker.store.record_trailer import Origin
 from domain.consumer_group import ConsumerGroup
 from domain.key_value import KeyValueChange
 from domain.message import SystemProperty

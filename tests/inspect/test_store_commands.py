@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 from broker.broker import Broker
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from gateway.cli import commands
 from gateway.cli.app import run
 from tests.inspect import full_store

@@ -11,9 +11,7 @@ from broker.opening import OpenedStore, assemble
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.errors import CorruptedError, EntrepotError, StorageFullError
 from domain.expression.filter import FilterExpression
