@@ -58,6 +58,7 @@ class ConsumeQueue:
     __slots__ = (
         "_checksums",
         "_files",
+        "_last",
         "_tail",
         "as_of",
         "dirty_files",
@@ -89,6 +90,7 @@ class ConsumeQueue:
         self.last_sub_topic = ""  # known already: most queues have few, and this is nearer than the names
         self.is_changed = False
         self._files = files
+        self._last = 0  # where the record of the last entry lies
         self._tail = bytearray()
         self._checksums: dict[int, int] = {}
         self.dirty_files: frozenset[str] = _NO_FILES  # light queues have none: no object for each of them
@@ -112,6 +114,7 @@ class ConsumeQueue:
         if queue_offset == self.max_offset:
             self._tail += _pack(commit_log_offset, size, filter_hash)
             self.max_offset = queue_offset + 1
+            self._last = commit_log_offset
         elif queue_offset > self.max_offset:
             if self.max_offset != _UNPLACED:
                 raise CorruptedError(
@@ -122,29 +125,29 @@ class ConsumeQueue:
 
     def advance(self, durable_offset: int) -> bool:
         """Make visible what lies before the commit log's durable offset; says whether anything became so."""
-        tail, base = self._tail, self.flushed_entries
-        low, high = self.visible_offset - base, len(tail) // ENTRY_SIZE
-        if low == high:
+        before, base = self.visible_offset, self.flushed_entries
+        if before >= self.max_offset:
             return False
-        first = low
-        unpack = ENTRY.unpack_from
-        if unpack(tail, (high - 1) * ENTRY_SIZE)[0] < durable_offset:
-            low = high
-        while low < high:
-            middle = (low + high) // 2
-            if unpack(tail, middle * ENTRY_SIZE)[0] < durable_offset:
-                low = middle + 1
-            else:
-                high = middle
-        self.visible_offset = base + low
-        if low * ENTRY_SIZE >= FLUSH_BYTES:
+        if self._last < durable_offset:  # the usual case, without a look at the entries
+            self.visible_offset = self.max_offset
+        else:
+            tail, unpack = self._tail, ENTRY.unpack_from
+            low, high = before - base, len(tail) // ENTRY_SIZE
+            while low < high:
+                middle = (low + high) // 2
+                if unpack(tail, middle * ENTRY_SIZE)[0] < durable_offset:
+                    low = middle + 1
+                else:
+                    high = middle
+            self.visible_offset = base + low
+        if (self.visible_offset - base) * ENTRY_SIZE >= FLUSH_BYTES:
             try:
                 self.flush()
             except OSError as error:
                 if not is_want_of_space(error):
                     raise
                 # the log has it all: the entries stay in memory until there is room
-        return low > first
+        return self.visible_offset > before
 
     def flush(self) -> None:
         """Write the visible part of the tail to its files (page cache; the checkpoint syncs them)."""

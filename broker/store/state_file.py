@@ -3,6 +3,8 @@
     state    key, crc32c of key and value, value     one row per topic, group, queue, window, key-value ...
     digest   number of rows, sum (xor) of their checksums
 
+`PRAGMA user_version` is the version of all that.
+
 A checkpoint is one transaction that changes only the rows of what changed (`changed_rows.py`); the sync process writes
 it, so that nobody here waits for the disk.  Reading checks every row and the digest: whatever does not add up is as
 good as no state at all, and everything is derived from the log again.
@@ -24,6 +26,8 @@ Change = tuple[bytes, bytes | None]
 """A row's key with its new value, or None where it is gone."""
 
 META_KEY: Final = b"m"
+STATE_VERSION: Final = 1
+"""Of the tables and rows, kept as SQLite's `user_version`."""
 _META = struct.Struct(">QQI")
 _CHANGE = struct.Struct(">IHI")
 _GONE: Final = 0xFFFFFFFF
@@ -68,6 +72,8 @@ class SqliteStateFile:
 
 
 def _checked(connection: sqlite3.Connection) -> Rows | None:
+    if connection.execute("PRAGMA user_version").fetchall() != [(STATE_VERSION,)]:
+        return None  # of another version: everything is derived from the log again
     found = connection.execute("SELECT rows, sum FROM digest").fetchall()
     if len(found) != 1:
         return None

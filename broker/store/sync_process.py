@@ -30,6 +30,8 @@ from collections.abc import Iterator
 
 MAX_OPEN = 64
 MAX_LINKED = 100_000
+STATE_VERSION = 1
+"""Of the state file's tables and rows (`state_file.py` has it too: nothing of the project is imported here)."""
 CACHE_KIB = 65_536
 """Memory for pages of the state file: the rows of many queues that change lie all over it."""
 NO_ROOM = -errno.ENOSPC
@@ -116,6 +118,7 @@ class State:
         connection.execute("CREATE TABLE IF NOT EXISTS digest (rows INTEGER NOT NULL, sum INTEGER NOT NULL)")
         if not connection.execute("SELECT 1 FROM digest").fetchall():
             connection.execute("INSERT INTO digest VALUES (0, 0)")
+        connection.execute(f"PRAGMA user_version = {STATE_VERSION}")
         connection.execute("COMMIT")
         return connection
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import sqlite3
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from broker.store import sync_process
-from broker.store.state_file import SqliteStateFile, encode_changes
+from broker.store.state_file import STATE_VERSION, SqliteStateFile, encode_changes
 from broker.store.sync_process import NO_ROOM, Files, State
 
 
@@ -94,3 +95,15 @@ def test_a_harmed_state_file_is_none_or_right(tmp_path: Path, seed: int):
             harmed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(harmed)
         assert SqliteStateFile(str(path)).load() in (None, rows)
+
+
+def test_the_state_file_has_a_version(tmp_path: Path):
+    path = str(tmp_path / "state.db")
+    assert sync_process.STATE_VERSION == STATE_VERSION
+    assert carry_out("commit", [path], encode_changes([(b"a", b"1")])) == 0
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA user_version").fetchone() == (STATE_VERSION,)
+    connection.execute(f"PRAGMA user_version = {STATE_VERSION + 1}")
+    connection.commit()
+    connection.close()
+    assert SqliteStateFile(path).load() is None, "what cannot be understood is derived anew"
