@@ -66,7 +66,8 @@ class Cleaner:
         needed = self.engine.end
         queues = [*self.engine.dispatcher.queues.values(), *self.engine.dispatcher.retired.values()]
         settled = self._settled_offsets()
-        self.compaction.forget({queue for queue in queues if queue.topic in self.registry.compacted})
+        if self.registry.compacted:
+            self.compaction.forget({queue for queue in queues if queue.topic in self.registry.compacted})
         for at, queue in enumerate(queues):
             self._expire(queue, settled)
             if queue.topic in self.registry.compacted:
@@ -86,9 +87,12 @@ class Cleaner:
     def _settled_offsets(self) -> dict[tuple[str, int], int]:
         """By queue: up to where every group that reads it has settled all."""
         settled: dict[tuple[str, int], int] = {}
-        for (_, topic), windows in self.progress.windows.items():
+        for (_, name), windows in self.progress.windows.items():
+            topic = self.registry.topics.get(name)
+            if topic is None or topic.cleanup is not Cleanup.CONSUMED:
+                continue
             for queue_id, window in windows.items():
-                key = (topic, queue_id)
+                key = (name, queue_id)
                 settled[key] = min(settled.get(key, window.base), window.base)
         return settled
 
