@@ -360,3 +360,15 @@ def test_a_compacted_queue_keeps_what_was_sent_to_another_topic():
     clean(store)
     assert values(store)["k"] == b"value"
     assert store.queue("t").max_offset == before
+
+
+def test_an_emergency_takes_nothing_from_the_segment_that_is_written():
+    """It could not be deleted: nothing would be gained."""
+    store = new_store()
+    store.append("t", count=5)
+    store.answer()
+    cleaner = cleaner_of(store)
+    cleaner.is_emergency = True
+    for _ in cleaner.round():
+        store.answer()
+    assert (store.queue("t").min_offset, cleaner.deleted_segments) == (0, 0)
