@@ -372,3 +372,31 @@ def test_an_emergency_takes_nothing_from_the_segment_that_is_written():
     for _ in cleaner.round():
         store.answer()
     assert (store.queue("t").min_offset, cleaner.deleted_segments) == (0, 0)
+
+
+def test_what_retention_took_away_is_no_backlog():
+    store = new_store()
+    store.append("t", count=5)
+    store.answer()
+    store.pop("t", count=1)
+    store.answer()
+    store.world.clock.advance(3 * HOUR_MS)
+    clean(store)
+    assert store.queue("t").min_offset == 5
+    assert store.consumption.backlog(store.registry.topics["t"]) == 0
+
+
+def test_what_retention_took_away_is_not_buried():
+    """A last attempt whose message cannot be read any more is over, and keeps no other from the dead letters."""
+    store = new_store()
+    store.put_group(replace(store.consumption.settings.group_defaults, name="g", max_attempts=1))
+    store.append("t", count=5)
+    store.answer()
+    store.pop("t", count=2)
+    store.answer()
+    store.world.clock.advance(3 * HOUR_MS)
+    store.queue("t").drop_before(1)
+    store.consumption.bury_exhausted(store.now_ms)
+    store.answer()
+    assert store.opened.progress.windows["g", "t"][0].base == 2
+    assert store.queue("%DLQ%g").max_offset == 1
