@@ -133,7 +133,10 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
                     self.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
                 self.polling.wake(queue.topic)
             for watcher in queue.watchers:
-                watcher(queue)
+                try:
+                    watcher(queue)
+                except Exception:  # the others, and whoever waits for confirms, go on
+                    log.exception("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id)
 
     def _on_topic(self, name: str) -> None:
         for watcher in tuple(self.topic_watchers):

@@ -72,9 +72,10 @@ class GroupWindows:
         """The group's windows on a topic.  At first sight of the topic the group's `start` says where each begins;
         queues that come later begin at their beginning."""
         windows = self.progress.windows.get((group.name, topic.name))
-        if windows is not None and len(windows) == topic.queues:
+        if windows is not None:
             self._trim(topic, group, windows, now_ms)
-            return windows
+            if len(windows) == topic.queues:
+                return windows
         is_new = not windows
         for queue_id in range(topic.queues):
             if windows is None or queue_id not in windows:
@@ -122,16 +123,16 @@ class GroupWindows:
         return False
 
     def backlog(self, topic: Topic) -> int:
-        """How many messages of the topic its slowest group has not settled."""
-        ends = [self.engine.dispatcher.queue(topic.name, queue_id).max_offset for queue_id in range(topic.queues)]
+        """How many messages of the topic, of those that are there, its slowest group has not settled."""
         slowest = 0
         for (_, name), windows in self.progress.windows.items():
             if name == topic.name:
-                behind = sum(
-                    ends[queue_id] - window.frontier + window.unsettled
-                    for queue_id, window in windows.items()
-                    if queue_id < len(ends)
-                )
+                behind = 0
+                for queue_id, window in windows.items():
+                    if queue_id < topic.queues:
+                        queue = self.engine.dispatcher.queue(topic.name, queue_id)
+                        behind += queue.max_offset - max(window.frontier, queue.min_offset)
+                        behind += window.unsettled_from(queue.min_offset)
                 slowest = max(slowest, behind)
         return slowest
 

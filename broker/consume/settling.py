@@ -116,9 +116,12 @@ class Settling(GroupWindows):
             if group is None:
                 continue
             for queue_id, window in windows.items():
-                spent = window.exhausted(now_ms, group.max_attempts) if window.unsettled else ()
+                spent = window.exhausted(now_ms, group.max_attempts) if window.unsettled else []
                 if spent:
                     queue = self.engine.dispatcher.queue(topic, queue_id)
+                    if window.base < queue.min_offset:  # what retention took away cannot be read any more
+                        self._append(ConsumptionOp.TRIM, group_name, queue, [queue.min_offset], 0, now_ms)
+                        spent = [offset for offset in spent if offset >= queue.min_offset]
                     self._bury(queue, window, group, spent, "max attempts reached", now_ms)
 
     def _bury(

@@ -63,6 +63,7 @@ class QueueTail:
     def _hand_over(self) -> None:
         if self._is_closed:
             return
+        self._next = max(self._next, self._queue.min_offset)  # what was before it is gone
         items = self._engine.read(self._queue, self._next, TAIL_BATCH)
         self._next += len(items)
         messages = [item for item in items if not isinstance(item, CorruptedError)]

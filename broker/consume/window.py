@@ -164,6 +164,12 @@ class ConsumeWindow:
         index = offset - self._origin
         return self._deadlines[index] if self._head <= index < len(self._deadlines) else 0
 
+    def unsettled_from(self, offset: int) -> int:
+        """How many from an offset on were looked at and are not settled."""
+        if offset <= self.base:
+            return self.unsettled
+        return sum(status < SETTLED for status in self._status[offset - self._origin :])
+
     def is_settled(self, offset: int) -> bool:
         """Whether it is done with."""
         index = offset - self._origin

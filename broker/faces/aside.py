@@ -7,6 +7,8 @@ from dataclasses import replace
 from time import perf_counter
 from typing import Final
 
+import structlog
+
 from broker.faces.messages import MessageFace
 from broker.retention.watermarks import DiskState
 from broker.store.aside import AsideOp, encode_aside, is_for_later
@@ -16,13 +18,15 @@ from broker.store.record import (
 )
 from broker.store.record_trailer import Origin
 from domain.confirmation import Confirmation
-from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
+from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError, StoreFailedError
 from domain.message import Message, StoredMessage, SystemProperty
 from domain.timing import TimedMessage, TimerCursor
 from domain.transaction import TransactionEnd
 
 MAX_DELIVERED_AT_ONCE: Final = 500
 """Timers delivered in one go: then others get their turn."""
+
+log = structlog.get_logger(__name__)
 
 
 class AsideFace(MessageFace):
@@ -49,6 +53,10 @@ class AsideFace(MessageFace):
             except StorageFullError:
                 self.engine.aside.timers.put_back(due[at:])
                 break
+            except StoreFailedError:
+                raise
+            except EntrepotError as error:  # it stays; the others are delivered
+                log.error("a message cannot be delivered", topic=message.topic, at=offset, error=error.message)
         if due:
             self.commit.submit(Confirmation())
         return len(due) == MAX_DELIVERED_AT_ONCE and not waiting

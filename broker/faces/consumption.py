@@ -40,6 +40,7 @@ class ConsumptionFace(MessageFace):
                 return deliveries
             if self.consumption.has_more(topic, group, now_ms):
                 await asyncio.sleep(0)  # a filter passed over much: others have their turn, then it looks on
+                topic = self._readable_topic(request.topic)
                 continue
             remaining = deadline - self.loop.time()
             if remaining <= 0 or self.polling.is_released:

@@ -133,7 +133,9 @@ class Cleaner:
         if topic.retention_bytes is not None:
             cut = max(cut, _first_within(queue, -(-topic.retention_bytes // topic.queues)))
         if self.is_emergency and not (is_retry_topic(queue.topic) or dead_letter_group(queue.topic)):
-            cut = max(cut, queue.first_at_or_after(self.engine.commit_log.first_segment_end))
+            end = self.engine.commit_log.first_segment_end
+            if end <= self.engine.commit_log.durable_offset:  # else it is written still, and cannot go
+                cut = max(cut, queue.first_at_or_after(end))
         return cut
 
     # -- segments ------------------------------------------------------------------------------------------------

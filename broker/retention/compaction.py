@@ -57,15 +57,30 @@ class Compaction:
         for message in self._messages(queue, queue.min_offset, cut):
             if message is None:
                 yield
-            elif known.last.get(compaction_key(message)) == message.queue_offset:
+                continue
+            self._learn_new(queue, known)
+            if known.last.get(compaction_key(message)) != message.queue_offset:
+                continue
+            if message.body:
+                self._store_again(queue, message)
+                known.last[compaction_key(message)] = known.read_to
+                known.read_to += 1
+                end = self._engine.end
+            else:
                 del known.last[compaction_key(message)]
-                if message.body:
-                    self._store_again(message)
-                    end = self._engine.end
         while self._engine.commit_log.durable_offset < end:
             yield
         queue.drop_before(cut)
         self._engine.rows.mark(queue.key, queue, self._engine.commit_log.durable_offset)
+
+    def _learn_new(self, queue: ConsumeQueue, known: _KnownKeys) -> None:
+        """Look at what has come meanwhile, durable or not: what it replaces must not be stored again behind it."""
+        if known.read_to < queue.max_offset:
+            for item in self._engine.read_taken(queue, known.read_to):
+                if isinstance(item, CorruptedError):
+                    raise item
+                known.last[compaction_key(item)] = item.queue_offset
+            known.read_to = queue.max_offset
 
     def forget(self, queues: set[ConsumeQueue]) -> None:
         """Keep what is known of these queues only."""
@@ -98,12 +113,9 @@ class Compaction:
             start += len(items)
             yield None
 
-    def _store_again(self, message: StoredMessage) -> None:
-        queue = self._engine.dispatcher.queue
+    def _store_again(self, queue: ConsumeQueue, message: StoredMessage) -> None:
         copy = Message(**{name: getattr(message, name) for name in Message.__slots__})
-        copy.further_queues = ()
-        refusals = self._engine.append_messages(
-            [copy], lambda topic, queue_id, size: queue(topic, queue_id), self._now_ms()
-        )
+        copy.topic, copy.queue_id, copy.further_queues = queue.topic, queue.queue_id, ()
+        refusals = self._engine.append_messages([copy], lambda topic, queue_id, size: queue, self._now_ms())
         if refusals is not None and refusals[0] is not None:
             raise refusals[0]

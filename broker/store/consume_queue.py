@@ -244,6 +244,12 @@ class ConsumeQueue:
             return list(_iter_entries(self._tail[start : start + (end - from_offset) * ENTRY_SIZE]))
         return list(_iter_entries(self.raw(from_offset, count)))
 
+    def taken_entries(self, from_offset: int) -> list[tuple[int, int, int]]:
+        """All entries from an offset on, those that are not visible yet included."""
+        first = max(from_offset, self.visible_offset) - self.flushed_entries
+        entries = self.entries(from_offset, self.visible_offset - from_offset)
+        return entries + list(_iter_entries(self._tail[first * ENTRY_SIZE :]))
+
     def raw(self, from_offset: int, count: int) -> bytes:
         """The bytes of up to `count` visible entries."""
         end = min(from_offset + count, self.visible_offset)

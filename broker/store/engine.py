@@ -348,6 +348,16 @@ class StorageEngine:
         entries = queue.entries(from_offset, count)
         return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
 
+    def read_taken(self, queue: ConsumeQueue, from_offset: int) -> list[StoredMessage | CorruptedError]:
+        """All messages of a queue from an offset on, those that are not durable yet included: they may be looked at,
+        and told to nobody."""
+        self._check_alive()
+        try:
+            self.commit_log.write()
+        except OSError as error:
+            raise self.fail(error) from error
+        return self._read(queue, range(from_offset, queue.max_offset), queue.taken_entries(from_offset))
+
     def read_places(
         self, queue: ConsumeQueue, places: list[tuple[int, tuple[int, int, int]]]
     ) -> list[StoredMessage | CorruptedError]:

@@ -18,6 +18,7 @@ from domain.errors import EntrepotError
 from domain.message import StoredMessage
 from domain.names import NAMESPACE_SEPARATOR, is_system_topic
 from domain.ports import Store, Tail
+from domain.position import EARLIEST_POSITION
 from domain.routing.topic_filter import TopicFilterTrie
 from protocols.mqtt.encoder import PublishTemplate, publish_template
 from protocols.mqtt.mapping import is_expired, to_properties
@@ -198,7 +199,7 @@ class DeliveryHub:
                     continue  # it went away meanwhile
                 tail = self._tails.get(key)
                 if messages is None:
-                    offset += 1
+                    offset = max(offset + 1, await self._beginning(key))
                 else:
                     if tail is not None:  # what the tail has not reached, it will bring
                         messages = [message for message in messages if message.queue_offset < tail.next_offset]
@@ -216,6 +217,13 @@ class DeliveryHub:
         except EntrepotError as error:
             log.error("a message cannot be read on", topic=key[0], queue=key[1], offset=offset, error=error.message)
             return None
+
+    async def _beginning(self, key: QueueKey) -> int:
+        """Where a queue begins; 0 if it is gone."""
+        try:
+            return await self._store.offset_at(key[0], key[1], EARLIEST_POSITION)
+        except EntrepotError:
+            return 0
 
     def _hand_over(self, subscriber: Subscriber, messages: list[StoredMessage], offset: int) -> int:
         """Deliver what matches until there is no room; returns where to read on."""

@@ -10,7 +10,7 @@ import pytest
 
 from domain.errors import Code, EntrepotError
 from domain.message import Message, StoredMessage
-from domain.ports import Store
+from domain.ports import PopRequest, Store
 from domain.topic import Permission, QueueBounds, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
@@ -210,3 +210,19 @@ async def test_closing_confirms_what_was_taken(store: Store):
     confirmation = store.append([message("t", "a")])
     await store.close()
     assert await settled(confirmation) is None
+
+
+async def test_a_tail_goes_on_behind_what_is_gone(store: Store):
+    """A queue that went and came back begins where it ended: whoever reads it from its beginning meets what is new."""
+    await store.put_topic(Topic("t", queues=2))
+    confirmation = store.append([message("t", "old", 1)])
+    assert await settled(confirmation) is None
+    [delivery] = await store.pop(PopRequest("t", "g", 10))
+    await store.acknowledge("t", "g", [delivery.receipt_handle])
+    await store.put_topic(Topic("t", queues=1))
+    await store.put_topic(Topic("t", queues=2))
+    assert (await store.bounds("t"))[1] == QueueBounds(1, 1, 1)
+    collector = Collector()
+    store.tail("t", 1, 0, collector)
+    await append(store, "t", "new", queue_id=1)
+    assert await collector.until(1) == ["new"]

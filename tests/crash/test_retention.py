@@ -13,11 +13,13 @@ from broker.retention.cleaner import Cleaner
 from broker.store.record import RecordKind
 from broker.store.record_trailer import Origin
 from domain.consumer_group import ConsumerGroup
+from domain.errors import StorageFullError
 from domain.key_value import KeyValueChange
 from domain.message import SystemProperty
 from domain.topic import Cleanup, Topic
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
+from tests.support.store_steps import message
 
 HOUR_MS = 3_600_000
 
@@ -297,3 +299,104 @@ def test_a_last_message_does_not_keep_the_log():
     assert store.engine.commit_log.min_offset >= 3 * SMALL.segment_size_bytes
     assert values(store) == {"old": b"value"}
     assert values(derived_from_the_log_alone(store)) == {"old": b"value"}
+
+
+def filled_keys(store: SimulatedStore, count: int = 20) -> None:
+    for number in range(count):
+        keyed(store, "busy", b"%d" % number)
+
+
+def test_what_is_replaced_while_a_queue_is_compacted_stays_replaced():
+    """A message that was taken and is not durable yet replaces what is older, too."""
+    store = compacted_store()
+    keyed(store, "k", b"old")
+    filled_keys(store)
+    store.append_all([replace(message("c", b"new"), sub_topic="", keys=("k",))])
+    clean(store)
+    assert values(store)["k"] == b"new"
+
+
+def test_what_is_replaced_between_two_steps_of_compaction_stays_replaced():
+    store = compacted_store()
+    keyed(store, "k", b"old")
+    filled_keys(store)
+    steps = cleaner_of(store).round()
+    replaced = 0
+    for _ in steps:
+        if replaced < 3:
+            replaced += 1
+            keyed(store, "k", b"%d" % replaced)
+        store.answer()
+    store.answer()
+    assert values(store)["k"] == b"3"
+
+
+def test_what_finds_no_room_while_a_queue_is_compacted_is_not_lost(monkeypatch: pytest.MonkeyPatch):
+    store = compacted_store()
+    keyed(store, "k", b"value")
+    filled_keys(store)
+    cleaner = cleaner_of(store)
+
+    def rounds() -> None:
+        for _ in cleaner.round():
+            store.answer()
+        store.answer()
+
+    with monkeypatch.context() as full:
+        full.setattr(store.engine, "append_messages", lambda *arguments: [StorageFullError()])
+        rounds()
+    assert values(store)["k"] == b"value"
+    rounds()
+    assert values(store)["k"] == b"value"
+
+
+def test_a_compacted_queue_keeps_what_was_sent_to_another_topic():
+    """A message of which it is a further queue is stored again in it, and nowhere else."""
+    store = compacted_store()
+    store.append_all([replace(message("t", b"value"), sub_topic="", keys=("k",), further_queues=(("c", 0),))])
+    store.answer()
+    before = store.queue("t").max_offset
+    filled_keys(store)
+    clean(store)
+    assert values(store)["k"] == b"value"
+    assert store.queue("t").max_offset == before
+
+
+def test_an_emergency_takes_nothing_from_the_segment_that_is_written():
+    """It could not be deleted: nothing would be gained."""
+    store = new_store()
+    store.append("t", count=5)
+    store.answer()
+    cleaner = cleaner_of(store)
+    cleaner.is_emergency = True
+    for _ in cleaner.round():
+        store.answer()
+    assert (store.queue("t").min_offset, cleaner.deleted_segments) == (0, 0)
+
+
+def test_what_retention_took_away_is_no_backlog():
+    store = new_store()
+    store.append("t", count=5)
+    store.answer()
+    store.pop("t", count=1)
+    store.answer()
+    store.world.clock.advance(3 * HOUR_MS)
+    clean(store)
+    assert store.queue("t").min_offset == 5
+    assert store.consumption.backlog(store.registry.topics["t"]) == 0
+
+
+def test_what_retention_took_away_is_not_buried():
+    """A last attempt whose message cannot be read any more is over, and keeps no other from the dead letters."""
+    store = new_store()
+    store.put_group(replace(store.consumption.settings.group_defaults, name="g", max_attempts=1))
+    store.append("t", count=5)
+    store.answer()
+    store.pop("t", count=2)
+    store.answer()
+    store.world.clock.advance(3 * HOUR_MS)
+    store.queue("t").drop_before(1)
+    store.consumption.bury_exhausted(store.now_ms)
+    store.answer()
+    assert store.opened.progress.windows["g", "t"][0].base == 2
+    assert store.queue("%DLQ%g").max_offset == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,12 @@ from broker.broker import Broker
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from broker.store.disk import OsDisk
-from domain.errors import Code
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.ports import PopRequest
 from domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, append_all, bodies, eventually, handles, message, pop
+from tests.support.store_steps import append, append_all, bodies, codes, eventually, handles, message, pop
 
 SMALL = CommitLogLayout(segment_size_bytes=64 << 10, preallocate_bytes=16 << 10, reserve_bytes=8 << 10)
 GIB = 1 << 30
@@ -55,6 +58,23 @@ async def test_what_is_too_old_goes_while_the_broker_runs(tmp_path: Path):
     assert bodies(await again.read("t", 0, 60, 10)) == ["new"]
     assert again.topic("quiet") == Topic("quiet", queues=3)
     await again.close()
+
+
+async def test_a_pop_whose_topic_goes_while_it_looks_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It ends, and makes no queue of the topic anew."""
+    monkeypatch.setattr("broker.consume.scan.MAX_SCANNED", 1)
+    store = await opened(tmp_path, ManualClock())
+    await store.put_topic(Topic("t", queues=1))
+    await append(store, "t", *map(str, range(2000)))
+    request = PopRequest("t", "g", 1, filter=FilterExpression(FilterKind.TAG, "none"))
+    popping = asyncio.create_task(store.pop(request))
+    await asyncio.sleep(0)
+    await store.delete_topic("t")
+    with pytest.raises(EntrepotError) as refused:
+        await popping
+    assert refused.value.code is Code.TOPIC_NOT_FOUND
+    assert codes(store.append([message("t", "x")]).refusals) == [Code.TOPIC_NOT_FOUND]
+    await store.close()
 
 
 async def test_a_disk_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from broker.timer import timing_wheel
+from domain.message import SystemProperty
 from tests.crash.kept_life import DAY, HOUR, MINUTE, SECOND, KeptLife, crash_at_each_step
-from tests.support.simulated_disk import Crash
+from tests.support.simulated_disk import Crash, SimulatedDisk
+from tests.support.simulated_store import SMALL, SimulatedStore, World
 
 DELAYS = (1, SECOND, 59 * SECOND, 60 * SECOND, 61 * SECOND, HOUR, 30 * DAY, 400 * DAY)
 JUMPS = (1, SECOND, 45 * SECOND, 2 * MINUTE, HOUR, 31 * DAY)
@@ -172,3 +175,26 @@ def test_what_was_recalled_stays_away_when_another_takes_its_minute():
     life.append(5 * SECOND)
     life.answer()
     life.finish()
+
+
+def test_a_message_that_cannot_be_delivered_holds_up_no_other():
+    """One that fits a segment while it waits, and does not with the place that it was kept in."""
+    store = SimulatedStore(SimulatedDisk(), World())
+    store.put_topic("t", 1)
+    store.answer()
+    at_ms = store.now_ms + 1000
+
+    def keep(size: int, deliver_at_ms: int) -> bool:
+        [kept] = store.world.new_messages("t", 0, 1, size)
+        is_kept = store.append_all([replace(kept, system={SystemProperty.DELIVER_AT_MS: str(deliver_at_ms)})]) is None
+        store.answer()
+        return is_kept
+
+    size = SMALL.segment_size_bytes
+    while not keep(size, at_ms):
+        size -= 1
+    assert keep(100, at_ms + 1)
+    store.world.clock.advance(2000)
+    store.faces.deliver_due()
+    store.answer()
+    assert store.queue("t").max_offset == 1

@@ -7,9 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from domain.errors import Code, EntrepotError
 from domain.filter_hash import filter_hash
 from domain.message import StoredMessage
 from domain.ports import Store
+from domain.position import Position
 from domain.topic import Topic
 from gateway.delivery.hub import DeliveryHub
 from protocols.mqtt.encoder import PublishTemplate
@@ -39,6 +41,7 @@ class SteppedStore:
     def __init__(self) -> None:
         self.log: list[StoredMessage] = []
         self.tails: list[SteppedTail] = []
+        self.min_offset = self.reads = 0
 
     def topics(self) -> list[Topic]:
         return [Topic("t", queues=1)]
@@ -54,7 +57,13 @@ class SteppedStore:
         return self.tails[-1]
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        self.reads += 1
+        if from_offset < self.min_offset:
+            raise EntrepotError(Code.ILLEGAL_OFFSET, "it is gone")
         return self.log[from_offset : from_offset + max_messages]
+
+    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
+        return self.min_offset
 
     def append(self, count: int) -> None:
         for _ in range(count):
@@ -142,3 +151,20 @@ async def test_topics_of_namespaces_are_not_followed():
     hub.subscribe(cast(Any, object()), "#", 1, is_new=True)
     hub.subscribe(cast(Any, object()), "team/t", 1, is_new=True)
     assert len(store.tails) == 1
+
+
+async def test_catching_up_behind_what_is_gone() -> None:
+    """Who lags where retention has been goes on at the beginning of what is left, at once."""
+    store = SteppedStore()
+    hub = DeliveryHub(cast("Store", store), Clock())
+    slow = Subscriber(room=5)
+    hub.subscribe(slow, "t/#", 1, is_new=True)
+    (tail,) = store.tails
+    store.append(1000)
+    tail.step(1000)
+    store.min_offset = 900
+    slow.room = 100_000
+    hub.catch_up(slow)
+    await until(lambda: not slow.lagging, "it has caught up")
+    assert slow.got == [*range(5), *range(900, 1000)]
+    assert store.reads <= 3
