@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from broker.faces.messages import MessageFace
+from broker.faces.messages import MessageFace, lacks_key
 from broker.retention.watermarks import DiskState
 from broker.store.aside import AsideOp, encode_aside, is_for_later
 from broker.store.record import (
@@ -129,8 +129,10 @@ class AsideFace(MessageFace):
         if self.disk_state >= DiskState.REFUSE:
             return Confirmation([StorageFullError() for _ in messages]).settled_now()
         taken_at = perf_counter()
-        refusals = self.engine.append_half(messages, self._queue_for, self.clock.now_ms())
-        return self._submit(messages, refusals, taken_at)
+        keyed = [message for message in messages if self._has_needed_key(message)]
+        found = iter(self.engine.append_half(keyed, self._queue_for, self.clock.now_ms()) or [None] * len(keyed))
+        refusals = [next(found) if self._has_needed_key(message) else lacks_key() for message in messages]
+        return self._submit(messages, refusals if any(refusals) else None, taken_at)
 
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         self.expire_transactions()

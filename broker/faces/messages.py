@@ -58,15 +58,14 @@ class MessageFace(BrokerCore):
         return self.commit.submit(Confirmation(refusals), taken, taken_at)
 
     def _has_needed_key(self, message: Message) -> bool:
-        return message.topic not in self.registry.compacted or bool(compaction_key(message))
+        compacted = self.registry.compacted
+        needs_one = message.topic in compacted or any(topic in compacted for topic, _ in message.further_queues)
+        return not needs_one or bool(compaction_key(message))
 
     def _append_keyed(self, messages: Sequence[Message]) -> Confirmation:
         """Append those that do not lack a key."""
         refusals: list[EntrepotError | None] = [
-            None
-            if self._has_needed_key(message)
-            else EntrepotError(Code.BAD_REQUEST, f"topic {message.topic!r} is compacted: its messages need a key")
-            for message in messages
+            None if self._has_needed_key(message) else lacks_key() for message in messages
         ]
         places = [place for place, refusal in enumerate(refusals) if refusal is None]
         confirmation = self.append([messages[place] for place in places])
@@ -202,6 +201,11 @@ class MessageFace(BrokerCore):
         self, topic: str, queue_id: int, from_offset: int | None, on_messages: Callable[[list[StoredMessage]], None]
     ) -> Tail:
         return QueueTail(self.engine, self.existing_queue(topic, queue_id), from_offset, on_messages)
+
+
+def lacks_key() -> EntrepotError:
+    """The refusal of a message that a compacted topic cannot keep apart from others."""
+    return EntrepotError(Code.BAD_REQUEST, "a message of a compacted topic needs a key")
 
 
 def _too_large(size: int, limit: int) -> EntrepotError:

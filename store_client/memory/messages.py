@@ -56,9 +56,9 @@ class Messages:
     def _refusal(self, message: Message, full: set[str]) -> EntrepotError | None:
         if len(message.further_queues) > MAX_FURTHER_QUEUES:
             return EntrepotError(Code.BAD_REQUEST, f"a message goes to {MAX_FURTHER_QUEUES} further queues at most")
-        owner = self._state.topics.get(message.topic)
-        if owner is not None and owner.cleanup is Cleanup.COMPACT and not compaction_key(message):
-            return EntrepotError(Code.BAD_REQUEST, f"topic {message.topic!r} is compacted: its messages need a key")
+        owners = [self._state.topics.get(topic) for topic, _ in _destinations(message)]
+        if not compaction_key(message) and any(o is not None and o.cleanup is Cleanup.COMPACT for o in owners):
+            return EntrepotError(Code.BAD_REQUEST, "a message of a compacted topic needs a key")
         for topic, queue_id in _destinations(message):
             refusal = self._refusal_at(topic, queue_id, message)
             if refusal is None and topic in full:

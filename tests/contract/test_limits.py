@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code
+from domain.message import SystemProperty
 from domain.ports import Store
 from domain.topic import Cleanup, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, append_all, bodies, handles, message, pop, refusal_of
+from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
 
 
 async def test_a_topic_limits_the_size_of_its_messages(store: Store):
@@ -126,3 +127,9 @@ async def test_messages_of_a_compacted_topic_need_a_key(store: Store):
     messages = [replace(message("c", "a"), keys=("k",)), message("c", "b"), replace(message("c", "c"), sub_topic="c/d")]
     assert await append_all(store, *messages) == [None, Code.BAD_REQUEST, None]
     assert bodies(await store.read("c", 0, 0, 10)) == ["a", "c"]
+    await store.put_topic(Topic("t", queues=1))
+    assert await append_all(store, replace(message("t", "d"), further_queues=(("c", 0),))) == [Code.BAD_REQUEST]
+    half = replace(message("c", "e"), system={SystemProperty.TRANSACTION_ID: "x"})
+    confirmation = store.append_half([half])
+    assert confirmation.refusals is not None
+    assert codes(confirmation.refusals) == [Code.BAD_REQUEST]
