@@ -181,18 +181,21 @@ class StorageEngine:
 
     def _keep(self, kind: RecordKind, message: Message, queue_for: QueueFor, now_ms: int) -> None:
         """Keep a message aside.  Raises a refusal where one of its queues may not be written to."""
-        for queue in self._further_queues(message, queue_for):
-            assert queue is not None
-        self.keep(kind, message, None, now_ms)
+        self._further_queues(message, queue_for)
+        self._append_aside(kind, message, None, now_ms)
 
     def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
-        """Keep a message aside, which may have been kept in another record before; returns its commit-log offset."""
-        places = [(topic, queue_id, 0) for topic, queue_id in message.further_queues]
-        trailer, flags = encode_trailer(origin, places)
+        """Keep a message aside that was accepted before; returns its commit-log offset."""
+        self._check_alive()
         try:
-            offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
+            return self._append_aside(kind, message, origin, now_ms)
         except OSError as error:
             raise self.fail(error) from error
+
+    def _append_aside(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
+        places = [(topic, queue_id, 0) for topic, queue_id in message.further_queues]
+        trailer, flags = encode_trailer(origin, places)
+        offset, _ = self.commit_log.append_message(message, 0, now_ms, kind, trailer, flags)
         if origin is not None:
             self.aside.settle(origin, offset)
         self.aside.keep(kind, message, offset, now_ms)
@@ -217,10 +220,7 @@ class StorageEngine:
             raise EntrepotError(
                 Code.BAD_REQUEST, f"{len(message.further_queues)} further queues, the limit is {MAX_FURTHER_QUEUES}"
             )
-        queues: list[ConsumeQueue] = []
-        for topic, queue_id in message.further_queues:
-            queues.append(queue_for(topic, queue_id, len(message.body)))
-        return queues
+        return [queue_for(topic, queue_id, len(message.body)) for topic, queue_id in message.further_queues]
 
     def _append_to_many(self, message: Message, first: ConsumeQueue, queue_for: QueueFor, now_ms: int) -> int:
         """Take a message for several queues: all of them, or none; returns its place.  Raises the first refusal."""

@@ -6,6 +6,7 @@ import asyncio
 import errno
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -20,6 +21,7 @@ from broker.store.disk import OsDisk
 from broker.store.state_file import SqliteStateFile
 from broker.store.sync_channel import start_sync_process
 from domain.errors import EntrepotError, StorageFullError, StoreFailedError
+from domain.message import SystemProperty
 from domain.topic import Topic
 from tests.crash.history_steps import Life
 from tests.support.clock import ManualClock
@@ -315,3 +317,20 @@ async def test_the_end_of_the_sync_process_stops_the_broker(tmp_path: Path):
     with pytest.raises(StoreFailedError):
         await pop(store, "t")
     await store.close()
+
+
+@pytest.mark.parametrize("kind", ["timed", "half"])
+def test_an_error_while_a_message_is_kept_aside_is_the_stores_and_no_refusal(kind: str):
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world)
+    store.put_topic("t", 1)
+    store.answer()
+    system = {SystemProperty.DELIVER_AT_MS: str(store.now_ms + 1000)}
+    if kind == "half":
+        system = {SystemProperty.TRANSACTION_ID: "x"}
+    [kept] = world.new_messages("t", 0, 1, 40_000)
+    disk.fault = fault("allocate", errno.EIO)
+    append = store.engine.append_half if kind == "half" else store.engine.append_messages
+    with pytest.raises(StoreFailedError):
+        append([replace(kept, system=system)], store._queue_for, store.now_ms)
+    assert_dead(store)
