@@ -22,7 +22,7 @@ from broker.store.commit_log import DEFAULT_SEGMENT_SIZE, is_segment_name
 from broker.store.disk import Disk, OsDisk
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
-from broker.store.recovery import recover
+from broker.store.recovery import RowReaders, recover
 from broker.store.state_file import SqliteStateFile, StateFile
 from broker.store.store_files import FORMAT, FORMAT_1_CHECKPOINT, StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel, start_sync_process
@@ -119,31 +119,19 @@ def assemble(
     )
     registry, progress, key_values = Registry(engine.rows), Progress(engine.rows), KeyValueTable(engine.rows)
     watchers = _register(engine, registry, progress)
-    engine.dispatcher.appliers[RecordKind.KEY_VALUES] = key_values
-    dispatcher = engine.dispatcher
-    readers = {
-        b"n": registry.restore_namespace,
-        b"t": registry.restore_topic,
-        b"g": registry.restore_group,
-        b"q": dispatcher.restore_queue,
-        b"w": progress.restore_window,
-        b"k": key_values.restore,
-        b"s": engine.lookup.restore_name,
-        b"d": engine.aside.timers.restore,
-        b"x": engine.aside.halves.restore,
-    }
     restatements = Restatements(
         {
             b"n": registry,
             b"t": registry,
             b"g": registry,
-            b"q": dispatcher,
+            b"q": engine.dispatcher,
             b"w": progress,
             b"k": key_values,
         }
     )
-    dispatcher.appliers[RecordKind.RESTATEMENT] = restatements
-    recover(engine, readers)
+    engine.dispatcher.appliers[RecordKind.KEY_VALUES] = key_values
+    engine.dispatcher.appliers[RecordKind.RESTATEMENT] = restatements
+    recover(engine, _row_readers(engine, registry, progress, key_values))
     if identity.format != FORMAT:
         identity.format = FORMAT
         _put_identity(files, identity, log_channel)
@@ -151,6 +139,23 @@ def assemble(
     mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
     consumption = Consumption(engine, registry, progress, mint, settings)
     return OpenedStore(engine, registry, key_values, progress, restatements, consumption, watchers)
+
+
+def _row_readers(
+    engine: StorageEngine, registry: Registry, progress: Progress, key_values: KeyValueTable
+) -> RowReaders:
+    """Who takes which rows of the state file, in the order in which they are read."""
+    return {
+        b"n": registry.restore_namespace,
+        b"t": registry.restore_topic,
+        b"g": registry.restore_group,
+        b"q": engine.dispatcher.restore_queue,
+        b"w": progress.restore_window,
+        b"k": key_values.restore,
+        b"s": engine.lookup.restore_name,
+        b"d": engine.aside.timers.restore,
+        b"x": engine.aside.halves.restore,
+    }
 
 
 def _put_identity(files: StoreFiles, identity: StoreIdentity, channel: SyncChannel) -> None:

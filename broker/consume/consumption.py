@@ -77,11 +77,10 @@ class Consumption(Settling):
         return deliveries
 
     def _pop_retries(self, topic: Topic, terms: PopTerms, context: HandleContext) -> list[Delivery]:
-        name = retry_topic(terms.group.name, topic.name)
         deliveries: list[Delivery] = []
-        for queue_id, window in self.progress.windows.get((terms.group.name, name), {}).items():
-            queue = self.engine.dispatcher.queue(name, queue_id)
+        for queue_id, window in self.retry_windows(terms.group.name, topic.name).items():
             marked = RETRY_QUEUE | queue_id
+            queue = self._queue_of(topic.name, terms.group.name, marked)
             wanted = terms.count - len(deliveries)
             for delivery in self._pop_queue(queue, window, terms, context, marked, wanted) if wanted else ():
                 delivery.message = as_first_stored(delivery.message)
@@ -164,15 +163,14 @@ class Consumption(Settling):
         self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms, context: HandleContext
     ) -> list[Delivery]:
         """What an earlier pop with the same attempt id was given and is still with its consumer."""
-        name = retry_topic(terms.group.name, topic.name)
-        retries = self.progress.windows.get((terms.group.name, name), {})
-        places = [(name, queue_id, RETRY_QUEUE | queue_id, window) for queue_id, window in retries.items()]
-        places += [(topic.name, queue_id, queue_id, window) for queue_id, window in windows.items()]
+        group = terms.group.name
+        retries = self.retry_windows(group, topic.name)
+        by_marked_id = {RETRY_QUEUE | queue_id: window for queue_id, window in retries.items()} | windows
         again: list[Delivery] = []
-        for owner, queue_id, marked_id, window in places:
+        for marked_id, window in by_marked_id.items():
             offsets = window.offsets_of_try(terms.attempt_id, terms.now_ms)
             if offsets:
-                messages, _ = self._read(self.engine.dispatcher.queue(owner, queue_id), offsets)
+                messages, _ = self._read(self._queue_of(topic.name, group, marked_id), offsets)
                 again += self._deliveries(window, context, marked_id, messages)
         for delivery in again:
             delivery.message = as_first_stored(delivery.message)
@@ -235,7 +233,7 @@ class Consumption(Settling):
         limit = terms.group.max_in_flight
         if limit is None:
             return
-        retries = self.progress.windows.get((terms.group.name, retry_topic(terms.group.name, topic.name)), {})
+        retries = self.retry_windows(terms.group.name, topic.name)
         held = sum(window.in_flight(terms.now_ms) for window in (*windows.values(), *retries.values()))
         if held >= limit:
             raise EntrepotError(
@@ -250,7 +248,7 @@ class Consumption(Settling):
         limit = self.settings.hold_back_limit
         if group.fifo or is_retry_topic(topic.name):
             return
-        retries = self.progress.windows.get((group.name, retry_topic(group.name, topic.name)), {})
+        retries = self.retry_windows(group.name, topic.name)
         for name, some in ((topic.name, windows), (retry_topic(group.name, topic.name), retries)):
             for queue_id, window in some.items():
                 # in the retry topic, what was never delivered from there is ahead of nothing

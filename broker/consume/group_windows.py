@@ -102,6 +102,10 @@ class GroupWindows:
         assert since is not None
         return self.engine.first_since(queue, since)
 
+    def retry_windows(self, group: str, topic: str) -> dict[int, ConsumeWindow]:
+        """The group's windows on what it tries again of a topic; none if it never did."""
+        return self.progress.windows.get((group, retry_topic(group, topic)), {})
+
     def windows_of(self, group: str) -> dict[str, dict[int, ConsumeWindow]]:
         """The group's windows by topic."""
         return {topic: windows for (owner, topic), windows in self.progress.windows.items() if owner == group}
@@ -109,7 +113,7 @@ class GroupWindows:
     def next_due(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> int | None:
         """When something of the topic may come back to the group (0: now); None if nothing will."""
         windows = self.windows(topic, group, now_ms)
-        retries = self.progress.windows.get((group.name, retry_topic(group.name, topic.name)), {})
+        retries = self.retry_windows(group.name, topic.name)
         found = (window.next_due() for window in (*windows.values(), *retries.values()))
         return min((due for due in found if due is not None), default=None)
 

@@ -77,7 +77,7 @@ class Settling(GroupWindows):
         """Which offsets the handles may settle, by queue; a refusal for each handle that may not."""
         outcomes: list[EntrepotError | None] = []
         windows = self.progress.windows.get((group, topic), {})
-        retries = self.progress.windows.get((group, retry_topic(group, topic)), {})
+        retries = self.retry_windows(group, topic)
         by_queue: dict[int, set[int]] = {}
         for checked in self.context(topic, group).check(handles):
             if isinstance(checked, EntrepotError):

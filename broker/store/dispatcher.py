@@ -28,7 +28,6 @@ from broker.store.record_trailer import (
     read_further,
     read_origin,
 )
-from domain.filter_hash import TAG_BITS
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_group
 
@@ -194,8 +193,7 @@ class Dispatcher:
             queue = self.queue(topic, queue_id)
         if offset < queue.since:
             return
-        if sub_topic and queue.names.get(hashed >> TAG_BITS) != (name := sub_topic.decode()):
-            self.lookup.learn(topic, hashed, name, offset)  # its row may lack it though the queue's does not
+        self.lookup.see(queue, hashed, sub_topic.decode(), offset)  # its row may lack it though the queue's does not
         if offset >= queue.as_of:
             if queue_offset > queue.max_offset >= 0 and not queue.as_of:
                 self.doomed.add(queue)

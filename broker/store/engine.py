@@ -33,7 +33,6 @@ from broker.store.state_file import StateFile
 from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
-from domain.filter_hash import TAG_BITS
 from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
 
 QueueFor = Callable[[str, int, int], ConsumeQueue]
@@ -106,7 +105,7 @@ class StorageEngine:
     ) -> list[EntrepotError | None] | None:
         """Take a batch; returns None if all were taken, else one refusal or None for each."""
         self._check_alive()
-        append, touch, tag_bits = self.commit_log.append_new, self.dispatcher.touch, TAG_BITS
+        append, touch = self.commit_log.append_new, self.dispatcher.touch
         refusals: list[EntrepotError | None] | None = None
         keys: list[bytes] = []  # of all messages, with the offsets of their records: noted together
         offsets: list[int] = []
@@ -132,8 +131,7 @@ class StorageEngine:
                             touch(queue, offset)
                         if message.sub_topic != queue.last_sub_topic:
                             queue.last_sub_topic = message.sub_topic
-                            if message.sub_topic and queue.names.get(hashed >> tag_bits) != message.sub_topic:
-                                self.lookup.learn(message.topic, hashed, message.sub_topic, offset)
+                            self.lookup.see(queue, hashed, message.sub_topic, offset)
                 except (EntrepotError, struct.error) as error:
                     refusals = refusals if refusals is not None else [None] * len(messages)
                     refusals[index] = error if isinstance(error, EntrepotError) else _too_long(error)
@@ -240,14 +238,8 @@ class StorageEngine:
             self.aside.settle(origin, offset)
         for queue, end in queues.items():
             self.dispatcher.put(queue, end, offset, size, message.filter_hash)
-            self._learn(message, queue, offset)
+            self.lookup.see(queue, message.filter_hash, message.sub_topic, offset)
         return offset
-
-    def _learn(self, message: Message, queue: ConsumeQueue, offset: int) -> None:
-        """Let a message be found by its sub-topic in a queue."""
-        hashed = message.filter_hash
-        if message.sub_topic and queue.names.get(hashed >> TAG_BITS) != message.sub_topic:
-            self.lookup.learn(queue.topic, hashed, message.sub_topic, offset)
 
     def _note(self, message: Message, offset: int, now_ms: int) -> None:
         """Let a message be found by its id and keys."""
@@ -264,7 +256,7 @@ class StorageEngine:
         except OSError as error:
             raise self.fail(error) from error
         self.dispatcher.put(queue, queue_offset, offset, size, message.filter_hash)
-        self._learn(message, queue, offset)
+        self.lookup.see(queue, message.filter_hash, message.sub_topic, offset)
         self._note(message, offset, now_ms)
         self.dispatcher.move_appliers[kind].apply_move(move, message.topic, queue_offset, offset)
 

@@ -71,8 +71,12 @@ class Lookup:
             found = self.dictionaries[topic] = SubTopicDictionary()
         return found
 
-    def learn(self, topic: str, filter_hash: int, sub_topic: str, commit_log_offset: int) -> None:
-        """Remember a sub-topic's name.  (Callers look into `dictionary(topic).names` first.)"""
+    def see(self, queue: ConsumeQueue, filter_hash: int, sub_topic: str, commit_log_offset: int) -> None:
+        """Let messages be found by their sub-topic in a queue: its name is remembered, if it has one that is new."""
+        if sub_topic and queue.names.get(filter_hash >> TAG_BITS) != sub_topic:
+            self._learn(queue.topic, filter_hash, sub_topic, commit_log_offset)
+
+    def _learn(self, topic: str, filter_hash: int, sub_topic: str, commit_log_offset: int) -> None:
         dictionary = self.dictionary(topic)
         hash48 = filter_hash >> TAG_BITS
         was_complete = dictionary.is_complete
