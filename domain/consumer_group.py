@@ -42,6 +42,7 @@ class ConsumerGroup:
     `max_in_flight`: how many messages of a topic its consumers may hold at once; None is no limit of its own.
     `fifo`: messages of one message group are delivered in order, and to one consumer at a time; messages without a
     group, and other groups of the same queue, flow.  `filter`: what of a topic it wants, unless a pop says otherwise.
+    `revision`: as `Topic.revision`.
     """
 
     name: str
@@ -52,6 +53,7 @@ class ConsumerGroup:
     max_in_flight: int | None = None
     fifo: bool = False
     filter: FilterExpression | None = None
+    revision: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT:

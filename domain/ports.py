@@ -21,7 +21,7 @@ from domain.message import Delivery, Message, StoredMessage
 from domain.position import Position
 from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
-from domain.topic import QueueBounds, Topic, TopicStatus
+from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from domain.transaction import TransactionEnd
 
 MAX_POP_MESSAGES = 100
@@ -84,7 +84,15 @@ class Tail(Protocol):
 
     @property
     def next_offset(self) -> int:
-        """The first queue offset it has not handed over."""
+        """The first queue offset it has not handed over; 0 before it has begun."""
+        ...
+
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        """Call back once its beginning is settled: what is stored from then on is handed over.  At once if it is.
+
+        It is called back, too, where its broker is away: then it begins, later, at the first message that was stored
+        after it was asked for.
+        """
         ...
 
     def close(self) -> None:
@@ -129,9 +137,14 @@ class MessageReader(Protocol):
         ...
 
     def tail(
-        self, topic: str, queue_id: int, from_offset: int | None, on_messages: Callable[[list[StoredMessage]], None]
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | Position | None,
+        on_messages: Callable[[list[StoredMessage]], None],
     ) -> Tail:
-        """Hand over messages as they become durable, from an offset on (None: from the end of what is stored now)."""
+        """Hand over messages as they become durable, from an offset or a position on (None: from the end of what is
+        stored now)."""
         ...
 
 
@@ -170,9 +183,11 @@ class Consumption(Protocol):
         """
         ...
 
-    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
+    async def resend_dead_letters(
+        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
+    ) -> list[EntrepotError | None]:
         """Let the group try dead letters of its once more, with all its attempts: they go to its retry topic, and no
-        other group sees them.  The dead letters stay where they are.
+        other group sees them.  The dead letters stay where they are: `queue_id` of its dead-letter topic.
 
         Raises CONSUMER_GROUP_NOT_FOUND.  Refusals: ILLEGAL_OFFSET where there is none at an offset, TOPIC_NOT_FOUND
         where the topic it came from is gone.
@@ -191,6 +206,10 @@ class Topology(Protocol):
 
     def topics(self) -> list[Topic]:
         """Every topic in the local view, system topics included."""
+        ...
+
+    def queues(self, topic: Topic) -> TopicQueues:
+        """The queues of a topic, wherever they are."""
         ...
 
     async def put_topic(self, topic: Topic) -> Topic:
@@ -248,7 +267,8 @@ class Topology(Protocol):
     async def group_status(self, name: str) -> GroupStatus: ...
 
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call back with a topic's name after it was created, changed or deleted; returns the way to stop that."""
+        """Call back with a topic's name after it was created, changed or deleted, or its queues did; returns the way
+        to stop that."""
         ...
 
 

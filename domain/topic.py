@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from domain.errors import Code, EntrepotError
 
 MAX_QUEUES = 1024
+Placement = tuple[tuple[str, int], ...]
+"""Brokers by name, each with how many queues it has of a topic."""
 
 
 class TopicType(StrEnum):
@@ -60,6 +64,10 @@ class Topic:
     `max_message_bytes`: the longest body; `max_backlog`: how many messages the slowest group may be behind before new
     ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.  `trace`: the share of its messages, 0 to 1,
     whose way is kept hop by hop (`domain.query`).
+
+    Where there are several brokers, `queues` and `write_queues` are those of each of them, those that join later
+    included; `placement` names the brokers that have the topic instead, each with its own count.  `revision` orders
+    the definitions that brokers have of one topic: the highest holds.  0 is that of a store by itself.
     """
 
     name: str
@@ -73,6 +81,8 @@ class Topic:
     max_message_bytes: int | None = None
     max_backlog: int | None = None
     trace: float = 0.0
+    placement: Placement = ()
+    revision: int = field(default=0, compare=False)
 
     @property
     def writable_queues(self) -> int:
@@ -84,12 +94,45 @@ class Topic:
             raise EntrepotError(Code.BAD_REQUEST, f"queues must be 1 to {MAX_QUEUES}, not {self.queues}")
         if self.write_queues is not None and not 1 <= self.write_queues <= self.queues:
             raise EntrepotError(Code.BAD_REQUEST, f"write_queues must be 1 to {self.queues}, not {self.write_queues}")
+        self._check_placement()
         for name in ("retention_seconds", "retention_bytes", "max_message_bytes", "max_backlog"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise EntrepotError(Code.BAD_REQUEST, f"{name} must be positive, not {value}")
         if not 0 <= self.trace <= 1:
             raise EntrepotError(Code.BAD_REQUEST, f"trace must be a share from 0 to 1, not {self.trace}")
+
+    def _check_placement(self) -> None:
+        for name, queues in self.placement:
+            if not 1 <= queues <= MAX_QUEUES:
+                raise EntrepotError(
+                    Code.BAD_REQUEST, f"placement: queues must be 1 to {MAX_QUEUES}, not {queues} on {name!r}"
+                )
+        if len(dict(self.placement)) < len(self.placement):
+            raise EntrepotError(Code.BAD_REQUEST, "placement: names a broker twice")
+
+    def queues_on(self, broker: str) -> int:
+        """How many of its queues a broker has."""
+        return dict(self.placement).get(broker, 0) if self.placement else self.queues
+
+
+@dataclass(frozen=True, slots=True)
+class TopicQueues:
+    """The ids of a topic's queues.
+
+    `readable`: all of them.  `writable`: those that ordering keys are spread over, the same for every gateway, whether
+    a broker is there just now or not.  `preferred`: of these, where a message without a key goes best at the moment.
+    """
+
+    readable: Sequence[int]
+    writable: Sequence[int]
+    preferred: Sequence[int]
+
+
+@lru_cache(maxsize=4096)
+def own_queues(queues: int, writable: int) -> TopicQueues:
+    """The queues of a store that has all of them."""
+    return TopicQueues(range(queues), range(writable), range(writable))
 
 
 @dataclass(frozen=True, slots=True)

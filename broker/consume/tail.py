@@ -26,7 +26,7 @@ class QueueTail:
         self,
         engine: StorageEngine,
         queue: ConsumeQueue,
-        from_offset: int | None,
+        start: int,
         on_messages: Callable[[list[StoredMessage]], None],
     ) -> None:
         self._engine = engine
@@ -34,7 +34,7 @@ class QueueTail:
         self._on_messages = on_messages
         self._is_scheduled = False
         self._is_closed = False
-        self._next = queue.visible_offset if from_offset is None else from_offset
+        self._next = start
         queue.watchers = (*queue.watchers, self._on_growth)
         if self._next < queue.visible_offset:
             self._schedule()
@@ -42,6 +42,9 @@ class QueueTail:
     @property
     def next_offset(self) -> int:
         return self._next
+
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        callback()
 
     def close(self) -> None:
         if not self._is_closed:

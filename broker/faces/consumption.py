@@ -131,10 +131,12 @@ class ConsumptionFace(MessageFace):
         await self.commit.wait()
         return await self.group_status(group)
 
-    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
+    async def resend_dead_letters(
+        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
+    ) -> list[EntrepotError | None]:
         definition = self.existing_group(group)
         outcomes: list[EntrepotError | None] = []
-        queue = self.engine.dispatcher.queues.get((dead_letter_topic(group), 0))
+        queue = self.engine.dispatcher.queues.get((dead_letter_topic(group), queue_id))
         for queue_offset in queue_offsets:
             found = [] if queue is None or queue_offset < queue.min_offset else self.engine.read(queue, queue_offset, 1)
             if not found:

@@ -198,9 +198,18 @@ class MessageFace(BrokerCore):
         return [QueueBounds(q.queue_id, q.min_offset, q.visible_offset) for q in queues]
 
     def tail(
-        self, topic: str, queue_id: int, from_offset: int | None, on_messages: Callable[[list[StoredMessage]], None]
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | Position | None,
+        on_messages: Callable[[list[StoredMessage]], None],
     ) -> Tail:
-        return QueueTail(self.engine, self.existing_queue(topic, queue_id), from_offset, on_messages)
+        queue = self.existing_queue(topic, queue_id)
+        if start is None:
+            start = queue.visible_offset
+        elif isinstance(start, Position):
+            start = self.place_of(queue, start)
+        return QueueTail(self.engine, queue, start, on_messages)
 
 
 def lacks_key() -> EntrepotError:

@@ -21,7 +21,8 @@ from domain.names import (
     retry_group,
     split_name,
 )
-from domain.topic import Topic, TopicStatus
+from domain.revision import revised
+from domain.topic import Topic, TopicQueues, TopicStatus, own_queues
 
 TOPICS_PER_RECORD: Final = 500
 
@@ -34,6 +35,9 @@ class TopologyFace(ConsumptionFace):
 
     def topics(self) -> list[Topic]:
         return sorted(self.registry.topics.values(), key=lambda topic: topic.name)
+
+    def queues(self, topic: Topic) -> TopicQueues:
+        return own_queues(topic.queues, topic.writable_queues)
 
     async def put_topic(self, topic: Topic) -> Topic:
         [refusal] = await self.put_topics([topic])
@@ -48,9 +52,10 @@ class TopologyFace(ConsumptionFace):
             if topic.name in wanted or len(wanted) >= TOPICS_PER_RECORD:
                 self._put_topics(wanted)
             try:
-                if self.registry.topics.get(topic.name) != topic:
-                    self._check_topic(topic)
-                    wanted[topic.name] = topic
+                kept = revised(topic, self.registry.topics.get(topic.name))
+                if kept is not None:
+                    self._check_topic(kept)
+                    wanted[topic.name] = kept
                 outcomes.append(None)
             except EntrepotError as refusal:
                 outcomes.append(refusal)
@@ -113,11 +118,12 @@ class TopologyFace(ConsumptionFace):
         await self.record(RecordKind.METADATA, changes.drop_namespace(name))
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        if self.registry.groups.get(group.name) != group:
+        kept = revised(group, self.registry.groups.get(group.name))
+        if kept is not None:
             check_stored_name(group.name, Code.ILLEGAL_CONSUMER_GROUP)
             check_group_name(split_name(group.name)[1])
             self._check_namespace_of(group.name)
-            await self.record(RecordKind.METADATA, changes.put_group(group))
+            await self.record(RecordKind.METADATA, changes.put_group(kept))
         return group
 
     async def delete_group(self, name: str) -> None:

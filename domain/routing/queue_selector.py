@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from zlib import crc32
 
 from domain.message import Message, SystemProperty
+from domain.shard import local_queue
+from domain.topic import TopicQueues
 
 
-def queue_for_key(key: str, queues: int) -> int:
-    """The queue of an ordering key (message group or sub-topic): the same for ever while the count stays."""
-    return crc32(key.encode()) % queues
+def queue_for_key(key: str, queues: Sequence[int]) -> int:
+    """The queue of an ordering key (message group or sub-topic): the same for ever while the queues stay."""
+    return queues[crc32(key.encode()) % len(queues)]
 
 
-def priority_queue(message: Message, queues: int) -> int:
-    """The queue of a message in a PRIORITY topic: its priority, as far as there are queues; 0 if it has none."""
+def priority_queues(message: Message, queues: TopicQueues) -> Sequence[int]:
+    """The queues of a message in a PRIORITY topic, one on each broker: its priority, as far as there are queues; 0 if
+    it has none."""
     text = message.system_text(SystemProperty.PRIORITY) or ""
-    return min(int(text), queues - 1) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    priority = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    candidates = queues.preferred
+    wanted = min(priority, max(map(local_queue, candidates)))
+    return [queue_id for queue_id in candidates if local_queue(queue_id) == wanted]
 
 
 class RoundRobin:
@@ -26,6 +33,6 @@ class RoundRobin:
     def __init__(self) -> None:
         self._next = 0
 
-    def queue(self, queues: int) -> int:
+    def queue(self, queues: Sequence[int]) -> int:
         self._next += 1
-        return self._next % queues
+        return queues[self._next % len(queues)]

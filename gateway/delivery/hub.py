@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
 import structlog
@@ -18,7 +20,7 @@ from domain.errors import EntrepotError
 from domain.message import StoredMessage
 from domain.names import NAMESPACE_SEPARATOR, is_system_topic
 from domain.ports import Store, Tail
-from domain.position import EARLIEST_POSITION
+from domain.position import EARLIEST_POSITION, Position, PositionKind
 from domain.routing.topic_filter import TopicFilterTrie
 from protocols.mqtt.encoder import PublishTemplate, publish_template
 from protocols.mqtt.mapping import is_expired, to_properties
@@ -27,6 +29,10 @@ from protocols.mqtt.properties import EMPTY
 CATCH_UP_BATCH: Final = 256
 MAX_MATCHES: Final = 16_384
 """Names whose subscribers are remembered; forgotten at every change of a subscription."""
+
+CLOCK_SLACK_MS: Final = 1000
+"""How far the clocks of brokers may be apart from ours: a queue that is new to us is followed from so long before the
+first subscription to it."""
 
 ANY: Final = "+"
 QueueKey = tuple[str, int]
@@ -70,7 +76,10 @@ class DeliveryHub:
         self._trie: TopicFilterTrie[Subscriber] = TopicFilterTrie()
         self._matches: dict[str, dict[Subscriber, int]] = {}
         self._wanted: Counter[str] = Counter()
+        self._wanted_since_ms: dict[str, int] = {}
         self._tails: dict[QueueKey, Tail] = {}
+        self._starting: set[QueueKey] = set()
+        self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
         self._catching_up: dict[Subscriber, asyncio.Task[None]] = {}
         self.any_level_topics: set[str] = set()
         self.delivered = 0
@@ -79,14 +88,23 @@ class DeliveryHub:
     # -- subscriptions -------------------------------------------------------------------------------------------
 
     def subscribe(self, subscriber: Subscriber, topic_filter: str, qos: int, *, is_new: bool) -> None:
-        """Deliver matching messages from now on; the same filter again changes the QoS."""
+        """Deliver matching messages from now on (`when_following` says from when); the same filter again changes the
+        QoS."""
         self._trie.add(topic_filter, subscriber, qos)
         self._matches.clear()
         if is_new:
             level = _first_level(topic_filter)
             self._wanted[level] += 1
             if self._wanted[level] == 1:
+                self._wanted_since_ms[level] = self._clock.now_ms()
                 self._follow_wanted()
+
+    def when_following(self, callback: Callable[[], None]) -> None:
+        """Call back when everything that is stored from now on reaches the subscribers there are; often at once."""
+        if self._starting:
+            self._when_begun.append((set(self._starting), callback))
+        else:
+            callback()
 
     def unsubscribe(self, subscriber: Subscriber, topic_filter: str) -> None:
         self._trie.remove(topic_filter, subscriber)
@@ -94,7 +112,7 @@ class DeliveryHub:
         level = _first_level(topic_filter)
         self._wanted[level] -= 1
         if not self._wanted[level]:
-            del self._wanted[level]
+            del self._wanted[level], self._wanted_since_ms[level]
             self._unfollow_unwanted()
 
     def _is_wanted(self, topic: str) -> bool:
@@ -108,26 +126,49 @@ class DeliveryHub:
     def _follow_wanted(self) -> None:
         for topic in self._store.topics():
             if self._is_wanted(topic.name):
-                self._follow(topic.name, topic.queues, None)
+                self._follow(topic.name, self._store.queues(topic).readable, None)
 
-    def _follow(self, topic: str, queues: int, from_offset: int | None) -> None:
-        for queue_id in range(queues):
+    def _follow(self, topic: str, queues: Sequence[int], start: Position | None) -> None:
+        for queue_id in queues:
             key = (topic, queue_id)
             if key not in self._tails:
-                self._tails[key] = self._store.tail(topic, queue_id, from_offset, self._fan_out)
+                tail = self._tails[key] = self._store.tail(topic, queue_id, start, self._fan_out)
+                self._starting.add(key)
+                tail.when_begun(partial(self._begun, key))
+
+    def _begun(self, key: QueueKey) -> None:
+        self._starting.discard(key)
+        for waiting in tuple(self._when_begun):
+            waiting[0].discard(key)
+            if not waiting[0]:
+                self._when_begun.remove(waiting)
+                waiting[1]()
+
+    def _unfollow(self, key: QueueKey) -> None:
+        self._tails.pop(key).close()
+        self._begun(key)
 
     def _unfollow_unwanted(self) -> None:
         for key in [key for key in self._tails if not self._is_wanted(key[0])]:
-            self._tails.pop(key).close()
+            self._unfollow(key)
+
+    def _since(self, topic: str) -> Position:
+        """Where a queue of a wanted topic begins for us that we did not know when the topic came to be wanted."""
+        levels = self._wanted_since_ms
+        if topic in self.any_level_topics:
+            since_ms = min(levels.values())
+        else:
+            since_ms = min(levels[level] for level in (ANY, topic) if level in levels)
+        return Position(PositionKind.TIME, max(since_ms - CLOCK_SLACK_MS, 0))
 
     def _topic_changed(self, name: str) -> None:
-        """A topic came, grew or went.  What is new of it is followed from its beginning."""
+        """A topic came, grew, moved or went.  What is new of it is followed from when somebody wanted it."""
         topic = self._store.topic(name)
-        if topic is None:
-            for key in [key for key in self._tails if key[0] == name]:
-                self._tails.pop(key).close()
-        elif self._is_wanted(name):
-            self._follow(name, topic.queues, 0)
+        there = () if topic is None else self._store.queues(topic).readable
+        for key in [key for key in self._tails if key[0] == name and key[1] not in there]:
+            self._unfollow(key)
+        if topic is not None and self._is_wanted(name):
+            self._follow(name, there, self._since(name))
         else:
             self._unfollow_unwanted()
 

@@ -20,7 +20,7 @@ from domain.filter_hash import filter_hash
 from domain.message import ROUND_ROBIN, Message
 from domain.names import split_name
 from domain.ports import Store
-from domain.routing.queue_selector import RoundRobin, priority_queue, queue_for_key
+from domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
 from domain.topic import Topic, TopicType
 from gateway.messaging.topology import Topology
 from gateway.messaging.traffic import Traffic
@@ -171,15 +171,15 @@ class Sender:
     def _queue(self, message: Message, topic: Topic) -> int:
         """By message group, else by sub-topic where there is one below the topic, else in turn; in a PRIORITY topic by
         priority alone."""
-        queues = topic.writable_queues
+        queues = self._store.queues(topic)
         if topic.type is TopicType.PRIORITY:
-            return priority_queue(message, queues)
+            return self._round_robin.queue(priority_queues(message, queues))
         if message.message_group:
-            return queue_for_key(message.message_group, queues)
+            return queue_for_key(message.message_group, queues.writable)
         sub_topic = message.sub_topic
         if sub_topic and sub_topic != message.topic and sub_topic != split_name(message.topic)[1]:
-            return queue_for_key(sub_topic, queues)
-        return self._round_robin.queue(queues)
+            return queue_for_key(sub_topic, queues.writable)
+        return self._round_robin.queue(queues.preferred)
 
 
 def first_refusal(refusals: Refusals) -> EntrepotError | None:

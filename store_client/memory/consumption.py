@@ -129,5 +129,7 @@ class Consumption:
         self._state.wake()
         return await self._topology.group_status(group)
 
-    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
-        return await self._retry.resend_dead_letters(group, queue_offsets)
+    async def resend_dead_letters(
+        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
+    ) -> list[EntrepotError | None]:
+        return await self._retry.resend_dead_letters(group, queue_offsets, queue_id)

@@ -139,9 +139,13 @@ class Messages:
         self._state.topic(topic)
         return [QueueBounds(queue.queue_id, queue.min_offset, queue.end) for queue in self._state.queues_of(topic)]
 
-    def tail(self, topic: str, queue_id: int, from_offset: int | None, on_messages: OnMessages) -> Tail:
+    def tail(self, topic: str, queue_id: int, start: int | Position | None, on_messages: OnMessages) -> Tail:
         queue = self._queue(topic, queue_id)
-        tail = _QueueTail(self._state, queue, queue.end if from_offset is None else from_offset, on_messages)
+        if start is None:
+            start = queue.end
+        elif isinstance(start, Position):
+            start = offset_at(queue, start)
+        tail = _QueueTail(self._state, queue, start, on_messages)
         asyncio.get_running_loop().call_soon(tail.hand_over)
         return tail
 
@@ -158,6 +162,9 @@ class _QueueTail:
         self._queue, self._on_messages = queue, on_messages
         self.next_offset = start
         self._watchers.append(self.hand_over)
+
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        callback()
 
     def close(self) -> None:
         if self.hand_over in self._watchers:

@@ -86,13 +86,15 @@ class Retry:
         self._state.store(as_message(message, topic=name, queue_id=0, system=system))
         self._state.announce_soon()
 
-    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
+    async def resend_dead_letters(
+        self, group: str, queue_offsets: Sequence[int], queue_id: int
+    ) -> list[EntrepotError | None]:
         definition = self._state.group(group)
-        return [self._resend(definition, offset) for offset in queue_offsets]
+        return [self._resend(definition, queue_id, offset) for offset in queue_offsets]
 
-    def _resend(self, group: ConsumerGroup, offset: int) -> EntrepotError | None:
+    def _resend(self, group: ConsumerGroup, queue_id: int, offset: int) -> EntrepotError | None:
         name = dead_letter_topic(group.name)
-        queue = self._state.queues.get((name, 0))
+        queue = self._state.queues.get((name, queue_id))
         message = None if queue is None else queue.at(offset)
         place = None if message is None else dead_letter_place(message)
         if message is None or place is None:

@@ -16,7 +16,7 @@ from domain.ports import PopRequest, Pulled, Tail
 from domain.position import Position
 from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
-from domain.topic import QueueBounds, Topic, TopicStatus
+from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from domain.transaction import TransactionEnd
 from store_client.memory.consumption import Consumption
 from store_client.memory.finder import Finder
@@ -92,9 +92,13 @@ class MemoryStore:
         return await self._messages.bounds(topic)
 
     def tail(
-        self, topic: str, queue_id: int, from_offset: int | None, on_messages: Callable[[list[StoredMessage]], None]
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | Position | None,
+        on_messages: Callable[[list[StoredMessage]], None],
     ) -> Tail:
-        return self._messages.tail(topic, queue_id, from_offset, on_messages)
+        return self._messages.tail(topic, queue_id, start, on_messages)
 
     # -- consumption --------------------------------------------------------------------------------------------------
 
@@ -117,8 +121,10 @@ class MemoryStore:
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         return await self._consumption.reset_group(group, topic, position, queue_id)
 
-    async def resend_dead_letters(self, group: str, queue_offsets: Sequence[int]) -> list[EntrepotError | None]:
-        return await self._consumption.resend_dead_letters(group, queue_offsets)
+    async def resend_dead_letters(
+        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
+    ) -> list[EntrepotError | None]:
+        return await self._consumption.resend_dead_letters(group, queue_offsets, queue_id)
 
     def release_waiting(self) -> None:
         self._consumption.release_waiting()
@@ -130,6 +136,9 @@ class MemoryStore:
 
     def topics(self) -> list[Topic]:
         return self._topology.topics()
+
+    def queues(self, topic: Topic) -> TopicQueues:
+        return self._topology.queues(topic)
 
     async def put_topic(self, topic: Topic) -> Topic:
         return await self._topology.put_topic(topic)

@@ -17,7 +17,8 @@ from domain.names import (
     retry_topic,
     split_name,
 )
-from domain.topic import QueueBounds, Topic, TopicStatus
+from domain.revision import revised
+from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus, own_queues
 from store_client.memory.state import Queue, State
 
 
@@ -55,6 +56,9 @@ class Topology:
                 outcomes.append(refusal)
         return outcomes
 
+    def queues(self, topic: Topic) -> TopicQueues:
+        return own_queues(topic.queues, topic.writable_queues)
+
     def _put_topic(self, topic: Topic) -> None:
         existing = self._state.topics.get(topic.name)
         check_topic_name(self._plain_name(topic.name), system_allowed=existing is not None)
@@ -66,7 +70,9 @@ class Topology:
                         Code.PRECONDITION_FAILED,
                         f"queue {queue.queue_id} of topic {topic.name!r} has messages that are not settled",
                     )
-        self._state.put_topic(topic)
+        kept = revised(topic, existing)
+        if kept is not None:
+            self._state.put_topic(kept)
 
     def _is_drained(self, queue: Queue) -> bool:
         readers = [states for (_, read), states in self._state.group_queues.items() if read == queue.topic]
@@ -113,9 +119,12 @@ class Topology:
         check_group_name(self._plain_name(group.name))
         self._check_namespace_is_there(group.name)
         previous = self._state.groups.get(group.name)
+        kept = revised(group, previous)
+        if kept is None:
+            return group
         if previous is None or (group.start == LATEST and previous.start != LATEST):
             self.latest_since[group.name] = self._state.log_end
-        self._state.groups[group.name] = group
+        self._state.groups[group.name] = kept
         self._state.wake()
         return group
 

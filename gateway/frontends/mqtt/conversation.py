@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -216,7 +217,12 @@ class MqttConversation:
             filters[subscription.filter] = qos
             self._frontend.hub.subscribe(self, subscription.filter, qos, is_new=is_new)
             reasons.append(ReasonCode(qos))
-        self._machine.suback(packet.packet_id, reasons)
+        self._frontend.hub.when_following(partial(self._subscribed, packet.packet_id, reasons))
+
+    def _subscribed(self, packet_id: int, reasons: list[ReasonCode]) -> None:
+        if self._machine.is_open:
+            self._machine.suback(packet_id, reasons)
+            self.flush()
 
     def _unsubscribe(self, packet: Unsubscribe) -> None:
         reasons: list[ReasonCode] = []

@@ -52,5 +52,6 @@ class Routes:
             return topic_name, ROUND_ROBIN, filter_hash(name)
         if len(self._routes) >= MAX_ROUTES:
             self._routes.clear()
-        route = self._routes[name] = (topic_name, queue_for_key(name, topic.writable_queues), filter_hash(name))
+        queue_id = queue_for_key(name, self._store.queues(topic).writable)
+        route = self._routes[name] = (topic_name, queue_id, filter_hash(name))
         return route

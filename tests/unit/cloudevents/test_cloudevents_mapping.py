@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from domain.message import Message, StoredMessage, SystemProperty
 from domain.names import MAX_SUB_TOPIC_BYTES
-from domain.routing.queue_selector import priority_queue
+from domain.routing.queue_selector import priority_queues
 from domain.routing.topic_filter import MAX_LEVELS, is_valid_name, matches
+from domain.topic import own_queues
 from protocols.cloudevents import http
 from protocols.cloudevents.errors import CloudEventError
 from protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent, ExtensionType, check_attributes
@@ -397,4 +398,4 @@ def test_every_message_is_a_valid_event(message: StoredMessage) -> None:
 )
 def test_a_priority_is_the_queue_of_a_priority_topic(written: str, queue: int) -> None:
     attributes = {"id": "1", "source": "s", "type": "t", "priority": written}
-    assert priority_queue(to_message(CloudEvent(attributes, b""), "t"), 4) == queue
+    assert priority_queues(to_message(CloudEvent(attributes, b""), "t"), own_queues(4, 4)) == [queue]

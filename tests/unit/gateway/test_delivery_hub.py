@@ -12,7 +12,7 @@ from domain.filter_hash import filter_hash
 from domain.message import StoredMessage
 from domain.ports import Store
 from domain.position import Position
-from domain.topic import Topic
+from domain.topic import Topic, TopicQueues, own_queues
 from gateway.delivery.hub import DeliveryHub
 from protocols.mqtt.encoder import PublishTemplate
 from tests.support.waiting import until
@@ -31,6 +31,9 @@ class SteppedTail:
         self.next_offset += len(messages)
         self._on_messages(messages)
 
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        callback()
+
     def close(self) -> None:
         pass
 
@@ -48,6 +51,9 @@ class SteppedStore:
 
     def topic(self, name: str) -> Topic | None:
         return Topic("t", queues=1) if name == "t" else None
+
+    def queues(self, topic: Topic) -> TopicQueues:
+        return own_queues(1, 1)
 
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         return lambda: None
