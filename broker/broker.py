@@ -70,6 +70,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         self._last_cleaning = self.loop.time()
         self._background_problems: dict[str, str] = {}
         opened.on_topic.append(self._on_topic)
+        self.registry.on_group = self._on_group
         self.loop.add_reader(self.engine.checkpointer.channel.fileno(), self._on_checkpointed)
         self._last_checkpoint = self.loop.time()
         self._checkpoint_target: int | None = None
@@ -100,10 +101,10 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
     def failure(self) -> EntrepotError | None:
         return self.engine.failure
 
-    def measurements(self) -> dict[str, Histogram]:
+    async def measurements(self) -> dict[str, Histogram]:
         return self.measured.by_name()
 
-    def gauges(self) -> dict[str, float]:
+    async def gauges(self) -> dict[str, float]:
         return {
             **engine_gauges(self.engine),
             "disk_state": self.disk_state,
@@ -140,6 +141,10 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
 
     def _on_topic(self, name: str) -> None:
         for watcher in tuple(self.topic_watchers):
+            watcher(name)
+
+    def _on_group(self, name: str) -> None:
+        for watcher in tuple(self.group_watchers):
             watcher(name)
 
     def _on_failure(self, failure: StoreFailedError) -> None:

@@ -10,10 +10,15 @@ from domain.errors import EntrepotError
 class Confirmation:
     """The outcome of one appended batch.
 
-    `refusals` is None when every message was taken, else one entry per message (None = taken); it is known at once.
-    The messages that were taken are *confirmed* later, when they are durable; or the store fails and the outcome is
-    unknown.  Callbacks run once, in the order the batches were appended, with the failure or None.
+    `refusals` is None when every message was taken, else one entry per message (None = taken); it is known when the
+    batch is settled, and of a store in this process at once.  The messages that were taken are *confirmed* later, when
+    they are durable; or the store fails and the outcome is unknown.  Callbacks run once, with the failure or None; of
+    one broker in the order the batches were appended.
+
+    `has_parts`: parts of the batch may be settled before others; else all of it is settled at once.
     """
+
+    has_parts = False
 
     __slots__ = ("_callbacks", "failure", "refusals", "settled")
 
@@ -23,8 +28,11 @@ class Confirmation:
         self.failure: EntrepotError | None = None
         self._callbacks: list[Callable[[EntrepotError | None], None]] = []
 
-    def when_settled(self, callback: Callable[[EntrepotError | None], None]) -> None:
-        """Call back when the batch is confirmed or has failed; at once if that is known."""
+    def when_settled(
+        self, callback: Callable[[EntrepotError | None], None], first: int = 0, last: int | None = None
+    ) -> None:
+        """Call back when the batch is confirmed or has failed; at once if that is known.  `first` to `last` (exclusive):
+        only these messages are of interest, where the batch has parts."""
         if self.settled:
             callback(self.failure)
         else:

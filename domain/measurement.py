@@ -26,6 +26,11 @@ class Histogram:
         self.counts[bisect_left(BOUNDS, seconds)] += count
         self.total_seconds += seconds * count
 
+    def add(self, other: Histogram) -> None:
+        """Count what another has counted, too."""
+        self.counts = [mine + theirs for mine, theirs in zip(self.counts, other.counts, strict=True)]
+        self.total_seconds += other.total_seconds
+
     def cumulative(self) -> list[tuple[float, int]]:
         """(upper bound, how many took no longer), the last one with infinity."""
         found, total = [], 0

@@ -369,12 +369,12 @@ class Store(
         """Why the store has stopped for good, or None while it works."""
         ...
 
-    def measurements(self) -> dict[str, Histogram]:
+    async def measurements(self) -> dict[str, Histogram]:
         """How long things take since the store was opened, as far as it measures that: `append` (from taking messages
         to their confirm), `sync` (a round of making data durable), `pop` (from claiming messages to answering)."""
         ...
 
-    def gauges(self) -> dict[str, float]:
+    async def gauges(self) -> dict[str, float]:
         """Numbers that it knows without looking around: `timing_messages` and `half_messages` that wait, and others
         of its own."""
         ...

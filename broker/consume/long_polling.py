@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from domain.errors import Code, EntrepotError
@@ -21,6 +22,7 @@ class LongPolling:
 
     def __init__(self) -> None:
         self._waiters: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
+        self._watchers: dict[str, dict[str, tuple[Callable[[], None], ...]]] = {}
         self._count = 0
         self._released = False
 
@@ -60,8 +62,33 @@ class LongPolling:
                 if not groups:
                     self._waiters.pop(topic, None)
 
+    def watch(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back whenever a waiter of the group would be woken; returns the way to stop that."""
+        groups = self._watchers.setdefault(topic, {})
+        groups[group] = (*groups.get(group, ()), callback)
+        self._count += 1
+        return lambda: self._unwatch(topic, group, callback)
+
+    def _unwatch(self, topic: str, group: str, callback: Callable[[], None]) -> None:
+        groups = self._watchers.get(topic, {})
+        left = tuple(watcher for watcher in groups.get(group, ()) if watcher != callback)
+        if len(left) == len(groups.get(group, ())):
+            return
+        self._count -= 1
+        if left:
+            groups[group] = left
+            return
+        del groups[group]
+        if not groups:
+            del self._watchers[topic]
+
     def wake(self, topic: str, group: str | None = None) -> None:
         """Wake the first waiter of one group, or of every group of the topic."""
+        watched = self._watchers.get(topic)
+        if watched:
+            for name in [group] if group is not None else tuple(watched):
+                for watcher in watched.get(name, ()):
+                    watcher()
         groups = self._waiters.get(topic)
         if not groups:
             return

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 
+from broker.consume.availability import AvailabilityWatch
 from broker.consume.consumption import PopTerms
 from broker.faces.messages import MessageFace
 from broker.metadata.registry import put_topic
@@ -51,6 +52,11 @@ class ConsumptionFace(MessageFace):
                 remaining = min(remaining, max(due - now_ms, 1) / 1000)
             await self.polling.wait(request.topic, request.group, remaining)
             topic = self._readable_topic(request.topic)
+
+    def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when it may be worth while to pop: something came, was given back, or is due; returns the way to
+        stop that."""
+        return AvailabilityWatch(self, topic, group, callback).close
 
     async def _hand_out(self, request: PopRequest, deliveries: list[Delivery]) -> None:
         """Wait until the deliveries may be told of."""

@@ -38,6 +38,7 @@ class BrokerCore:
         self.polling = LongPolling()
         self.loop = asyncio.get_running_loop()
         self.topic_watchers: list[Callable[[str], None]] = []
+        self.group_watchers: list[Callable[[str], None]] = []
         self.disk_state = DiskState.FINE
         self.commit: GroupCommit
 

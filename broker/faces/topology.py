@@ -138,6 +138,10 @@ class TopologyFace(ConsumptionFace):
     def groups(self) -> list[ConsumerGroup]:
         return sorted(self.registry.groups.values(), key=lambda group: group.name)
 
+    def watch_groups(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        self.group_watchers.append(callback)
+        return lambda: self.group_watchers.remove(callback)
+
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
         self.topic_watchers.append(callback)
         return lambda: self.topic_watchers.remove(callback)

@@ -48,7 +48,8 @@ class Registry:
 
     `constrained`: topics whose appends are looked at more closely than that they exist.  `compacted`: topics whose
     messages need a key.
-    `traced`: the share of their messages that is traced, of topics that have one.
+    `traced`: the share of their messages that is traced, of topics that have one.  `on_group` is told the name of a
+    group that came, changed or went, and "" when a namespace did.
     """
 
     def __init__(self, rows: ChangedRows) -> None:
@@ -60,6 +61,7 @@ class Registry:
         self.namespaces: dict[str, int] = {}
         self.on_topic: Callable[[str, int], None] = lambda name, commit_log_offset: None
         self.on_group_dropped: Callable[[str, int], None] = lambda name, commit_log_offset: None
+        self.on_group: Callable[[str], None] = lambda name: None
         self._rows = rows
         self._entries: dict[bytes, Entry] = {}
 
@@ -94,12 +96,14 @@ class Registry:
         elif op == "put_namespace":
             self._put(b"n", change["name"], change["name"], commit_log_offset)
             self.namespaces[change["name"]] = commit_log_offset
+            self.on_group("")
         elif op == "drop_topic":
             self._drop_topic(change["name"], commit_log_offset)
         elif op == "drop_group":
             self._drop_group(change["name"], commit_log_offset)
         elif op == "drop_namespace" and self._drop(b"n", change["name"], commit_log_offset):
             del self.namespaces[change["name"]]
+            self.on_group("")
 
     def _put_topic(self, topic: Topic, commit_log_offset: int) -> None:
         self._put(b"t", topic.name, topic, commit_log_offset)
@@ -134,6 +138,7 @@ class Registry:
         if previous is None or (group.start == LATEST and previous.start != LATEST):
             entry.latest_since = commit_log_offset
         self.groups[group.name] = group
+        self.on_group(group.name)
 
     def _drop_topic(self, name: str, commit_log_offset: int) -> None:
         if self._drop(b"t", name, commit_log_offset):
@@ -147,6 +152,7 @@ class Registry:
         if self._drop(b"g", name, commit_log_offset):
             del self.groups[name]
         self.on_group_dropped(name, commit_log_offset)
+        self.on_group(name)
 
     def _put(self, kind: bytes, name: str, value: Topic | ConsumerGroup | str, commit_log_offset: int) -> Entry:
         key = _key(kind, name)

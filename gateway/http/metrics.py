@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from domain.consumer_group import GroupStatus
+from domain.measurement import Histogram
 from domain.names import dead_letter_group
 from domain.topic import TopicStatus
 from gateway.http.admin.common import statuses_of
@@ -43,12 +44,15 @@ class GatewayCollector(Collector):
         self._context = context
         self._topics: list[TopicStatus] = []
         self._groups: list[GroupStatus] = []
+        self._measurements: dict[str, Histogram] = {}
+        self._gauges: dict[str, float] = {}
 
     async def look(self) -> None:
         """Take a view of topics and groups."""
         store = self._context.store
         self._topics = await statuses_of((topic.name for topic in store.topics()), store.topic_status)
         self._groups = await statuses_of((group.name for group in store.groups()), store.group_status)
+        self._measurements, self._gauges = await store.measurements(), await store.gauges()
 
     def describe(self) -> list[Metric]:
         """Nothing: what there is depends on the topics and groups of the moment."""
@@ -78,12 +82,12 @@ class GatewayCollector(Collector):
 
     def _store(self) -> Iterator[Metric]:
         """What the store tells of itself."""
-        for name, histogram in self._context.store.measurements().items():
+        for name, histogram in self._measurements.items():
             buckets = [("+Inf" if bound == inf else str(bound), count) for bound, count in histogram.cumulative()]
             yield HistogramMetricFamily(
                 f"entrepot_store_{name}_seconds", STORE_TIMES[name], buckets, sum_value=histogram.total_seconds
             )
-        for key, value in self._context.store.gauges().items():
+        for key, value in self._gauges.items():
             yield GaugeMetricFamily(*STORE_GAUGES[key], value=value)
 
     def _numbers(self) -> Iterator[Metric]:

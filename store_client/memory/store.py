@@ -240,10 +240,10 @@ class MemoryStore:
     def failure(self) -> EntrepotError | None:
         return None
 
-    def measurements(self) -> dict[str, Histogram]:
+    async def measurements(self) -> dict[str, Histogram]:
         return {}
 
-    def gauges(self) -> dict[str, float]:
+    async def gauges(self) -> dict[str, float]:
         return {"timing_messages": self._timers.count, "half_messages": self._transactions.count}
 
     async def close(self) -> None:

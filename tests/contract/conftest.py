@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from domain.ports import Store
 from store_client.embedded import open_embedded
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.served_broker import remote_store
 
 MAX_MESSAGE_BYTES = 4096
 
@@ -28,20 +30,24 @@ def hold_back_limit() -> int:
     return 32_768
 
 
-@pytest.fixture(params=["memory", "embedded"])
+@pytest.fixture(params=["memory", "embedded", "remote"])
 async def store(
     request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock, hold_back_limit: int
 ) -> AsyncIterator[Store]:
-    opened: Store
-    if request.param == "memory":
-        opened = MemoryStore(clock, max_message_bytes=MAX_MESSAGE_BYTES, hold_back_limit=hold_back_limit)
-    else:
-        settings = BrokerSettings(
-            tmp_path / "data",
-            max_message_bytes=MAX_MESSAGE_BYTES,
-            hold_back_limit=hold_back_limit,
-            layout=CommitLogLayout(segment_size_bytes=256 << 10, preallocate_bytes=64 << 10, reserve_bytes=16 << 10),
-        )
-        opened = await open_embedded(settings, clock)
-    yield opened
-    await opened.close()
+    settings = BrokerSettings(
+        tmp_path / "data",
+        max_message_bytes=MAX_MESSAGE_BYTES,
+        hold_back_limit=hold_back_limit,
+        layout=CommitLogLayout(segment_size_bytes=256 << 10, preallocate_bytes=64 << 10, reserve_bytes=16 << 10),
+    )
+    async with AsyncExitStack() as stack:
+        if request.param == "remote":
+            yield await remote_store(settings, clock, stack)
+            return
+        opened: Store
+        if request.param == "memory":
+            opened = MemoryStore(clock, max_message_bytes=MAX_MESSAGE_BYTES, hold_back_limit=hold_back_limit)
+        else:
+            opened = await open_embedded(settings, clock)
+        stack.push_async_callback(opened.close)
+        yield opened

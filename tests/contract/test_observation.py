@@ -24,17 +24,17 @@ async def test_what_waits_is_counted(store: Store, clock: ManualClock):
     for name in ("a", "b"):
         half = replace(message("t", name), system={SystemProperty.TRANSACTION_ID: name})
         await settled(store.append_half([half]))
-    gauges = store.gauges()
+    gauges = await store.gauges()
     assert (gauges["timing_messages"], gauges["half_messages"]) == (1, 2)
 
 
 async def test_times_are_counted_where_they_are_measured(store: Store):
-    before = {name: times.cumulative()[-1][1] for name, times in store.measurements().items()}
+    before = {name: times.cumulative()[-1][1] for name, times in (await store.measurements()).items()}
     await append(store, "t", "a", "b", "c")
     await append_all(store, message("t", "d"), message("no", "refused"))
     await pop(store, "t")
     await pop(store, "t")  # nothing left: no answer to count
-    counted = {name: times.cumulative()[-1][1] - before[name] for name, times in store.measurements().items()}
+    counted = {name: times.cumulative()[-1][1] - before[name] for name, times in (await store.measurements()).items()}
     assert set(counted) in (set(), {"append", "sync", "pop"})
     if counted:
         assert (counted["append"], counted["pop"]) == (4, 1)

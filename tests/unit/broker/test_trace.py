@@ -89,10 +89,10 @@ async def test_they_are_there_after_a_restart(broker: Broker, tmp_path: Path):
 async def test_beyond_the_limit_they_are_dropped_and_counted(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(trace, "MAX_PENDING_HOPS", 3)
     await append(broker, "t", *(f"m{i}" for i in range(5)))
-    assert broker.gauges()["dropped_hops"] == 2
+    assert (await broker.gauges())["dropped_hops"] == 2
     await written(broker, 3)
     await append(broker, "t", "later")
-    assert broker.gauges()["dropped_hops"] == 2
+    assert (await broker.gauges())["dropped_hops"] == 2
     assert len(await broker.message_trace(b"later")) == 1
 
 

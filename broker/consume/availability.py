@@ -1,0 +1,63 @@
+"""AvailabilityWatch: tells somebody who pops over several brokers when to pop here again.
+
+It tells too often rather than too seldom: when something came, was given back, or is due again, whoever gets it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from domain.consumer_group import ConsumerGroup
+from domain.topic import Topic
+
+if TYPE_CHECKING:
+    from broker.faces.consumption import ConsumptionFace
+
+
+class AvailabilityWatch:
+    """Of one topic and group.  `close` it."""
+
+    def __init__(self, broker: ConsumptionFace, topic: str, group: str, callback: Callable[[], None]) -> None:
+        self._broker = broker
+        self._topic, self._group = topic, group
+        self._callback = callback
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_told = False
+        self._stop = broker.polling.watch(topic, group, self._woken)
+        self._arm()
+
+    def close(self) -> None:
+        self._stop()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _woken(self) -> None:
+        """Several wakes in one tick are told once."""
+        if not self._is_told:
+            self._is_told = True
+            self._broker.loop.call_soon(self._tell)
+
+    def _tell(self) -> None:
+        self._is_told = False
+        self._callback()
+        self._arm()
+
+    def _arm(self) -> None:
+        """Tell when what is in flight now comes back."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        topic, group = self._definitions()
+        if topic is None or group is None:
+            return
+        now_ms = self._broker.now_ms()
+        due = self._broker.consumption.next_due(topic, group, now_ms)
+        if due is not None:
+            self._timer = self._broker.loop.call_later(max(due - now_ms, 1) / 1000, self._tell)
+
+    def _definitions(self) -> tuple[Topic | None, ConsumerGroup | None]:
+        registry = self._broker.registry
+        return registry.topics.get(self._topic), registry.groups.get(self._group)

@@ -1,0 +1,446 @@
+"""Link: one connection to an address, made again whenever it ends.
+
+Requests of any number are under way at once; each is answered, refused, or, when the connection ends or its deadline
+passes, given up with the truth about it: what never left here was not done (UNAVAILABLE), what left and may be asked
+again is asked again when the connection is back soon, and of the rest the outcome is unknown (OUTCOME_UNKNOWN).
+
+Invariant: every request's callback runs exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final, cast
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from protocols.remoting.connection import (
+    Answered,
+    ClientConnection,
+    ClientEvent,
+    Goodbye,
+    ItemCame,
+    Ponged,
+    Refused,
+    Welcomed,
+)
+from protocols.remoting.frames import VERSION, Hello, RemotingError
+from protocols.remoting.operations import Operation
+
+STREAM_CREDIT_BYTES: Final = 4 << 20
+"""What of a stream may be on its way; half of it consumed is granted anew."""
+MAX_HELD_BYTES: Final = 64 << 20
+"""Requests that wait for credit; beyond, further ones are refused (TOO_MANY_REQUESTS)."""
+AGAIN_WITHIN_SECONDS: Final = 1.0
+"""How soon a lost connection must be back for an idempotent request to be asked again."""
+
+OnAnswer = Callable[[EntrepotError | None, bytes], None]
+log = structlog.get_logger(__name__)
+
+
+class ConnectionLostError(EntrepotError):
+    """There is no connection, or it was lost before the request left: it was not done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.UNAVAILABLE, message)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How a connection is made and watched.
+
+    A peer that has said nothing for `silence_seconds`, pings included, is taken for gone.  `tls`: None is plain TCP.
+    """
+
+    who: str = "client"
+    cluster: str = ""
+    tls: ssl.SSLContext | None = None
+    connect_seconds: float = 3.0
+    ping_seconds: float = 1.0
+    silence_seconds: float = 5.0
+    backoff_seconds: tuple[float, float] = (0.05, 2.0)
+
+
+@dataclass(slots=True)
+class _Call:
+    operation: Operation
+    on_answer: OnAnswer
+    timer: asyncio.TimerHandle | None = None
+
+
+@dataclass(slots=True, eq=False)
+class ClientStream:
+    """A stream that the server sends.  `on_end` is called once, when it ends by itself, with why."""
+
+    link: Link
+    id: int
+    on_item: Callable[[bytes], None]
+    on_end: Callable[[EntrepotError], None]
+    consumed: int = field(default=0)
+
+    def close(self) -> None:
+        """Have no more of it; nothing is called back after this."""
+        self.link.close_stream(self)
+
+
+class Link:
+    """Make one, `start` it, `close` it.  `on_up` and `on_down` are called on every change."""
+
+    def __init__(
+        self,
+        address: str,
+        settings: LinkSettings,
+        on_up: Callable[[], None] = lambda: None,
+        on_down: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.address = address
+        self._settings = settings
+        self._on_up, self._on_down = on_up, on_down
+        self._loop = asyncio.get_running_loop()
+        self._connection: ClientConnection | None = None
+        self._channel: _ClientChannel | None = None
+        self._calls: dict[int, _Call] = {}
+        self._streams: dict[int, ClientStream] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._up: asyncio.Future[None] = self._loop.create_future()
+        self._lost: asyncio.Future[None] | None = None
+        self._relieved: list[Callable[[], None]] = []
+        self._last_heard = 0.0
+        self._is_flushing = False
+        self._is_closed = False
+        self.is_up = False
+        self.problem = "not connected yet"
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._stay_connected())
+
+    async def close(self) -> None:
+        """End the connection; what is under way is given up."""
+        self._is_closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        if self._channel is not None:
+            self._channel.close()
+        self._gone("the connection was closed")
+
+    async def wait_up(self, seconds: float) -> bool:
+        """Whether it is up within so long."""
+        if not self.is_up:
+            await asyncio.wait((self._up,), timeout=seconds)
+        return self.is_up
+
+    async def _stay_connected(self) -> None:
+        first, longest = self._settings.backoff_seconds
+        backoff = first
+        while not self._is_closed:
+            lost = self._lost = self._loop.create_future()
+            try:
+                await self._connect()
+                await asyncio.wait(
+                    (self._up, lost), timeout=self._settings.connect_seconds, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not self.is_up and not lost.done():
+                    raise RemotingError("it does not greet")
+            except (OSError, RemotingError, TimeoutError, ssl.SSLError) as error:
+                self._gone(str(error) or type(error).__name__)
+            if self.is_up:
+                backoff = first
+                await self._watch(lost)
+            await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+            backoff = min(backoff * 2, longest)
+
+    async def _connect(self) -> None:
+        host, _, port = self.address.rpartition(":")
+        async with asyncio.timeout(self._settings.connect_seconds):
+            await self._loop.create_connection(
+                lambda: _ClientChannel(self), host.strip("[]"), int(port), ssl=self._settings.tls
+            )
+
+    async def _watch(self, lost: asyncio.Future[None]) -> None:
+        """Ping until it is lost; give it up when it is silent."""
+        while not lost.done():
+            await asyncio.wait((lost,), timeout=self._settings.ping_seconds)
+            if lost.done() or self._connection is None:
+                return
+            if self._loop.time() - self._last_heard > self._settings.silence_seconds:
+                self._gone("it has been silent for too long")
+                return
+            self._connection.ping()
+            self._flush_soon()
+
+    def connected(self, channel: _ClientChannel) -> None:
+        """The socket is connected: greet."""
+        self._channel = channel
+        self._connection = ClientConnection(Hello([VERSION], self._settings.who, self._settings.cluster))
+        self._last_heard = self._loop.time()
+        self._flush()
+
+    def received(self, channel: _ClientChannel, data: bytes) -> None:
+        if channel is not self._channel or self._connection is None:
+            return
+        self._last_heard = self._loop.time()
+        try:
+            for event in self._connection.receive_data(data):
+                self._handle(event)
+        except RemotingError as error:
+            log.warning("a peer breaks the rules of the wire", address=self.address, problem=str(error))
+            self._gone(str(error))
+            return
+        self._flush_soon()
+        self._tell_relieved()
+
+    def lost(self, channel: _ClientChannel) -> None:
+        if channel is self._channel:
+            self._gone("the connection was lost")
+
+    def _gone(self, problem: str) -> None:
+        """The connection has ended: settle everything that was under way."""
+        was_up, self.is_up = self.is_up, False
+        self.problem = problem
+        connection, self._connection = self._connection, None
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.abort()
+        if self._up.done():
+            self._up = self._loop.create_future()
+        sent = connection.sent_ids() if connection is not None else set()
+        calls, self._calls = self._calls, {}
+        streams, self._streams = self._streams, {}
+        if was_up:
+            self._on_down()
+        for id_, call in calls.items():
+            self._settle(call, self._loss(call.operation, id_ in sent), b"")
+        for stream in streams.values():
+            stream.on_end(ConnectionLostError(f"{self.address}: {problem}"))
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+        self._tell_relieved()
+
+    def _loss(self, operation: Operation, was_sent: bool) -> EntrepotError:
+        if was_sent and not operation.is_idempotent:
+            return EntrepotError(
+                Code.OUTCOME_UNKNOWN,
+                f"{self.address}: {self.problem} before {operation.name} was answered: its outcome is unknown",
+            )
+        return ConnectionLostError(f"{self.address}: {self.problem}")
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: ClientEvent) -> None:
+        if isinstance(event, Answered):
+            self._answered(event.id, None, event.payload)
+        elif isinstance(event, ItemCame):
+            self._item(event)
+        elif isinstance(event, Refused):
+            self._answered(event.id, event.error, b"")
+        elif isinstance(event, Welcomed):
+            self.is_up, self.problem = True, ""
+            if not self._up.done():
+                self._up.set_result(None)
+            self._on_up()
+        elif isinstance(event, Goodbye):
+            raise RemotingError(f"it says goodbye: {event.text}")
+        else:
+            assert isinstance(event, Ponged)
+
+    def _answered(self, id_: int, error: EntrepotError | None, payload: bytes) -> None:
+        call = self._calls.pop(id_, None)
+        if call is not None:
+            self._settle(call, error, payload)
+            return
+        stream = self._streams.pop(id_, None)
+        if stream is not None:
+            stream.on_end(error or EntrepotError(Code.UNAVAILABLE, f"{self.address}: the stream has ended"))
+
+    def _settle(self, call: _Call, error: EntrepotError | None, payload: bytes) -> None:
+        if call.timer is not None:
+            call.timer.cancel()
+        try:
+            call.on_answer(error, payload)
+        except Exception:  # one caller's fault is not the others'
+            log.exception("an answer could not be taken", operation=call.operation.name)
+
+    def _item(self, event: ItemCame) -> None:
+        stream = self._streams.get(event.id)
+        if stream is None or self._connection is None:
+            return
+        try:
+            stream.on_item(event.payload)
+        except Exception:
+            log.exception("an item of a stream could not be taken")
+        stream.consumed += event.size
+        if stream.consumed >= STREAM_CREDIT_BYTES // 2 and self._connection is not None:
+            self._connection.grant(event.id, stream.consumed)
+            stream.consumed = 0
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether requests wait here for credit: ask less."""
+        return self._connection is not None and self._connection.is_congested
+
+    def when_relieved(self, callback: Callable[[], None]) -> None:
+        """Call back once when that has ended."""
+        self._relieved.append(callback)
+        self._tell_relieved()
+
+    def _tell_relieved(self) -> None:
+        if self._relieved and not self.is_congested:
+            relieved, self._relieved = self._relieved, []
+            for callback in relieved:
+                self._loop.call_soon(callback)
+
+    def send(self, operation: Operation, payload: bytes, seconds: float, on_answer: OnAnswer) -> int:
+        """Ask, and be called back once; returns a number for `cancel`, 0 where it was given up at once."""
+        connection = self._connection
+        if connection is None or not self.is_up:
+            on_answer(ConnectionLostError(f"{self.address}: {self.problem}"), b"")
+            return 0
+        if connection.held_bytes > MAX_HELD_BYTES:
+            on_answer(EntrepotError(Code.TOO_MANY_REQUESTS, f"{self.address} takes no more requests for now"), b"")
+            return 0
+        try:
+            id_ = connection.request(operation.number, payload, max(int(seconds * 1000), 1))
+        except EntrepotError as refusal:
+            on_answer(refusal, b"")
+            return 0
+        call = self._calls[id_] = _Call(operation, on_answer)
+        call.timer = self._loop.call_later(seconds, self._timed_out, id_)
+        self._flush_soon()
+        return id_
+
+    def cancel(self, id_: int) -> None:
+        """The answer is not wanted any more; nothing is called back."""
+        call = self._calls.pop(id_, None)
+        if call is not None and self._connection is not None:
+            if call.timer is not None:
+                call.timer.cancel()
+            self._connection.cancel(id_)
+            self._flush_soon()
+
+    def _timed_out(self, id_: int) -> None:
+        call = self._calls.pop(id_, None)
+        if call is None or self._connection is None:
+            return
+        was_sent = self._connection.cancel(id_)
+        self._flush_soon()
+        if was_sent and not call.operation.is_idempotent:
+            text = f"{self.address} has not answered {call.operation.name} in time: its outcome is unknown"
+            self._settle(call, EntrepotError(Code.OUTCOME_UNKNOWN, text), b"")
+        else:
+            text = f"{self.address} has not answered {call.operation.name} in time"
+            self._settle(call, EntrepotError(Code.REQUEST_TIMEOUT, text), b"")
+
+    async def call(self, operation: Operation, payload: bytes, seconds: float) -> bytes:
+        """Ask and wait.  Raises the refusal, or what is said above."""
+        deadline = self._loop.time() + seconds
+        while True:
+            try:
+                return await self._call_once(operation, payload, deadline - self._loop.time())
+            except ConnectionLostError:
+                remaining = deadline - self._loop.time()
+                if not operation.is_idempotent or remaining <= 0 or self._is_closed:
+                    raise
+                if not await self.wait_up(min(remaining, AGAIN_WITHIN_SECONDS)):
+                    raise
+
+    async def _call_once(self, operation: Operation, payload: bytes, seconds: float) -> bytes:
+        future: asyncio.Future[bytes] = self._loop.create_future()
+        id_ = self.send(operation, payload, seconds, partial(_resolve, future))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            self.cancel(id_)
+            raise
+
+    async def ask(self, operation: Operation, *arguments: Any, seconds: float) -> Any:
+        """`call` with values."""
+        answer = await self.call(operation, operation.encode_arguments(*arguments), seconds)
+        return answer if operation.result is None else operation.result.decode(answer)
+
+    def open_stream(
+        self,
+        operation: Operation,
+        payload: bytes,
+        on_item: Callable[[bytes], None],
+        on_end: Callable[[EntrepotError], None],
+    ) -> ClientStream:
+        """Ask for a stream.  Raises UNAVAILABLE where there is no connection."""
+        if self._connection is None or not self.is_up:
+            raise ConnectionLostError(f"{self.address}: {self.problem}")
+        id_ = self._connection.request(operation.number, payload, STREAM_CREDIT_BYTES)
+        stream = self._streams[id_] = ClientStream(self, id_, on_item, on_end)
+        self._flush_soon()
+        return stream
+
+    def close_stream(self, stream: ClientStream) -> None:
+        if self._streams.get(stream.id) is stream:
+            del self._streams[stream.id]
+            if self._connection is not None:
+                self._connection.cancel(stream.id)
+                self._flush_soon()
+
+    # -- writing: what is asked for in one tick of the loop goes out with one write --------------------------------
+
+    def _flush_soon(self) -> None:
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        if self._connection is not None and self._channel is not None:
+            data = self._connection.data_to_send()
+            if data:
+                self._channel.write(data)
+
+
+def _resolve(future: asyncio.Future[bytes], error: EntrepotError | None, payload: bytes) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(payload)
+    else:
+        future.set_exception(error)
+
+
+class _ClientChannel(asyncio.Protocol):
+    """The socket of a link."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._link.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._link.received(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._link.lost(self)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None

@@ -1,0 +1,295 @@
+"""RemotingListener: the end that answers, on a listening socket.
+
+A `Service` says what it can do: calls (coroutines), streams, and direct ones that answer by themselves.  A call is a
+task; it ends when it is done, when its client cancels it, when its deadline passes, or when the connection ends.
+
+Limits: connections, time for the greeting, silence, bytes of unanswered requests (credit), bytes that wait to be
+written: a client that does not read is not read from either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
+from protocols.remoting.frames import RemotingError
+from protocols.remoting.operations import OPERATIONS, Operation
+from protocols.remoting.values import encode
+
+WINDOW_BYTES: Final = 64 << 20
+WRITE_HIGH_WATER_BYTES: Final = 8 << 20
+GREETING_SECONDS: Final = 10.0
+SILENCE_SECONDS: Final = 30.0
+MAX_CONNECTIONS: Final = 10_000
+
+log = structlog.get_logger(__name__)
+
+
+class ServerStream:
+    """A stream to a client.  `send` as long as `has_credit`; `on_credit` is called when there is some again."""
+
+    def __init__(self, channel: ServerChannel, id_: int, credit: int) -> None:
+        self._channel = channel
+        self._id = id_
+        self.credit = credit
+        self.on_credit: Callable[[], None] = lambda: None
+        self.on_close: Callable[[], None] = lambda: None
+
+    @property
+    def has_credit(self) -> bool:
+        return self.credit > 0
+
+    def send(self, payload: bytes) -> None:
+        self.credit -= len(payload)
+        self._channel.send_item(self._id, payload)
+
+    def end(self, error: EntrepotError) -> None:
+        """End it; `on_close` is called."""
+        self._channel.end_stream(self._id, error)
+
+
+Call = Callable[..., Awaitable[Any]]
+OpenStream = Callable[..., None]
+Direct = Callable[["ServerChannel", Requested], None]
+
+
+@dataclass(slots=True)
+class Service:
+    """What can be asked of this process.
+
+    `calls`: get the arguments, return the result (bytes are sent as they are).  `streams`: get the stream, then the
+    arguments.  `direct`: get the channel and the request, and call `channel.answer` or `refuse` when they like.
+    """
+
+    calls: dict[Operation, Call] = field(default_factory=dict)
+    streams: dict[Operation, OpenStream] = field(default_factory=dict)
+    direct: dict[Operation, Direct] = field(default_factory=dict)
+    on_closed: Callable[[ServerChannel], None] = lambda channel: None
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class RemotingListener:
+    """Accepts connections until it is closed."""
+
+    def __init__(
+        self, service: Service, listener: socket.socket, who: str, cluster: str = "", tls: ssl.SSLContext | None = None
+    ) -> None:
+        self.service = service
+        self._socket = listener
+        self.who, self.cluster = who, cluster
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._server: asyncio.Server | None = None
+        self.channels: set[ServerChannel] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        self._server = await self._loop.create_server(lambda: ServerChannel(self), sock=self._socket, ssl=self._tls)
+        self._sweep = self._loop.call_later(1.0, self._close_silent)
+
+    async def close(self, goodbye: str = "the server stops") -> None:
+        """Stop accepting, say goodbye to everybody, close."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._server is not None:
+            self._server.close()
+        for channel in tuple(self.channels):
+            channel.goodbye(goodbye)
+
+    def _close_silent(self) -> None:
+        now = self._loop.time()
+        for channel in tuple(self.channels):
+            channel.check_silence(now)
+        self._sweep = self._loop.call_later(1.0, self._close_silent)
+
+
+class ServerChannel(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, listener: RemotingListener) -> None:
+        self._listener = listener
+        self._service = listener.service
+        self._connection = ServerConnection(listener.who, WINDOW_BYTES, listener.cluster)
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._streams: dict[int, ServerStream] = {}
+        self._is_flushing = False
+        self._heard = self._loop.time()
+        self.peer = ""
+
+    # -- the socket ----------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        address = transport.get_extra_info("peername")
+        self.peer = f"{address[0]}:{address[1]}" if address else ""
+        self._listener.channels.add(self)
+        if len(self._listener.channels) > MAX_CONNECTIONS:
+            self.goodbye(f"more than {MAX_CONNECTIONS} connections")
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self._loop.time()
+        try:
+            for event in self._connection.receive_data(data):
+                if isinstance(event, Requested):
+                    self._requested(event)
+                elif isinstance(event, Cancelled):
+                    self._cancelled(event.id)
+                elif isinstance(event, Credited):
+                    self._credited(event)
+                elif isinstance(event, Goodbye):
+                    self._close()
+                    return
+        except RemotingError as error:
+            log.warning("a client breaks the rules of the wire", peer=self.peer, problem=str(error))
+            self._close()
+            return
+        self._flush_soon()
+
+    def pause_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._listener.channels.discard(self)
+        tasks, self._tasks = self._tasks, {}
+        for task in tasks.values():
+            task.cancel()
+        streams, self._streams = self._streams, {}
+        for stream in streams.values():
+            stream.on_close()
+        self._service.on_closed(self)
+
+    def goodbye(self, text: str) -> None:
+        """Say why, and close."""
+        self._connection.goodbye(text)
+        self._close()
+
+    def check_silence(self, now: float) -> None:
+        limit = GREETING_SECONDS if self._connection.hello is None else SILENCE_SECONDS
+        if now - self._heard > limit:
+            self.goodbye("silent for too long")
+
+    def _close(self) -> None:
+        self._flush()
+        if self._transport is not None:
+            self._transport.close()
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def _requested(self, request: Requested) -> None:
+        operation = OPERATIONS.get(request.operation)
+        service = self._service
+        try:
+            if operation in service.direct:
+                service.direct[operation](self, request)
+            elif operation in service.calls:
+                self._begin_call(operation, service.calls[operation], request)
+            elif operation in service.streams:
+                self._begin_stream(operation, service.streams[operation], request)
+            else:
+                raise EntrepotError(Code.BAD_REQUEST, f"operation {request.operation} is not available here")
+        except EntrepotError as refusal:
+            self.refuse(request.id, refusal)
+
+    def _begin_call(self, operation: Operation, call: Call, request: Requested) -> None:
+        arguments = () if operation.arguments is None else operation.arguments.decode(request.payload)
+        task = self._loop.create_task(self._run(operation, call, arguments, request))
+        self._tasks[request.id] = task
+
+    async def _run(self, operation: Operation, call: Call, arguments: tuple[Any, ...], request: Requested) -> None:
+        """One call, to its answer."""
+        timer = None
+        if request.amount:
+            timer = self._loop.call_later(request.amount / 1000, self._expired, request.id, operation)
+        try:
+            result = await call(*arguments)
+            self.answer(request.id, result if isinstance(result, bytes) else encode(result))
+        except EntrepotError as refusal:
+            self.refuse(request.id, refusal)
+        except Exception:
+            log.exception("a request failed", operation=operation.name, peer=self.peer)
+            self.refuse(request.id, EntrepotError(Code.INTERNAL_ERROR, f"{operation.name} failed"))
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._tasks.pop(request.id, None)
+
+    def _expired(self, id_: int, operation: Operation) -> None:
+        task = self._tasks.pop(id_, None)
+        if task is not None:
+            task.cancel()
+            self.refuse(id_, EntrepotError(Code.REQUEST_TIMEOUT, f"{operation.name} took longer than its deadline"))
+
+    def _begin_stream(self, operation: Operation, open_stream: OpenStream, request: Requested) -> None:
+        assert operation.arguments is not None
+        arguments = operation.arguments.decode(request.payload)
+        stream = self._streams[request.id] = ServerStream(self, request.id, request.amount)
+        try:
+            open_stream(stream, *arguments)
+        except EntrepotError:
+            self._streams.pop(request.id, None)
+            raise
+
+    def _cancelled(self, id_: int) -> None:
+        task = self._tasks.pop(id_, None)
+        if task is not None:
+            task.cancel()
+        stream = self._streams.pop(id_, None)
+        if stream is not None:
+            stream.on_close()
+
+    def _credited(self, event: Credited) -> None:
+        stream = self._streams.get(event.id)
+        if stream is not None:
+            stream.credit += event.size
+            if stream.has_credit:
+                stream.on_credit()
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def answer(self, id_: int, payload: bytes) -> None:
+        self._connection.answer(id_, payload)
+        self._flush_soon()
+
+    def refuse(self, id_: int, error: EntrepotError) -> None:
+        self._connection.refuse(id_, error)
+        self._flush_soon()
+
+    def send_item(self, id_: int, payload: bytes) -> None:
+        self._connection.item(id_, payload)
+        self._flush_soon()
+
+    def end_stream(self, id_: int, error: EntrepotError) -> None:
+        stream = self._streams.pop(id_, None)
+        if stream is not None:
+            stream.on_close()
+            self.refuse(id_, error)
+
+    def _flush_soon(self) -> None:
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        data = self._connection.data_to_send()
+        if data and self._transport is not None:
+            self._transport.write(data)

@@ -1,0 +1,1 @@
+"""A broker as a process of its own: what it answers over the wire, and how it makes itself known."""

@@ -1,0 +1,69 @@
+"""DefinitionLog: which topics, groups and namespaces were deleted by gateways, and at which revision.
+
+A broker that was away while something was deleted still has it, and one that was there must be able to say that it is
+gone for good: so deletions are kept, as key-values of this broker under `%definitions/`, which clients do not see.
+Whatever is put with a revision that is not higher than that of its deletion is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from domain.ports import KeyValues
+from domain.topic import Topic
+
+PREFIX: Final = "%definitions/"
+DELETED: Final = f"{PREFIX}deleted/"
+NAMESPACES: Final = f"{PREFIX}namespace/"
+_Definition = TypeVar("_Definition", Topic, ConsumerGroup)
+
+
+def check_keys(keys: Sequence[str]) -> None:
+    """Raise FORBIDDEN for keys that are the broker's own."""
+    for key in keys:
+        if key.startswith(PREFIX):
+            raise EntrepotError(Code.FORBIDDEN, f"{key!r} is the broker's own")
+
+
+class DefinitionLog:
+    """`deleted`: revision by `topic/NAME`, `group/NAME`, `namespace/NAME`.  `namespaces`: revision by name."""
+
+    def __init__(self, key_values: KeyValues) -> None:
+        self._key_values = key_values
+        self.deleted: dict[str, int] = {}
+        self.namespaces: dict[str, int] = {}
+
+    async def load(self) -> None:
+        """Read what is kept."""
+        for prefix, revisions in ((DELETED, self.deleted), (NAMESPACES, self.namespaces)):
+            after = ""
+            while page := await self._key_values.scan(prefix, after=after, limit=MAX_SCAN):
+                for found in page:
+                    revisions[found.key.removeprefix(prefix)] = int(found.value)
+                after = page[-1].key
+
+    def is_deleted(self, kind: str, name: str, revision: int) -> bool:
+        """Whether a definition of this revision has been deleted since; one without a revision never has."""
+        return 0 < revision <= self.deleted.get(f"{kind}/{name}", 0)
+
+    async def note_deleted(self, kind: str, name: str, revision: int) -> None:
+        """Keep that it was deleted.  Revision 0 is that of a store by itself: nobody will ask."""
+        what = f"{kind}/{name}"
+        if revision > self.deleted.get(what, 0):
+            self.deleted[what] = revision
+            await self._key_values.write([KeyValueChange(DELETED + what, str(revision).encode())])
+
+    async def note_namespace(self, name: str, revision: int) -> None:
+        """Keep when a namespace was made."""
+        if revision > self.namespaces.get(name, 0):
+            self.namespaces[name] = revision
+            await self._key_values.write([KeyValueChange(NAMESPACES + name, str(revision).encode())])
+
+
+def visible(found: Sequence[KeyValue]) -> list[KeyValue]:
+    """What clients may see."""
+    return [each for each in found if not each.key.startswith(PREFIX)]

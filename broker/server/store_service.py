@@ -1,0 +1,254 @@
+"""StoreService: a store over the wire.  One line an operation: the ports are what is served."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
+from broker.server.definition_log import DefinitionLog, check_keys, visible
+from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream, ServedStore, TailStream
+from domain.confirmation import Confirmation
+from domain.consumer_group import ConsumerGroup
+from domain.errors import EntrepotError
+from domain.expression.filter import FilterExpression
+from domain.key_value import KeyValue, KeyValueChange
+from domain.message import Message
+from domain.ports import PopRequest
+from domain.query import MessageConsumer, MessageQuery
+from domain.route import BrokerInfo
+from domain.timing import TimerCursor
+from domain.topic import Topic
+from protocols.remoting import operations as wire
+from protocols.remoting.connection import Requested
+from protocols.remoting.frames import RemotingError
+from protocols.remoting.message_batch import decode_messages, decode_stored, encode_deliveries, encode_stored
+from protocols.remoting.values import encode
+
+ALL_TAKEN: Final = encode(None)
+
+
+class StoreService:
+    """Serves a store.  `info` says who this broker is just now."""
+
+    def __init__(self, store: ServedStore, deletions: DefinitionLog, info: Callable[[], BrokerInfo]) -> None:
+        self.store = store
+        self.deletions = deletions
+        self._info = info
+        self._definition_streams: set[DefinitionStream] = set()
+
+    def install(self, service: Service) -> None:
+        """Put its operations into a service."""
+        service.direct[wire.APPEND] = lambda channel, request: self._append(channel, request, self.store.append)
+        service.direct[wire.APPEND_HALF] = lambda channel, request: self._append(
+            channel, request, self.store.append_half
+        )
+        service.calls.update(self._message_calls())
+        service.calls.update(self._consumption_calls())
+        service.calls.update(self._topology_calls())
+        service.calls.update(self._key_value_calls())
+        service.calls.update(self._aside_calls())
+        service.calls[wire.MEASURE] = self._measure
+        service.streams[wire.TAIL] = self._open_tail
+        service.streams[wire.WATCH_AVAILABLE] = self._open_availability
+        service.streams[wire.WATCH_KEY_VALUES] = self._open_key_values
+        service.streams[wire.WATCH_DEFINITIONS] = self._open_definitions
+
+    def info_changed(self) -> None:
+        """Tell the clients who this broker is now."""
+        for stream in tuple(self._definition_streams):
+            stream.changed()
+
+    # -- messages ------------------------------------------------------------------------------------------------
+
+    def _append(
+        self, channel: ServerChannel, request: Requested, append: Callable[[list[Message]], Confirmation]
+    ) -> None:
+        """Answered when it is durable; no task waits for it."""
+        confirmation = append(decode_messages(request.payload))
+
+        def settled(failure: EntrepotError | None) -> None:
+            if failure is not None:
+                channel.refuse(request.id, failure)
+            else:
+                refusals = confirmation.refusals
+                channel.answer(request.id, ALL_TAKEN if refusals is None else encode(refusals))
+
+        confirmation.when_settled(settled)
+
+    def _message_calls(self) -> dict[wire.Operation, Call]:
+        store = self.store
+        return {
+            wire.READ: _stored(store.read),
+            wire.PULL: self._pull,
+            wire.MATCHING_OFFSETS: store.matching_offsets,
+            wire.OFFSET_AT: store.offset_at,
+            wire.BOUNDS: store.bounds,
+            wire.QUERY: self._query,
+            wire.MESSAGES_BY_ID: _stored(store.messages_by_id),
+            wire.MESSAGE_AT: self._message_at,
+            wire.MESSAGE_CONSUMERS: self._message_consumers,
+            wire.MESSAGE_TRACE: store.message_trace,
+        }
+
+    async def _pull(
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None
+    ) -> tuple[bytes, int, int, int]:
+        pulled = await self.store.pull(topic, queue_id, from_offset, max_messages, filter)
+        return encode_stored(pulled.messages), pulled.next_offset, pulled.min_offset, pulled.max_offset
+
+    async def _query(self, query: MessageQuery) -> tuple[bytes, str | None]:
+        page = await self.store.query(query)
+        return encode_stored(page.messages), page.next
+
+    async def _message_at(self, commit_log_offset: int) -> bytes:
+        return encode_stored([await self.store.message_at(commit_log_offset)])
+
+    async def _message_consumers(self, message: bytes) -> list[MessageConsumer]:
+        found = decode_stored(message, 0)
+        if len(found) != 1:
+            raise RemotingError("one message is asked about")
+        return await self.store.message_consumers(found[0])
+
+    # -- consumption ---------------------------------------------------------------------------------------------
+
+    def _consumption_calls(self) -> dict[wire.Operation, Call]:
+        store = self.store
+        return {
+            wire.POP: self._pop,
+            wire.ACKNOWLEDGE: store.acknowledge,
+            wire.CHANGE_INVISIBLE_DURATION: self._change_invisible_duration,
+            wire.REJECT: store.reject,
+            wire.RESET_GROUP: store.reset_group,
+            wire.RESEND_DEAD_LETTERS: store.resend_dead_letters,
+        }
+
+    async def _pop(self, request: PopRequest) -> bytes:
+        return encode_deliveries(await self.store.pop(request))
+
+    async def _change_invisible_duration(
+        self, topic: str, group: str, handles: list[str], invisible_ms: int | None, release: bool
+    ) -> wire.Outcomes:
+        return await self.store.change_invisible_duration(topic, group, handles, invisible_ms, release=release)
+
+    # -- topology ------------------------------------------------------------------------------------------------
+
+    def _topology_calls(self) -> dict[wire.Operation, Call]:
+        store = self.store
+        return {
+            wire.PUT_TOPICS: self._put_topics,
+            wire.DELETE_TOPIC: self._delete_topic,
+            wire.TOPIC_STATUS: store.topic_status,
+            wire.PUT_NAMESPACE: self._put_namespace,
+            wire.DELETE_NAMESPACE: self._delete_namespace,
+            wire.PUT_GROUP: self._put_group,
+            wire.DELETE_GROUP: self._delete_group,
+            wire.GROUP_STATUS: store.group_status,
+        }
+
+    async def _put_topics(self, topics: list[Topic]) -> wire.Outcomes:
+        there = [topic for topic in topics if not self.deletions.is_deleted("topic", topic.name, topic.revision)]
+        outcomes = iter(await self.store.put_topics(there))
+        passed_over = {id(topic) for topic in topics} - {id(topic) for topic in there}
+        return [None if id(topic) in passed_over else next(outcomes) for topic in topics]
+
+    async def _delete_topic(self, name: str, revision: int) -> None:
+        topic = self.store.topic(name)
+        if topic is None or topic.revision <= revision or not revision:
+            await self.deletions.note_deleted("topic", name, revision)
+            await self.store.delete_topic(name)
+
+    async def _put_group(self, group: ConsumerGroup) -> None:
+        if not self.deletions.is_deleted("group", group.name, group.revision):
+            await self.store.put_group(group)
+
+    async def _delete_group(self, name: str, revision: int) -> None:
+        group = self.store.group(name)
+        if group is None or group.revision <= revision or not revision:
+            await self.deletions.note_deleted("group", name, revision)
+            await self.store.delete_group(name)
+
+    async def _put_namespace(self, name: str, revision: int) -> None:
+        if not self.deletions.is_deleted("namespace", name, revision):
+            await self.store.put_namespace(name)
+            await self.deletions.note_namespace(name, revision)
+
+    async def _delete_namespace(self, name: str, revision: int) -> None:
+        if self.deletions.namespaces.get(name, 0) <= revision or not revision:
+            await self.store.delete_namespace(name)
+            await self.deletions.note_deleted("namespace", name, revision)
+
+    # -- key-values ----------------------------------------------------------------------------------------------
+
+    def _key_value_calls(self) -> dict[wire.Operation, Call]:
+        return {wire.GET: self._get, wire.SCAN: self._scan, wire.WRITE: self._write}
+
+    async def _get(self, keys: list[str]) -> list[KeyValue | None]:
+        check_keys(keys)
+        return await self.store.get(keys)
+
+    async def _scan(self, prefix: str, after: str, limit: int) -> list[KeyValue]:
+        found: list[KeyValue] = []
+        while len(found) < limit:
+            page = await self.store.scan(prefix, after=after, limit=limit)
+            if not page:
+                break
+            found += visible(page)
+            after = page[-1].key
+        return found[:limit]
+
+    async def _write(self, changes: list[KeyValueChange]) -> int:
+        check_keys([change.key for change in changes])
+        return await self.store.write(changes)
+
+    # -- timers and transactions ---------------------------------------------------------------------------------
+
+    def _aside_calls(self) -> dict[wire.Operation, Call]:
+        store = self.store
+        return {
+            wire.RECALL: store.recall,
+            wire.RETIME: store.retime,
+            wire.TIMED_MESSAGES: self._timed_messages,
+            wire.END_TRANSACTIONS: store.end_transactions,
+            wire.TAKE_CHECKS: _stored(store.take_checks),
+        }
+
+    async def _timed_messages(
+        self, topic: str | None, after: TimerCursor | None, limit: int
+    ) -> tuple[bytes, list[int]]:
+        found = await self.store.timed_messages(topic, after=after, limit=limit)
+        return encode_stored([timed.message for timed in found]), [timed.deliver_at_ms for timed in found]
+
+    async def _measure(self) -> tuple[Any, Any, EntrepotError | None]:
+        return await self.store.measurements(), await self.store.gauges(), self.store.failure
+
+    # -- streams -------------------------------------------------------------------------------------------------
+
+    def _open_tail(self, stream: ServerStream, *arguments: Any) -> None:
+        TailStream(self.store, stream, *arguments)
+
+    def _open_availability(self, stream: ServerStream, topic: str, group: str) -> None:
+        AvailabilityStream(self.store, stream, topic, group)
+
+    def _open_key_values(self, stream: ServerStream, prefix: str) -> None:
+        KeyValueStream(self.store, stream, prefix)
+
+    def _open_definitions(self, stream: ServerStream) -> None:
+        opened = DefinitionStream(self.store, self.deletions, self._info, stream)
+        self._definition_streams.add(opened)
+        close = stream.on_close
+
+        def closed() -> None:
+            self._definition_streams.discard(opened)
+            close()
+
+        stream.on_close = closed
+
+
+def _stored(call: Callable[..., Awaitable[list[Any]]]) -> Call:
+    """A call that returns stored messages, in the form they have on the wire."""
+
+    async def answered(*arguments: Any) -> bytes:
+        return encode_stored(await call(*arguments))
+
+    return answered

@@ -1,0 +1,213 @@
+"""Streams: what a broker sends of its own accord, as far as its client has given credit.
+
+Tails and definitions that find no credit go on from where they were when there is some again; nothing is dropped.
+Key-value events cannot be asked for later: a watcher that is too far behind is told so, and begins anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.remoting.listener import ServerStream
+from broker.server.definition_log import PREFIX, DefinitionLog
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValueEvent
+from domain.message import StoredMessage
+from domain.ports import Store, Tail
+from domain.position import Position
+from domain.route import BrokerInfo
+from domain.topic import Topic
+from protocols.remoting.message_batch import encode_stored
+from protocols.remoting.operations import Definitions
+from protocols.remoting.values import encode
+
+ITEM_BYTES: Final = 1 << 20
+"""Messages of a tail go in items of about so much."""
+MAX_WAITING_EVENTS: Final = 100_000
+DEFINITIONS_PAUSE_SECONDS: Final = 0.02
+"""Changes of definitions are gathered for so long."""
+
+
+class ServedStore(Store, Protocol):
+    """A store that can be served."""
+
+    def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back when it may be worth while to pop; returns the way to stop that."""
+        ...
+
+    def watch_groups(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        """Call back with the name of a group that came, changed or went, or "" when a namespace did."""
+        ...
+
+
+class TailStream:
+    """The messages of one queue.  The first item has no messages: it says where the stream begins."""
+
+    def __init__(
+        self, store: ServedStore, stream: ServerStream, topic: str, queue_id: int, start: int | Position | None
+    ) -> None:
+        self._store, self._stream = store, stream
+        self._topic, self._queue_id = topic, queue_id
+        self._tail: Tail | None = None
+        self._next = 0
+        stream.on_credit = self._resume
+        stream.on_close = self._stop
+        self._begin(start)
+        stream.send(encode((self._next, encode_stored([]))))
+
+    def _begin(self, start: int | Position | None) -> None:
+        self._tail = self._store.tail(self._topic, self._queue_id, start, self._on_messages)
+        self._next = self._tail.next_offset
+
+    def _on_messages(self, messages: list[StoredMessage]) -> None:
+        """Send them; without credit, stop, and remember where."""
+        at = 0
+        while at < len(messages) and self._stream.has_credit:
+            size, end = 0, at
+            while end < len(messages) and (end == at or size + len(messages[end].body) <= ITEM_BYTES):
+                size += len(messages[end].body)
+                end += 1
+            self._next = messages[end - 1].queue_offset + 1
+            self._stream.send(encode((self._next, encode_stored(messages[at:end]))))
+            at = end
+        if not self._stream.has_credit:
+            self._stop()
+
+    def _resume(self) -> None:
+        if self._tail is None:
+            try:
+                self._begin(self._next)
+            except EntrepotError as error:  # the topic is gone
+                self._stream.end(error)
+
+    def _stop(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+
+class AvailabilityStream:
+    """An empty item whenever it may be worth while to pop."""
+
+    def __init__(self, store: ServedStore, stream: ServerStream, topic: str, group: str) -> None:
+        stream.on_close = store.watch_available(topic, group, lambda: stream.send(encode(None)))
+        stream.send(encode(None))
+
+
+class KeyValueStream:
+    """Changes of key-values with a prefix.  The first item is empty: it says that the stream has begun."""
+
+    def __init__(self, store: ServedStore, stream: ServerStream, prefix: str) -> None:
+        self._stream = stream
+        self._waiting: list[KeyValueEvent] = []
+        stream.on_close = store.watch(prefix, self._on_events)
+        stream.on_credit = self._send_waiting
+        stream.send(encode([]))
+
+    def _on_events(self, events: list[KeyValueEvent]) -> None:
+        events = [event for event in events if not event.key.startswith(PREFIX)]
+        self._waiting += events
+        if len(self._waiting) > MAX_WAITING_EVENTS:
+            self._stream.end(EntrepotError(Code.TOO_MANY_REQUESTS, "too far behind: look at all of it anew"))
+            return
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        if self._waiting and self._stream.has_credit:
+            waiting, self._waiting = self._waiting, []
+            self._stream.send(encode(waiting))
+
+
+class DefinitionStream:
+    """What there is: first all of it, then changes, gathered for a moment."""
+
+    def __init__(
+        self,
+        store: ServedStore,
+        deletions: DefinitionLog,
+        info: Callable[[], BrokerInfo],
+        stream: ServerStream,
+    ) -> None:
+        self._store, self._deletions, self._info, self._stream = store, deletions, info, stream
+        self._loop = asyncio.get_running_loop()
+        self._topics: dict[str, Topic] = {}
+        self._groups: dict[str, ConsumerGroup] = {}
+        self._namespaces: dict[str, int] = {}
+        self._deleted: dict[str, int] = {}
+        self._dirty_topics: set[str] = {topic.name for topic in store.topics()}
+        self._dirty_groups: set[str] = {group.name for group in store.groups()}
+        self._sent_info: BrokerInfo | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stops = (store.watch_topics(self._on_topic), store.watch_groups(self._on_group))
+        stream.on_close = self._close
+        stream.on_credit = self._soon
+        self._send()
+
+    def _close(self) -> None:
+        for stop in self._stops:
+            stop()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _on_topic(self, name: str) -> None:
+        self._dirty_topics.add(name)
+        self._soon()
+
+    def _on_group(self, name: str) -> None:
+        if name:
+            self._dirty_groups.add(name)
+        self._soon()
+
+    def changed(self) -> None:
+        """The broker's own state has changed."""
+        self._soon()
+
+    def _soon(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(DEFINITIONS_PAUSE_SECONDS, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        if not self._stream.has_credit:
+            return
+        topics, gone_topics = self._changed_topics()
+        groups, gone_groups = self._changed_groups()
+        namespaces = {name: self._deletions.namespaces.get(name, 0) for name in self._store.namespaces()}
+        deleted = {k: v for k, v in self._deletions.deleted.items() if self._deleted.get(k) != v}
+        info = self._info()
+        is_same = not (topics or gone_topics or groups or gone_groups or deleted)
+        if is_same and namespaces == self._namespaces and info == self._sent_info:
+            return
+        told = None if namespaces == self._namespaces else namespaces
+        self._namespaces, self._sent_info = namespaces, info
+        self._deleted.update(deleted)
+        self._stream.send(encode(Definitions(info, topics, gone_topics, groups, gone_groups, told, deleted)))
+
+    def _changed_topics(self) -> tuple[list[Topic], list[str]]:
+        changed, gone = [], []
+        for name in self._dirty_topics:
+            topic, known = self._store.topic(name), self._topics.get(name)
+            if topic is None:
+                if self._topics.pop(name, None) is not None:
+                    gone.append(name)
+            elif topic is not known:
+                self._topics[name] = topic
+                changed.append(topic)
+        self._dirty_topics.clear()
+        return changed, gone
+
+    def _changed_groups(self) -> tuple[list[ConsumerGroup], list[str]]:
+        changed, gone = [], []
+        for name in self._dirty_groups:
+            group, known = self._store.group(name), self._groups.get(name)
+            if group is None:
+                if self._groups.pop(name, None) is not None:
+                    gone.append(name)
+            elif group is not known:
+                self._groups[name] = group
+                changed.append(group)
+        self._dirty_groups.clear()
+        return changed, gone

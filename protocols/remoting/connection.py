@@ -1,0 +1,377 @@
+"""The two ends of a connection, without sockets.
+
+`receive_data(data) -> list of events`, `data_to_send() -> bytes`; what breaks the rules raises `RemotingError`, and the
+goodbye is in `data_to_send`.
+
+Back-pressure is credit.  The server grants, in its welcome, how many bytes of requests may be unanswered; what goes
+beyond is held by the client until answers come.  A stream has credit of its own, granted by the client as it consumes.
+
+Invariants: answers belong to requests that were sent and not cancelled; an id is used again only after four thousand
+million others; nothing but greetings passes before both have greeted.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from domain.errors import Code, EntrepotError
+from protocols.remoting.frames import (
+    MAX_GREETING_BYTES,
+    MAX_PAYLOAD_BYTES,
+    VERSION,
+    FrameKind,
+    FrameReader,
+    Hello,
+    RemotingError,
+    Welcome,
+    frame,
+)
+from protocols.remoting.values import error_of
+
+MAX_OPEN_REQUESTS: Final = 100_000
+"""Named limit: of requests and streams of one connection."""
+REQUEST_OVERHEAD: Final = 64
+"""Bytes that a request counts for beyond its payload."""
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+@dataclass(slots=True)
+class Welcomed:
+    """The server has greeted: requests flow."""
+
+    welcome: Welcome
+
+
+@dataclass(slots=True)
+class Answered:
+    """A request's answer."""
+
+    id: int
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Refused:
+    """A request was refused, or a stream has ended."""
+
+    id: int
+    error: EntrepotError
+
+
+@dataclass(slots=True)
+class ItemCame:
+    """One more of a stream; `size` is what it took of its credit."""
+
+    id: int
+    payload: bytes
+    size: int
+
+
+@dataclass(slots=True)
+class Ponged:
+    """A ping was answered."""
+
+
+@dataclass(slots=True)
+class Goodbye:
+    """The other end says why it ends the connection."""
+
+    text: str
+
+
+ClientEvent = Welcomed | Answered | Refused | ItemCame | Ponged | Goodbye
+
+
+class ClientConnection:
+    """The end that asks."""
+
+    def __init__(self, hello: Hello) -> None:
+        self._reader = FrameReader(MAX_GREETING_BYTES)
+        self._out: list[bytes] = [frame(FrameKind.HELLO, 0, _encode(hello))]
+        self._last_id = 0
+        self._window = 0
+        self._is_welcome = False
+        self._open: dict[int, int] = {}  # id -> bytes it counts for
+        self._unanswered = 0
+        self._held: deque[tuple[int, bytes, int]] = deque()
+        self.held_bytes = 0
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether requests are held because there is no credit left."""
+        return bool(self._held)
+
+    @property
+    def open_requests(self) -> int:
+        return len(self._open)
+
+    def request(self, operation: int, payload: bytes, amount: int = 0) -> int:
+        """Ask; returns the request's id.  Raises TOO_MANY_REQUESTS beyond the limit."""
+        if len(self._open) >= MAX_OPEN_REQUESTS:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{len(self._open)} requests wait for the broker's answer")
+        id_ = self._next_id()
+        size = len(payload) + REQUEST_OVERHEAD
+        self._open[id_] = size
+        data = frame(FrameKind.REQUEST, id_, payload, operation=operation, amount=amount)
+        if self._is_welcome and not self._held and self._has_credit(size):
+            self._unanswered += size
+            self._out.append(data)
+        else:
+            self._held.append((id_, data, size))
+            self.held_bytes += size
+        return id_
+
+    def _has_credit(self, size: int) -> bool:
+        """One request may always be under way, however large."""
+        return self._unanswered + size <= self._window or not self._unanswered
+
+    def _next_id(self) -> int:
+        while True:
+            self._last_id = self._last_id % 0xFFFFFFFF + 1
+            if self._last_id not in self._open:
+                return self._last_id
+
+    def cancel(self, id_: int) -> bool:
+        """No answer is wanted any more, no more items.  Returns whether the request had been sent."""
+        size = self._open.pop(id_, None)
+        if size is None:
+            return False
+        for held in self._held:
+            if held[0] == id_:
+                self._held.remove(held)
+                self.held_bytes -= held[2]
+                return False
+        self._out.append(frame(FrameKind.CANCEL, id_))
+        self._unanswered -= size
+        self._send_held()
+        return True
+
+    def was_sent(self, id_: int) -> bool:
+        """Whether an open request has left this end."""
+        return id_ in self._open and all(held[0] != id_ for held in self._held)
+
+    def sent_ids(self) -> set[int]:
+        """The open requests that have left this end."""
+        return self._open.keys() - {held[0] for held in self._held}
+
+    def grant(self, id_: int, size: int) -> None:
+        """Give a stream more credit."""
+        if id_ in self._open:
+            self._out.append(frame(FrameKind.CREDIT, id_, amount=size))
+
+    def begin_item_stream(self, id_: int) -> None:
+        """A stream is no request that waits for an answer: its size is given back."""
+        self._unanswered -= self._open.get(id_, 0)
+        self._open[id_] = 0
+
+    def ping(self) -> None:
+        self._out.append(frame(FrameKind.PING))
+
+    def goodbye(self, text: str) -> None:
+        self._out.append(frame(FrameKind.GOODBYE, 0, text.encode()))
+
+    def data_to_send(self) -> bytes:
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def receive_data(self, data: bytes) -> list[ClientEvent]:
+        """What the server says.  Raises RemotingError."""
+        events: list[ClientEvent] = []
+        for received in self._reader.read(data):
+            event = self._event(received.kind, received.id, received.amount, received.payload)
+            if event is not None:
+                events.append(event)
+        return events
+
+    def _event(self, kind: int, id_: int, amount: int, payload: bytes) -> ClientEvent | None:
+        if kind == FrameKind.GOODBYE:
+            return Goodbye(payload.decode("utf-8", "replace"))
+        if not self._is_welcome:
+            return self._welcomed(kind, payload)
+        if kind == FrameKind.ITEM:
+            if id_ not in self._open:
+                return None  # it was cancelled while this was on its way
+            if self._open[id_]:
+                self.begin_item_stream(id_)
+                self._send_held()
+            return ItemCame(id_, payload, len(payload))
+        if kind in (FrameKind.ANSWER, FrameKind.REFUSAL):
+            size = self._open.pop(id_, None)
+            if size is None:
+                return None
+            self._unanswered -= size
+            self._send_held()
+            if kind == FrameKind.ANSWER:
+                return Answered(id_, payload)
+            return Refused(id_, error_of(amount, payload.decode("utf-8", "replace")))
+        if kind == FrameKind.PONG:
+            return Ponged()
+        raise RemotingError(f"a server does not send {FrameKind(kind).name}")
+
+    def _welcomed(self, kind: int, payload: bytes) -> Welcomed:
+        if kind != FrameKind.WELCOME:
+            raise RemotingError(f"{FrameKind(kind).name} before the welcome")
+        try:
+            welcome = msgspec.msgpack.decode(payload, type=Welcome)
+        except msgspec.DecodeError as error:
+            raise RemotingError(f"the welcome cannot be read: {error}") from error
+        if welcome.version != VERSION:
+            raise RemotingError(f"the server speaks version {welcome.version} of the wire, we speak {VERSION}")
+        self._is_welcome = True
+        self._window = welcome.window_bytes
+        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+        self._send_held()
+        return Welcomed(welcome)
+
+    def _send_held(self) -> None:
+        while self._held and self._has_credit(self._held[0][2]):
+            _, data, size = self._held.popleft()
+            self.held_bytes -= size
+            self._unanswered += size
+            self._out.append(data)
+
+
+@dataclass(slots=True)
+class Greeted:
+    """The client has greeted, and was welcomed."""
+
+    hello: Hello
+
+
+@dataclass(slots=True)
+class Requested:
+    """A request.  `amount`: milliseconds until its deadline (0 = none), or the credit of the stream it asks for."""
+
+    id: int
+    operation: int
+    amount: int
+    payload: bytes
+
+
+@dataclass(slots=True)
+class Cancelled:
+    id: int
+
+
+@dataclass(slots=True)
+class Credited:
+    """A stream may send so many bytes more."""
+
+    id: int
+    size: int
+
+
+ServerEvent = Greeted | Requested | Cancelled | Credited | Goodbye
+
+
+class ServerConnection:
+    """The end that answers."""
+
+    def __init__(self, who: str, window_bytes: int, cluster: str = "") -> None:
+        self._reader = FrameReader(MAX_GREETING_BYTES)
+        self._who, self._cluster = who, cluster
+        self._window = window_bytes
+        self._out: list[bytes] = []
+        self._open: dict[int, int] = {}
+        self._unanswered = 0
+        self._is_greeted = False
+        self.hello: Hello | None = None
+
+    def answer(self, id_: int, payload: bytes) -> None:
+        """Answer a request; one that was cancelled meanwhile is passed over."""
+        if self._close(id_):
+            self._out.append(frame(FrameKind.ANSWER, id_, payload))
+
+    def refuse(self, id_: int, error: EntrepotError) -> None:
+        """Refuse a request, or end a stream."""
+        if self._close(id_):
+            self._out.append(frame(FrameKind.REFUSAL, id_, error.message.encode()[:65536], amount=error.code))
+
+    def item(self, id_: int, payload: bytes) -> None:
+        """Send one more of a stream."""
+        size = self._open.get(id_)
+        if size is None:
+            return
+        if size:  # a stream is no request that waits
+            self._unanswered -= size
+            self._open[id_] = 0
+        self._out.append(frame(FrameKind.ITEM, id_, payload))
+
+    def _close(self, id_: int) -> bool:
+        size = self._open.pop(id_, None)
+        if size is None:
+            return False
+        self._unanswered -= size
+        return True
+
+    def goodbye(self, text: str) -> None:
+        self._out.append(frame(FrameKind.GOODBYE, 0, text.encode()))
+
+    def data_to_send(self) -> bytes:
+        data = b"".join(self._out)
+        self._out.clear()
+        return data
+
+    def receive_data(self, data: bytes) -> list[ServerEvent]:
+        """What the client says.  Raises RemotingError, with the goodbye queued."""
+        events: list[ServerEvent] = []
+        try:
+            for received in self._reader.read(data):
+                event = self._event(received.kind, received.id, received.amount, received.payload, received.operation)
+                if event is not None:
+                    events.append(event)
+        except RemotingError as error:
+            self.goodbye(str(error))
+            raise
+        return events
+
+    def _event(self, kind: int, id_: int, amount: int, payload: bytes, operation: int) -> ServerEvent | None:
+        if kind == FrameKind.GOODBYE:
+            return Goodbye(payload.decode("utf-8", "replace"))
+        if not self._is_greeted:
+            return self._greeted(kind, payload)
+        if kind == FrameKind.REQUEST:
+            return self._requested(id_, amount, payload, operation)
+        if kind == FrameKind.CANCEL:
+            return Cancelled(id_) if self._close(id_) else None
+        if kind == FrameKind.CREDIT:
+            return Credited(id_, amount) if id_ in self._open else None
+        if kind == FrameKind.PING:
+            self._out.append(frame(FrameKind.PONG))
+            return None
+        raise RemotingError(f"a client does not send {FrameKind(kind).name}")
+
+    def _requested(self, id_: int, amount: int, payload: bytes, operation: int) -> Requested:
+        size = len(payload) + REQUEST_OVERHEAD
+        if not id_ or id_ in self._open:
+            raise RemotingError(f"request id {id_} is in use")
+        if self._unanswered and self._unanswered + size > self._window:
+            raise RemotingError(f"more than the {self._window} bytes of requests that were granted")
+        if len(self._open) >= MAX_OPEN_REQUESTS:
+            raise RemotingError(f"more than {MAX_OPEN_REQUESTS} requests at a time")
+        self._open[id_] = size
+        self._unanswered += size
+        return Requested(id_, operation, amount, payload)
+
+    def _greeted(self, kind: int, payload: bytes) -> Greeted:
+        if kind != FrameKind.HELLO:
+            raise RemotingError(f"{FrameKind(kind).name} before the hello")
+        try:
+            hello = msgspec.msgpack.decode(payload, type=Hello)
+        except msgspec.DecodeError as error:
+            raise RemotingError(f"the hello cannot be read: {error}") from error
+        if VERSION not in hello.versions:
+            raise RemotingError(f"no common version of the wire: yours are {hello.versions[:16]}, ours is {VERSION}")
+        if self._cluster != hello.cluster:
+            raise RemotingError(f"this is cluster {self._cluster!r}, not {hello.cluster[:80]!r}")
+        self._is_greeted = True
+        self.hello = hello
+        self._reader.max_payload_bytes = MAX_PAYLOAD_BYTES
+        self._out.append(frame(FrameKind.WELCOME, 0, _encode(Welcome(VERSION, self._who, self._window, self._cluster))))
+        return Greeted(hello)

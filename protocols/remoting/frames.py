@@ -1,0 +1,119 @@
+"""Frames: what goes over a connection between our own processes.
+
+Every frame (big-endian):
+
+    offset  size
+    0       4     length of the payload
+    4       1     kind (`FrameKind`)
+    5       1     0
+    6       2     operation (of a request)
+    8       4     id of the request it belongs to, chosen by the client, never 0; 0 where there is none
+    12      4     amount: of a request, the milliseconds left until its deadline, or the credit of its stream;
+                  of CREDIT, how many bytes more; of REFUSAL, the code
+    16            payload
+
+A connection begins with HELLO from the client and WELCOME from the server (msgpack of `Hello` and `Welcome`); the
+version is the highest that both know.  Where there is none, or a peer breaks the rules, GOODBYE says why, as text, and
+the connection ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+VERSION: Final = 1
+HEADER: Final = struct.Struct(">IBxHII")
+HEADER_SIZE: Final = HEADER.size
+MAX_PAYLOAD_BYTES: Final = 48 << 20
+"""Named limit of a frame: a read of 16 MiB that ends with the largest message, and room."""
+MAX_GREETING_BYTES: Final = 4096
+"""Before both have greeted, nobody may send more in one frame."""
+
+
+class FrameKind(IntEnum):
+    HELLO = 1
+    WELCOME = 2
+    REQUEST = 3
+    ANSWER = 4
+    REFUSAL = 5
+    CANCEL = 6  # by the client: it does not want the answer, or no more of the stream
+    ITEM = 7  # one more of a stream
+    CREDIT = 8  # by the client: so much more of a stream may be sent
+    PING = 9
+    PONG = 10
+    GOODBYE = 11
+
+
+class Hello(msgspec.Struct, array_like=True):
+    """Who connects, and which versions of the wire it knows.  `cluster` keeps deployments of one network apart."""
+
+    versions: list[int]
+    who: str
+    cluster: str = ""
+
+
+class Welcome(msgspec.Struct, array_like=True):
+    """The version that is spoken, and the credit: how many bytes of requests may be unanswered at a time."""
+
+    version: int
+    who: str
+    window_bytes: int
+    cluster: str = ""
+
+
+@dataclass(slots=True)
+class Frame:
+    """One frame, as read."""
+
+    kind: int
+    operation: int
+    id: int
+    amount: int
+    payload: bytes
+
+
+class RemotingError(Exception):
+    """The peer broke the rules of the wire, or speaks no version that we know: the connection must end."""
+
+
+class FrameReader:
+    """Cuts what was received into frames."""
+
+    def __init__(self, max_payload_bytes: int) -> None:
+        self.max_payload_bytes = max_payload_bytes
+        self._rest = bytearray()
+
+    def read(self, data: bytes) -> list[Frame]:
+        """The frames that are whole by now.  Raises RemotingError for one that is too large or of no known kind."""
+        source: bytes | bytearray = data
+        if self._rest:
+            self._rest += data
+            source = self._rest
+        frames: list[Frame] = []
+        at, end = 0, len(source)
+        while end - at >= HEADER_SIZE:
+            length, kind, operation, id_, amount = HEADER.unpack_from(source, at)
+            if length > self.max_payload_bytes:
+                raise RemotingError(f"a frame of {length} bytes, the limit is {self.max_payload_bytes}")
+            if not FrameKind.HELLO <= kind <= FrameKind.GOODBYE:
+                raise RemotingError(f"a frame of unknown kind {kind}")
+            body = at + HEADER_SIZE
+            if body + length > end:
+                break
+            at = body + length
+            frames.append(Frame(kind, operation, id_, amount, bytes(source[body:at])))
+        if source is self._rest:
+            del self._rest[:at]
+        elif at < end:
+            self._rest += data[at:]
+        return frames
+
+
+def frame(kind: int, id_: int = 0, payload: bytes = b"", *, operation: int = 0, amount: int = 0) -> bytes:
+    """The bytes of a frame."""
+    return HEADER.pack(len(payload), kind, operation, id_, min(amount, 0xFFFFFFFF)) + payload

@@ -1,0 +1,169 @@
+"""Batches of messages on the wire: msgpack, each message an array of its fields in the order of `domain.message`.
+
+A message: topic, body, sub-topic, queue id, qos, tag, keys, message group, message id, born time, filter hash,
+properties, system properties, further queues.  A stored one goes on with queue offset, commit-log offset, store time,
+further places; a delivery with receipt handle and attempt behind them.
+
+Queue ids and places are the broker's own (`domain.shard`); who reads says which broker it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from domain.errors import Code, EntrepotError
+from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage
+from domain.shard import first_place, first_queue, local_queue
+from protocols.remoting.frames import RemotingError
+
+_Fields = tuple[
+    str,
+    bytes,
+    str,
+    int,
+    int,
+    str,
+    tuple[str, ...],
+    str,
+    bytes,
+    int,
+    int,
+    tuple[tuple[str, Any], ...],
+    dict[str, Any],
+    tuple[tuple[str, int], ...],
+]
+_StoredFields = tuple[
+    str,
+    bytes,
+    str,
+    int,
+    int,
+    str,
+    tuple[str, ...],
+    str,
+    bytes,
+    int,
+    int,
+    tuple[tuple[str, Any], ...],
+    dict[str, Any],
+    tuple[tuple[str, int], ...],
+    int,
+    int,
+    int,
+    tuple[tuple[str, int, int], ...],
+]
+_NONE: Final[dict[str, str | bytes]] = {}
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode
+_decode_stored: Final = msgspec.msgpack.Decoder(list[_StoredFields]).decode
+_decode_deliveries: Final = msgspec.msgpack.Decoder(list[tuple[_StoredFields, str, int]]).decode
+
+
+def encode_messages(messages: Sequence[Message]) -> bytes:
+    """New messages, for the broker that has their queues."""
+    try:
+        return _encode(
+            [
+                (
+                    m.topic,
+                    m.body,
+                    m.sub_topic,
+                    local_queue(m.queue_id),
+                    m.qos,
+                    m.tag,
+                    m.keys,
+                    m.message_group,
+                    m.message_id,
+                    m.born_time_ms,
+                    m.filter_hash,
+                    m.properties,
+                    m.system or _NONE,
+                    m.further_queues and [(topic, local_queue(queue_id)) for topic, queue_id in m.further_queues],
+                )
+                for m in messages
+            ]
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise EntrepotError(Code.BAD_REQUEST, f"a message cannot be sent: {error}") from error
+
+
+def decode_messages(data: bytes) -> list[Message]:
+    """The same, at the broker.  Raises RemotingError."""
+    try:
+        messages = [Message(*fields) for fields in _decode_messages(data)]
+    except msgspec.DecodeError as error:
+        raise RemotingError(f"messages cannot be read: {error}") from error
+    for message in messages:
+        if message.properties or message.system:
+            values = [*message.system.values(), *(value for _, value in message.properties)]
+            if not all(isinstance(value, str | bytes) for value in values):
+                raise RemotingError("messages cannot be read: a property is neither text nor bytes")
+    return messages
+
+
+def encode_stored(messages: Sequence[StoredMessage]) -> bytes:
+    """Stored messages, at the broker that has them."""
+    return _encode([_stored_fields(message) for message in messages])
+
+
+def _stored_fields(m: StoredMessage) -> tuple[object, ...]:
+    return (
+        m.topic,
+        m.body,
+        m.sub_topic,
+        m.queue_id,
+        m.qos,
+        m.tag,
+        m.keys,
+        m.message_group,
+        m.message_id,
+        m.born_time_ms,
+        m.filter_hash,
+        m.properties,
+        m.system or _NONE,
+        m.further_queues,
+        m.queue_offset,
+        m.commit_log_offset,
+        m.store_time_ms,
+        m.further_places,
+    )
+
+
+def decode_stored(data: bytes, broker: int) -> list[StoredMessage]:
+    """The same, at the client, with the numbers that the broker's get.  Raises RemotingError."""
+    try:
+        found = _decode_stored(data)
+    except msgspec.DecodeError as error:
+        raise RemotingError(f"messages cannot be read: {error}") from error
+    queues, places = first_queue(broker), first_place(broker)
+    return [_stored(fields, queues, places) for fields in found]
+
+
+def encode_deliveries(deliveries: Sequence[Delivery]) -> bytes:
+    """What a pop hands out."""
+    return _encode([(_stored_fields(d.message), d.receipt_handle, d.attempt) for d in deliveries])
+
+
+def decode_deliveries(data: bytes, broker: int) -> list[Delivery]:
+    """The same, at the client.  Raises RemotingError."""
+    try:
+        found = _decode_deliveries(data)
+    except msgspec.DecodeError as error:
+        raise RemotingError(f"deliveries cannot be read: {error}") from error
+    queues, places = first_queue(broker), first_place(broker)
+    return [Delivery(_stored(fields, queues, places), handle, attempt) for fields, handle, attempt in found]
+
+
+def _stored(fields: _StoredFields, queues: int, places: int) -> StoredMessage:
+    message = StoredMessage(*fields)
+    if not message.system:
+        message.system = NO_SYSTEM_PROPERTIES
+    message.queue_id += queues
+    message.commit_log_offset += places
+    if message.further_queues and queues:
+        message.further_queues = tuple([(topic, queue_id + queues) for topic, queue_id in message.further_queues])
+        message.further_places = tuple([(t, queue_id + queues, at) for t, queue_id, at in message.further_places])
+    return message

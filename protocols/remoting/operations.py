@@ -1,0 +1,177 @@
+"""Operations: what can be asked over the wire, each said once.
+
+An operation has a number, the type of its arguments and that of its result.  `RAW` is bytes in a form of their own
+(`message_batch`), or nothing.  An idempotent one may be asked again when its answer was lost.
+
+Names are those of `domain.ports`, numbers are for ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from domain.consumer_group import ConsumerGroup, GroupStatus
+from domain.errors import EntrepotError
+from domain.expression.filter import FilterExpression
+from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
+from domain.measurement import Histogram
+from domain.ports import PopRequest
+from domain.position import Position
+from domain.query import MessageConsumer, MessageHop, MessageQuery
+from domain.route import BrokerInfo, Registration, Routes
+from domain.timing import TimerCursor
+from domain.topic import QueueBounds, Topic, TopicStatus
+from domain.transaction import TransactionEnd
+from protocols.remoting.values import Codec, encode
+
+RAW: Final = None
+Outcomes = list[EntrepotError | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operation:
+    """One thing that can be asked."""
+
+    number: int
+    name: str
+    arguments: Codec[Any] | None
+    result: Codec[Any] | None
+    is_idempotent: bool = False
+    is_stream: bool = False
+
+    def encode_arguments(self, *arguments: Any) -> bytes:
+        """The payload of a request."""
+        return encode(arguments)
+
+
+OPERATIONS: Final[dict[int, Operation]] = {}
+
+
+def _operation(
+    number: int, name: str, arguments: Any, result: Any, *, again: bool = False, stream: bool = False
+) -> Operation:
+    made = Operation(
+        number,
+        name,
+        None if arguments is RAW else Codec(arguments),
+        None if result is RAW else Codec(result),
+        again,
+        stream,
+    )
+    assert number not in OPERATIONS
+    OPERATIONS[number] = made
+    return made
+
+
+# -- messages --------------------------------------------------------------------------------------------------------
+APPEND: Final = _operation(1, "append", RAW, Outcomes | None)
+APPEND_HALF: Final = _operation(2, "append_half", RAW, Outcomes | None)
+READ: Final = _operation(10, "read", tuple[str, int, int, int], RAW, again=True)
+PULL: Final = _operation(
+    11, "pull", tuple[str, int, int, int, FilterExpression | None], tuple[bytes, int, int, int], again=True
+)
+MATCHING_OFFSETS: Final = _operation(
+    12, "matching_offsets", tuple[str, int, str, int, int], tuple[list[int], int], again=True
+)
+OFFSET_AT: Final = _operation(13, "offset_at", tuple[str, int, Position], int, again=True)
+BOUNDS: Final = _operation(14, "bounds", tuple[str], list[QueueBounds], again=True)
+TAIL: Final = _operation(15, "tail", tuple[str, int, int | Position | None], tuple[int, bytes], stream=True)
+
+# -- consumption -----------------------------------------------------------------------------------------------------
+POP: Final = _operation(20, "pop", tuple[PopRequest], RAW)
+ACKNOWLEDGE: Final = _operation(21, "acknowledge", tuple[str, str, list[str]], Outcomes)
+CHANGE_INVISIBLE_DURATION: Final = _operation(
+    22, "change_invisible_duration", tuple[str, str, list[str], int | None, bool], Outcomes
+)
+REJECT: Final = _operation(23, "reject", tuple[str, str, list[str]], Outcomes)
+RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus)
+RESEND_DEAD_LETTERS: Final = _operation(25, "resend_dead_letters", tuple[str, list[int], int], Outcomes)
+WATCH_AVAILABLE: Final = _operation(26, "watch_available", tuple[str, str], None, stream=True)
+
+# -- topology --------------------------------------------------------------------------------------------------------
+PUT_TOPICS: Final = _operation(30, "put_topics", tuple[list[Topic]], Outcomes, again=True)
+DELETE_TOPIC: Final = _operation(31, "delete_topic", tuple[str, int], None)
+TOPIC_STATUS: Final = _operation(32, "topic_status", tuple[str], TopicStatus, again=True)
+PUT_NAMESPACE: Final = _operation(33, "put_namespace", tuple[str, int], None, again=True)
+DELETE_NAMESPACE: Final = _operation(34, "delete_namespace", tuple[str, int], None)
+PUT_GROUP: Final = _operation(35, "put_group", tuple[ConsumerGroup], None, again=True)
+DELETE_GROUP: Final = _operation(36, "delete_group", tuple[str, int], None)
+GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, again=True)
+
+# -- key-values ------------------------------------------------------------------------------------------------------
+GET: Final = _operation(40, "get", tuple[list[str]], list[KeyValue | None], again=True)
+SCAN: Final = _operation(41, "scan", tuple[str, str, int], list[KeyValue], again=True)
+WRITE: Final = _operation(42, "write", tuple[list[KeyValueChange]], int)
+WATCH_KEY_VALUES: Final = _operation(43, "watch", tuple[str], list[KeyValueEvent], stream=True)
+
+# -- finder ----------------------------------------------------------------------------------------------------------
+QUERY: Final = _operation(50, "query", tuple[MessageQuery], tuple[bytes, str | None], again=True)
+MESSAGES_BY_ID: Final = _operation(51, "messages_by_id", tuple[bytes], RAW, again=True)
+MESSAGE_AT: Final = _operation(52, "message_at", tuple[int], RAW, again=True)
+MESSAGE_CONSUMERS: Final = _operation(53, "message_consumers", tuple[bytes], list[MessageConsumer], again=True)
+MESSAGE_TRACE: Final = _operation(54, "message_trace", tuple[bytes], list[MessageHop], again=True)
+
+# -- timers and transactions -----------------------------------------------------------------------------------------
+RECALL: Final = _operation(60, "recall", tuple[str, bytes, int], None)
+RETIME: Final = _operation(61, "retime", tuple[str, bytes, int, int], None)
+TIMED_MESSAGES: Final = _operation(
+    62, "timed_messages", tuple[str | None, TimerCursor | None, int], tuple[bytes, list[int]], again=True
+)
+END_TRANSACTIONS: Final = _operation(63, "end_transactions", tuple[list[TransactionEnd]], Outcomes)
+TAKE_CHECKS: Final = _operation(64, "take_checks", tuple[list[str], int], RAW)
+
+
+# -- the broker as a whole -------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """What a broker has of topics, groups and namespaces; at first all of it, then what has changed.
+
+    `deleted`: what was deleted by a gateway, as `topic/NAME`, `group/NAME`, `namespace/NAME`, with the revision that
+    did it.  `namespaces`: all of them.
+    """
+
+    info: BrokerInfo
+    topics: list[Topic] = field(default_factory=list)
+    gone_topics: list[str] = field(default_factory=list)
+    groups: list[ConsumerGroup] = field(default_factory=list)
+    gone_groups: list[str] = field(default_factory=list)
+    namespaces: dict[str, int] | None = None
+    deleted: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Drainage:
+    """What is still on a broker that no new messages go to.
+
+    `unsettled`: messages that groups have not settled.  `waiting`: for their time, or the end of their transaction.
+    `unread`: in queues that no group reads; they do not hold it up.  `key_values`: that another is to take over.
+    """
+
+    is_draining: bool
+    unsettled: int
+    waiting: int
+    unread: int
+    key_values: int
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.unsettled or self.waiting or self.key_values)
+
+
+WATCH_DEFINITIONS: Final = _operation(70, "watch_definitions", tuple[()], Definitions, stream=True)
+MEASURE: Final = _operation(
+    71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
+)
+DRAINAGE: Final = _operation(72, "drainage", tuple[()], Drainage, again=True)
+SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], Drainage, again=True)
+SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[()], None, again=True)
+KEEP_KEY_VALUES: Final = _operation(75, "keep_key_values", tuple[bool], None, again=True)
+LEAVE: Final = _operation(76, "leave", tuple[()], None)
+
+# -- name servers ----------------------------------------------------------------------------------------------------
+REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)
+HEARTBEAT: Final = _operation(81, "heartbeat", tuple[str, int, int], bool, again=True)
+UNREGISTER: Final = _operation(82, "unregister", tuple[str, int], None, again=True)
+ROUTES: Final = _operation(83, "routes", tuple[()], Routes, again=True)
+WATCH_ROUTES: Final = _operation(84, "watch_routes", tuple[()], Routes, stream=True)

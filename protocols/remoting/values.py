@@ -1,0 +1,74 @@
+"""Values on the wire: msgpack of the domain's own types, by their annotations.
+
+Two types need words of their own: a refusal is [code, message], a histogram [counts, total].
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
+from domain.measurement import BOUNDS, Histogram
+from protocols.remoting.frames import RemotingError
+
+T = TypeVar("T")
+
+
+def error_of(code: int, message: str) -> EntrepotError:
+    """A refusal out of its code; one that this version does not know is an INTERNAL_ERROR that tells its number."""
+    if code == Code.STORAGE_FULL:
+        return StorageFullError(message)
+    if code == Code.MESSAGE_CORRUPTED:
+        return CorruptedError(message)
+    try:
+        return EntrepotError(Code(code), message)
+    except ValueError:
+        return EntrepotError(Code.INTERNAL_ERROR, f"{message} (code {code})")
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, EntrepotError):
+        return [int(value.code), value.message]
+    if isinstance(value, Histogram):
+        return [value.counts, value.total_seconds]
+    raise NotImplementedError(f"{type(value).__name__} does not go over the wire")
+
+
+def _from_plain(kind: type[Any], value: Any) -> Any:
+    if kind is EntrepotError:
+        code, message = value
+        return error_of(code, message)
+    if kind is Histogram:
+        histogram = Histogram()
+        histogram.counts, histogram.total_seconds = list(value[0]), float(value[1])
+        if len(histogram.counts) != len(BOUNDS) + 1:
+            raise ValueError("a histogram of other buckets")
+        return histogram
+    raise NotImplementedError(f"{kind.__name__} does not come over the wire")
+
+
+_encode: Final = msgspec.msgpack.Encoder(enc_hook=_to_plain).encode
+
+
+def encode(value: Any) -> bytes:
+    """The bytes of a value."""
+    return _encode(value)
+
+
+class Codec(Generic[T]):
+    """Reads values of one type."""
+
+    def __init__(self, kind: Any) -> None:
+        self._decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
+
+    def decode(self, data: bytes) -> T:
+        """The value.  Raises RemotingError for other bytes, and the refusal of a value that may not be."""
+        try:
+            value: T = self._decode(data)
+        except EntrepotError:
+            raise
+        except (msgspec.DecodeError, ValueError, TypeError) as error:
+            raise RemotingError(f"a value cannot be read: {error}") from error
+        return value

@@ -1,0 +1,199 @@
+"""Appending over several brokers: a batch is cut by broker, and each part is confirmed by itself.
+
+A message with further queues on other brokers goes to each of them as a message of its own, of the topic it lies in
+there; SENT_TO says where it was sent.  It is then stored once on each broker, not once in all, and may be taken by one
+and refused by another: it counts as refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from broker.remoting.link import ConnectionLostError
+from domain.confirmation import Confirmation
+from domain.errors import Code, EntrepotError
+from domain.message import Message, SystemProperty
+from domain.shard import broker_of_queue
+from protocols.remoting import operations as wire
+from protocols.remoting.message_batch import encode_messages
+from store_client.remote.broker_client import BrokerClient
+from store_client.remote.cluster import Cluster
+
+FRAME_BODY_BYTES: Final = 8 << 20
+"""A part with more bytes of bodies is cut further."""
+
+OnSettled = Callable[[EntrepotError | None], None]
+
+
+class PartedConfirmation(Confirmation):
+    """The outcome of a batch whose parts went to several brokers.  A message may be in several parts."""
+
+    __slots__ = ("_parts", "_pending", "_size", "_waiting")
+    has_parts = True
+
+    def __init__(self, size: int) -> None:
+        super().__init__(None)
+        self._size = size
+        self._parts: list[tuple[Sequence[int], EntrepotError | None]] = []
+        self._pending: set[int] = set()
+        self._waiting: list[tuple[set[int], list[int], OnSettled]] = []
+
+    def add_part(self, indexes: Sequence[int]) -> int:
+        """A part of the batch, by the places of its messages, ascending."""
+        self._parts.append((indexes, None))
+        self._pending.add(len(self._parts) - 1)
+        return len(self._parts) - 1
+
+    def refuse(self, index: int, refusal: EntrepotError) -> None:
+        """One message was not taken."""
+        if self.refusals is None:
+            self.refusals = [None] * self._size
+        assert isinstance(self.refusals, list)
+        self.refusals[index] = refusal
+
+    def settle_part(self, part: int, failure: EntrepotError | None = None) -> None:
+        """A part is confirmed, or its outcome is unknown."""
+        self._parts[part] = (self._parts[part][0], failure)
+        self._pending.discard(part)
+        if not self._pending:
+            self.settle(self._failure_of(range(len(self._parts))))
+        for waiting in tuple(self._waiting):
+            waiting[0].discard(part)
+            if not waiting[0]:
+                self._waiting.remove(waiting)
+                waiting[2](self._failure_of(waiting[1]))
+
+    def _failure_of(self, parts: Sequence[int]) -> EntrepotError | None:
+        return next((self._parts[part][1] for part in parts if self._parts[part][1] is not None), None)
+
+    def when_settled(self, callback: OnSettled, first: int = 0, last: int | None = None) -> None:
+        last = self._size if last is None else last
+        if len(self._parts) == 1 or (first == 0 and last == self._size):
+            super().when_settled(callback)
+            return
+        mine = [at for at, (indexes, _) in enumerate(self._parts) if _meets(indexes, first, last)]
+        pending = self._pending.intersection(mine)
+        if pending:
+            self._waiting.append((pending, mine, callback))
+        else:
+            callback(self._failure_of(mine))
+
+
+def _meets(indexes: Sequence[int], first: int, last: int) -> bool:
+    """Whether one of the ascending indexes is among `first` to `last`."""
+    if not indexes or indexes[-1] < first or indexes[0] >= last:
+        return False
+    return any(first <= index < last for index in indexes)
+
+
+@dataclass(slots=True)
+class _Part:
+    client: BrokerClient
+    messages: list[Message]
+    indexes: list[int]
+    size: int = 0
+
+
+class Appending:
+    """Sends batches to the brokers that have their queues."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._loop = asyncio.get_running_loop()
+
+    def append(self, messages: Sequence[Message], operation: wire.Operation = wire.APPEND) -> Confirmation:
+        confirmation = PartedConfirmation(len(messages))
+        for part in self._cut(messages, confirmation):
+            self._send(part, operation, confirmation)
+        if not confirmation.settled and not confirmation._pending:
+            confirmation.settle()
+        return confirmation
+
+    def _cut(self, messages: Sequence[Message], confirmation: PartedConfirmation) -> list[_Part]:
+        parts: list[_Part] = []
+        current: dict[int, _Part] = {}
+
+        def put(message: Message, index: int) -> None:
+            number = broker_of_queue(message.queue_id)
+            part = current.get(number)
+            if part is None or part.size > FRAME_BODY_BYTES:
+                client = self._cluster.of_number(number)
+                if client is None:
+                    text = f"there is no queue {message.queue_id} of topic {message.topic!r}"
+                    confirmation.refuse(index, EntrepotError(Code.TOPIC_NOT_FOUND, text))
+                    return
+                part = current[number] = _Part(client, [], [])
+                parts.append(part)
+            part.messages.append(message)
+            part.indexes.append(index)
+            part.size += len(message.body)
+
+        for index, message in enumerate(messages):
+            if message.further_queues:
+                for each in _by_broker(message):
+                    put(each, index)
+            else:
+                put(message, index)
+        return parts
+
+    def _send(self, part: _Part, operation: wire.Operation, confirmation: PartedConfirmation) -> None:
+        number = confirmation.add_part(part.indexes)
+        try:
+            part.client.check_ready()
+            payload = encode_messages(part.messages)
+        except EntrepotError as refusal:
+            _refuse_all(confirmation, part, refusal)
+            confirmation.settle_part(number)
+            return
+        sent_at = self._loop.time()
+        part.client.send(operation, payload, partial(self._answered, part, confirmation, number, sent_at))
+
+    def _answered(
+        self,
+        part: _Part,
+        confirmation: PartedConfirmation,
+        number: int,
+        sent_at: float,
+        error: EntrepotError | None,
+        payload: bytes,
+    ) -> None:
+        if error is None:
+            self._cluster.took(part.client, self._loop.time() - sent_at)
+            assert wire.APPEND.result is not None
+            refusals = wire.APPEND.result.decode(payload)
+            if refusals is not None:
+                for index, refusal in zip(part.indexes, refusals, strict=True):
+                    if refusal is not None:
+                        confirmation.refuse(index, refusal)
+            confirmation.settle_part(number)
+            return
+        if error.code in (Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.UNAVAILABLE):
+            self._cluster.failed(part.client)
+        if isinstance(error, ConnectionLostError) or error.code in (Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS):
+            _refuse_all(confirmation, part, error)  # it never left here: nothing was taken, and we know it
+            confirmation.settle_part(number)
+        else:
+            confirmation.settle_part(number, error)
+
+
+def _refuse_all(confirmation: PartedConfirmation, part: _Part, refusal: EntrepotError) -> None:
+    for index in part.indexes:
+        confirmation.refuse(index, refusal)
+
+
+def _by_broker(message: Message) -> list[Message]:
+    """The message as each of the brokers gets it that have queues for it."""
+    home = broker_of_queue(message.queue_id)
+    further: dict[int, list[tuple[str, int]]] = {}
+    for topic, queue_id in message.further_queues:
+        further.setdefault(broker_of_queue(queue_id), []).append((topic, queue_id))
+    made = [replace(message, further_queues=tuple(further.pop(home, ())))]
+    for queues in further.values():
+        (topic, queue_id), *others = queues
+        system = {**message.system, SystemProperty.SENT_TO: message.topic}
+        made.append(replace(message, topic=topic, queue_id=queue_id, further_queues=tuple(others), system=system))
+    return made

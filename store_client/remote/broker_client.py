@@ -1,0 +1,165 @@
+"""BrokerClient: one broker over the wire, with the numbers that its queues, places and versions have for the world.
+
+It knows what the broker told of itself (`view`), asks it, and says when it comes and goes.  It decides nothing about
+other brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import structlog
+
+from broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
+from domain.consumer_group import GroupStatus, QueueProgress
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.route import BrokerInfo, Registration
+from domain.shard import first_place, first_queue, local_place, local_queue
+from domain.topic import QueueBounds
+from protocols.remoting import operations as wire
+from protocols.remoting.message_batch import decode_stored, encode_stored
+from store_client.remote.definitions import BrokerView
+
+REQUEST_SECONDS: Final = 10.0
+log = structlog.get_logger(__name__)
+
+
+class BrokerClient:
+    """`on_change` is called with the topics and groups that may differ, and whether the broker itself does."""
+
+    def __init__(
+        self,
+        address: str,
+        settings: LinkSettings,
+        on_change: Callable[[BrokerClient, set[str], set[str]], None],
+        on_ready: Callable[[BrokerClient, bool], None],
+        request_seconds: float = REQUEST_SECONDS,
+    ) -> None:
+        self._on_change, self._on_ready = on_change, on_ready
+        self.request_seconds = request_seconds
+        self.view = BrokerView()
+        self.info: BrokerInfo | None = None
+        self.registration: Registration | None = None
+        """What name servers say of it: for while it is away."""
+        self.number = 0
+        self.is_ready = False
+        self._is_first = True
+        self._definitions: ClientStream | None = None
+        self.link = Link(address, settings, self._up, self._down)
+
+    @property
+    def name(self) -> str:
+        if self.info is not None:
+            return self.info.name
+        return self.registration.broker.name if self.registration is not None else self.link.address
+
+    @property
+    def zone(self) -> str:
+        return self.info.zone if self.info is not None else ""
+
+    @property
+    def is_draining(self) -> bool:
+        return self.info is not None and self.info.is_draining
+
+    def start(self) -> None:
+        self.link.start()
+
+    async def close(self) -> None:
+        await self.link.close()
+
+    def register(self, registration: Registration) -> None:
+        """Take what a name server says of it."""
+        self.registration = registration
+        if self.info is None:
+            self.number = registration.broker.number
+
+    # -- what it tells of itself ---------------------------------------------------------------------------------
+
+    def _up(self) -> None:
+        self._is_first = True
+        self._open_definitions()
+
+    def _open_definitions(self) -> None:
+        operation = wire.WATCH_DEFINITIONS
+        try:
+            self._definitions = self.link.open_stream(
+                operation, operation.encode_arguments(), self._told, self._definitions_ended
+            )
+        except EntrepotError as error:
+            log.warning("a broker does not tell what it has", address=self.link.address, problem=error.message)
+
+    def _definitions_ended(self, error: EntrepotError) -> None:
+        self._definitions = None
+
+    def _told(self, payload: bytes) -> None:
+        assert wire.WATCH_DEFINITIONS.result is not None
+        told: wire.Definitions = wire.WATCH_DEFINITIONS.result.decode(payload)
+        if self.info is not None and self.info.number != told.info.number:
+            log.error("another broker answers", address=self.link.address, was=self.info.name, now=told.info.name)
+        self.info, self.number = told.info, told.info.number
+        topics, groups = self.view.apply(told, is_first=self._is_first)
+        self._is_first = False
+        if not self.is_ready:
+            self.is_ready = True
+            self._on_ready(self, True)
+        self._on_change(self, topics, groups)
+
+    def _down(self) -> None:
+        if self.is_ready:
+            self.is_ready = False
+            self._on_ready(self, False)
+
+    # -- asking --------------------------------------------------------------------------------------------------
+
+    def check_ready(self) -> None:
+        """Raise UNAVAILABLE while it is away."""
+        if not self.is_ready:
+            raise ConnectionLostError(f"broker {self.name!r} is not available: {self.link.problem or 'starting'}")
+
+    async def ask(self, operation: wire.Operation, *arguments: Any, seconds: float | None = None) -> Any:
+        """The result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN."""
+        self.check_ready()
+        return await self.link.ask(operation, *arguments, seconds=self.request_seconds if seconds is None else seconds)
+
+    def send(self, operation: wire.Operation, payload: bytes, on_answer: OnAnswer) -> int:
+        """Ask without waiting."""
+        return self.link.send(operation, payload, self.request_seconds, on_answer)
+
+    async def ask_messages(self, operation: wire.Operation, *arguments: Any) -> list[StoredMessage]:
+        """The messages that an operation finds."""
+        return self.decode(await self.ask(operation, *arguments))
+
+    def decode(self, payload: bytes) -> list[StoredMessage]:
+        return decode_stored(payload, self.number)
+
+    # -- numbers -------------------------------------------------------------------------------------------------
+
+    def world_queue(self, queue_id: int) -> int:
+        return first_queue(self.number) + queue_id
+
+    def world_place(self, place: int) -> int:
+        return first_place(self.number) + place
+
+    def world_bounds(self, bounds: Sequence[QueueBounds]) -> list[QueueBounds]:
+        if not self.number:
+            return list(bounds)
+        return [QueueBounds(self.world_queue(b.queue_id), b.min_offset, b.max_offset) for b in bounds]
+
+    def world_progress(self, status: GroupStatus) -> list[QueueProgress]:
+        return [
+            QueueProgress(p.topic, self.world_queue(p.queue_id), p.committed_offset, p.max_offset, p.in_flight, p.lag)
+            for p in status.progress
+        ]
+
+    def own(self, message: StoredMessage) -> bytes:
+        """A stored message as the broker itself has it, for the wire."""
+        place = local_place(message.commit_log_offset)
+        return encode_stored([replace(message, queue_id=local_queue(message.queue_id), commit_log_offset=place)])
+
+
+def unavailable(what: str) -> EntrepotError:
+    """The refusal where no broker is there that could answer."""
+    return EntrepotError(Code.UNAVAILABLE, f"no broker is available: {what}")

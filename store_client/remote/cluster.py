@@ -1,0 +1,341 @@
+"""Cluster: the brokers that there are, what they have together, and which queues of a topic they make.
+
+Brokers come from routes (name servers, or a list); what they have they tell themselves.  Definitions are merged here,
+and brokers that are behind are told (`definitions`).  A broker that is away stays known: its queues keep their place
+among those that ordering keys are spread over, so that a key's messages do not wander while it restarts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from broker.remoting.link import LinkSettings
+from domain.clock import Clock
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.route import BrokerRoute
+from domain.shard import broker_of_queue, first_queue
+from domain.topic import Topic, TopicQueues
+from protocols.remoting import operations as wire
+from store_client.remote.broker_client import BrokerClient, unavailable
+from store_client.remote.definitions import (
+    Repairs,
+    deletion,
+    plan_repairs,
+    prevailing_group,
+    prevailing_namespaces,
+    prevailing_topic,
+)
+from store_client.remote.fault_detector import FaultDetector
+
+REPAIR_PAUSE_SECONDS: Final = 0.3
+"""Brokers that disagree are told after about so long: often another gateway has done it by then."""
+REVISION_BITS: Final = 12
+
+log = structlog.get_logger(__name__)
+
+
+class Cluster:
+    """`zone`: where this gateway is; brokers of the same zone are preferred if there is one."""
+
+    def __init__(self, settings: LinkSettings, clock: Clock, *, zone: str = "", request_seconds: float = 10.0) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.zone = zone
+        self.request_seconds = request_seconds
+        self._loop = asyncio.get_running_loop()
+        self.clients: dict[str, BrokerClient] = {}  # by address
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, ConsumerGroup] = {}
+        self.faults = FaultDetector()
+        self.topic_watchers: list[Callable[[str], None]] = []
+        self.ready_watchers: list[Callable[[BrokerClient, bool], None]] = []
+        self.info_watchers: list[Callable[[], None]] = []
+        self._queues: dict[str, TopicQueues] = {}
+        self._repairing: asyncio.Task[None] | None = None
+        self._repair_timer: asyncio.TimerHandle | None = None
+        self._fault_timer: asyncio.TimerHandle | None = None
+        self._told_refusals: set[str] = set()
+        self._last_revision = 0
+        self._is_closed = False
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for timer in (self._repair_timer, self._fault_timer):
+            if timer is not None:
+                timer.cancel()
+        if self._repairing is not None:
+            self._repairing.cancel()
+            await asyncio.gather(self._repairing, return_exceptions=True)
+        await asyncio.gather(*(client.close() for client in self.clients.values()))
+
+    # -- who there is --------------------------------------------------------------------------------------------
+
+    def add(self, address: str) -> BrokerClient:
+        """Know of a broker by its address alone."""
+        client = self.clients.get(address)
+        if client is None:
+            client = BrokerClient(
+                address, self._settings, self._definitions_changed, self._ready_changed, self.request_seconds
+            )
+            self.clients[address] = client
+            client.start()
+        return client
+
+    def take_routes(self, brokers: Iterable[BrokerRoute]) -> None:
+        """Know of the brokers that name servers know, and forget those that have left."""
+        for route in brokers:
+            address = route.broker.address
+            if route.has_left:
+                if address in self.clients and self._is_same(self.clients[address], route):
+                    self._forget(address)
+                continue
+            for old in [a for a, c in self.clients.items() if a != address and self._is_same(c, route)]:
+                self._forget(old)  # it has moved
+            client = self.add(address)
+            client.register(route.registration)
+        self._queues_changed(self.topics)
+
+    @staticmethod
+    def _is_same(client: BrokerClient, route: BrokerRoute) -> bool:
+        return client.name == route.broker.name
+
+    def _forget(self, address: str) -> None:
+        client = self.clients.pop(address)
+        log.info("a broker is gone", broker=client.name, address=address)
+        if client.is_ready:
+            client.is_ready = False
+            self._ready_changed(client, False)
+        closing = self._loop.create_task(client.close())
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    @property
+    def ready(self) -> list[BrokerClient]:
+        """Those that can be asked now, by number."""
+        return sorted((c for c in self.clients.values() if c.is_ready), key=lambda c: c.number)
+
+    def some_ready(self, what: str) -> list[BrokerClient]:
+        """The same.  Raises UNAVAILABLE where there is none."""
+        found = self.ready
+        if not found:
+            raise unavailable(what)
+        return found
+
+    def of_number(self, number: int) -> BrokerClient | None:
+        found = [c for c in self.clients.values() if c.number == number and (c.info or c.registration)]
+        return next((c for c in found if c.is_ready), found[0] if found else None)
+
+    def of_queue(self, topic: str, queue_id: int) -> BrokerClient:
+        """The broker that has a queue.  Raises TOPIC_NOT_FOUND where no broker can have it."""
+        client = self.of_number(broker_of_queue(queue_id))
+        if client is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
+        return client
+
+    def of_message(self, message: StoredMessage) -> BrokerClient:
+        return self.of_queue(message.topic, message.queue_id)
+
+    def of_topic(self, topic: str) -> list[BrokerClient]:
+        """Those that have queues of a topic and can be asked now.  Raises UNAVAILABLE where there is none."""
+        definition = self.topics.get(topic)
+        found = self.some_ready(f"topic {topic!r} cannot be asked")
+        if definition is not None and definition.placement:
+            placed = [c for c in found if definition.queues_on(c.name)]
+            if not placed:
+                raise unavailable(f"topic {topic!r} is on {', '.join(name for name, _ in definition.placement)}")
+            return placed
+        return found
+
+    def absent_of(self, topic: str) -> bool:
+        """Whether a broker is away that may have something of a topic."""
+        definition = self.topics.get(topic)
+        return any(
+            not c.is_ready and (definition is None or definition.queues_on(c.name)) for c in self.clients.values()
+        )
+
+    # -- which queues --------------------------------------------------------------------------------------------
+
+    def queues(self, topic: Topic) -> TopicQueues:
+        found = self._queues.get(topic.name)
+        if found is None:
+            found = self._queues[topic.name] = self._find_queues(topic)
+        return found
+
+    def _find_queues(self, topic: Topic) -> TopicQueues:
+        readable: list[int] = []
+        writable: list[int] = []
+        best: list[int] = []
+        near: list[int] = []
+        now = self._loop.time()
+        for client in sorted(self.clients.values(), key=lambda c: c.number):
+            queues, write_queues = self._counts(client, topic)
+            first = first_queue(client.number)
+            readable += range(first, first + queues)
+            if client.is_draining:
+                continue
+            ids = range(first, first + write_queues)
+            writable += ids
+            if client.is_ready and not self.faults.is_avoided(client.number, now):
+                best += ids
+                if self.zone and client.zone == self.zone:
+                    near += ids
+        writable = writable or readable or [0]
+        return TopicQueues(tuple(readable), tuple(writable), tuple(near or best or writable))
+
+    def _counts(self, client: BrokerClient, topic: Topic) -> tuple[int, int]:
+        """How many queues of a topic a broker has, and how many of them take new messages."""
+        known = client.view.topics.get(topic.name)
+        if topic.placement and not topic.queues_on(client.name):
+            return 0, 0
+        if known is not None:
+            return known.queues, known.writable_queues
+        if client.registration is not None and not client.is_ready:
+            for route in client.registration.topics:
+                if route.name == topic.name:
+                    return route.queues, route.writable_queues
+        return 0, 0
+
+    def _queues_changed(self, topics: Iterable[str]) -> None:
+        """Forget the queues of topics, and tell who watches topics whose queues have become others."""
+        for name in tuple(topics):
+            before = self._queues.pop(name, None)
+            topic = self.topics.get(name)
+            if before is not None and topic is not None and self.queues(topic) != before:
+                self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        for watcher in tuple(self.topic_watchers):
+            watcher(name)
+
+    # -- how they are --------------------------------------------------------------------------------------------
+
+    def took(self, client: BrokerClient, seconds: float) -> None:
+        """A broker has answered an append."""
+        if self.faults.took(client.number, seconds, self._loop.time()):
+            self._advice_changed()
+
+    def failed(self, client: BrokerClient) -> None:
+        """A broker has not."""
+        if self.faults.failed(client.number, self._loop.time()):
+            self._advice_changed()
+
+    def _advice_changed(self) -> None:
+        self._queues.clear()
+        due = self.faults.next_change(self._loop.time())
+        if self._fault_timer is not None:
+            self._fault_timer.cancel()
+        if due is not None:
+            self._fault_timer = self._loop.call_at(due + 0.01, self._advice_changed)
+
+    def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
+        log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
+        self._queues_changed(self.topics)
+        for watcher in tuple(self.ready_watchers):
+            watcher(client, is_ready)
+
+    # -- what they have ------------------------------------------------------------------------------------------
+
+    def _definitions_changed(self, client: BrokerClient, topics: set[str], groups: set[str]) -> None:
+        for other in self.clients.values():
+            if other is not client and other.is_ready and client.is_ready and other.number == client.number:
+                log.error("two brokers have one number", one=other.name, other=client.name, number=client.number)
+        self.merge(topics, groups)
+        self._queues_changed(self.topics.keys() - topics)
+        for watcher in tuple(self.info_watchers):
+            watcher()
+        if self._repair_timer is None and not self._is_closed:
+            pause = REPAIR_PAUSE_SECONDS * random.uniform(0.5, 1.5)
+            self._repair_timer = self._loop.call_later(pause, self._begin_repair)
+
+    def merge(self, topics: Iterable[str], groups: Iterable[str]) -> None:
+        """Look at some definitions anew, and tell who watches topics."""
+        views = [client.view for client in self.clients.values()]
+        for name in groups:
+            group = prevailing_group(name, views)
+            if group is None:
+                self.groups.pop(name, None)
+            else:
+                self.groups[name] = group
+        for name in topics:
+            topic = prevailing_topic(name, views)
+            known, queues = self.topics.get(name), self._queues.pop(name, None)
+            if topic is None:
+                if self.topics.pop(name, None) is not None:
+                    self._tell(name)
+                continue
+            self.topics[name] = topic
+            if topic != known or queues is None or self.queues(topic) != queues:
+                self._tell(name)
+
+    def namespaces(self) -> dict[str, int]:
+        """Every namespace but `default`, with its revision."""
+        return prevailing_namespaces([client.view for client in self.clients.values()])
+
+    def next_revision(self, what: str, current: int = 0) -> int:
+        """A revision above all that is known of a definition; two gateways never make the same."""
+        known = max(current, deletion(what, [client.view for client in self.clients.values()]), self._last_revision)
+        now = self._clock.now_ms() << REVISION_BITS
+        self._last_revision = max(now, known + 1) + random.randrange(1 << REVISION_BITS)
+        return self._last_revision
+
+    # -- repair --------------------------------------------------------------------------------------------------
+
+    def _begin_repair(self) -> None:
+        self._repair_timer = None
+        if self._repairing is None or self._repairing.done():
+            self._repairing = self._loop.create_task(self._repair())
+
+    async def _repair(self) -> None:
+        """Tell the brokers that are behind."""
+        ready = self.ready
+        if len(ready) < 2 and len(self.clients) < 2:
+            return
+        views = [client.view for client in self.clients.values()]
+        for client in ready:
+            plan = plan_repairs(client.view, views)
+            if plan:
+                try:
+                    await self._carry_out(client, plan)
+                except EntrepotError as error:
+                    log.warning("a broker could not be brought up to date", broker=client.name, error=error.message)
+
+    async def _carry_out(self, client: BrokerClient, plan: Repairs) -> None:
+        log.info(
+            "bringing a broker up to date",
+            broker=client.name,
+            topics=len(plan.topics),
+            groups=len(plan.groups),
+            gone=len(plan.gone_topics) + len(plan.gone_groups),
+        )
+        for operation, gone in (
+            (wire.DELETE_TOPIC, plan.gone_topics),
+            (wire.DELETE_GROUP, plan.gone_groups),
+            (wire.DELETE_NAMESPACE, plan.gone_namespaces),
+        ):
+            for name, revision in gone:
+                await self._unless_absent(client, operation, name, revision)
+        for name, revision in plan.namespaces:
+            await client.ask(wire.PUT_NAMESPACE, name, revision)
+        if plan.topics:
+            outcomes = await client.ask(wire.PUT_TOPICS, plan.topics)
+            for topic, refusal in zip(plan.topics, outcomes, strict=True):
+                if refusal is not None and f"{client.name}/{topic.name}" not in self._told_refusals:
+                    self._told_refusals.add(f"{client.name}/{topic.name}")
+                    log.warning("a broker refuses a topic", broker=client.name, topic=topic.name, why=refusal.message)
+        for group in plan.groups:
+            await client.ask(wire.PUT_GROUP, group)
+
+    @staticmethod
+    async def _unless_absent(client: BrokerClient, operation: wire.Operation, name: str, revision: int) -> None:
+        """Deleting what is not there has been done."""
+        try:
+            await client.ask(operation, name, revision)
+        except EntrepotError as error:
+            if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.BAD_REQUEST):
+                raise

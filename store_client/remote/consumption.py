@@ -1,0 +1,102 @@
+"""Settling, positions and dead letters over several brokers: a receipt handle says which broker it is from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from domain.consumer_group import GroupStatus
+from domain.errors import Code, EntrepotError
+from domain.position import Position
+from domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
+from domain.shard import broker_of_queue, local_queue
+from protocols.remoting import operations as wire
+from store_client.remote.broker_client import BrokerClient
+from store_client.remote.cluster import Cluster
+from store_client.remote.topology import RemoteTopology, ask_all
+
+MAX_REMEMBERED_ROUTES: Final = 10_000
+"""Heads of handles whose broker is remembered: all handles of a topic, group and broker begin alike."""
+
+
+class RemoteSettling:
+    """What follows a pop."""
+
+    def __init__(self, cluster: Cluster, topology: RemoteTopology) -> None:
+        self._cluster = cluster
+        self._topology = topology
+        self._routes: dict[str, str] = {}
+
+    async def acknowledge(self, topic: str, group: str, handles: Sequence[str]) -> list[EntrepotError | None]:
+        return await self._settle(wire.ACKNOWLEDGE, topic, group, handles)
+
+    async def change_invisible_duration(
+        self, topic: str, group: str, handles: Sequence[str], invisible_ms: int | None, release: bool
+    ) -> list[EntrepotError | None]:
+        return await self._settle(wire.CHANGE_INVISIBLE_DURATION, topic, group, handles, invisible_ms, release)
+
+    async def reject(self, topic: str, group: str, handles: Sequence[str]) -> list[EntrepotError | None]:
+        return await self._settle(wire.REJECT, topic, group, handles)
+
+    async def _settle(
+        self, operation: wire.Operation, topic: str, group: str, handles: Sequence[str], *others: Any
+    ) -> list[EntrepotError | None]:
+        """Each handle's outcome, from the broker that it came from.  What concerns a whole broker is the outcome of
+        all of its handles, and is raised if there is no other broker."""
+        outcomes: list[EntrepotError | None] = [None] * len(handles)
+        by_broker: dict[BrokerClient, list[int]] = {}
+        for at, handle in enumerate(handles):
+            try:
+                by_broker.setdefault(self._broker_of(handle), []).append(at)
+            except EntrepotError as refusal:
+                outcomes[at] = refusal
+        for client, places in by_broker.items():
+            try:
+                told = await client.ask(operation, topic, group, [handles[at] for at in places], *others)
+            except EntrepotError as refusal:
+                if len(by_broker) == 1 and len(places) == len(handles):
+                    raise
+                told = [refusal] * len(places)
+            for at, outcome in zip(places, told, strict=True):
+                outcomes[at] = outcome
+        return outcomes
+
+    def _broker_of(self, handle: str) -> BrokerClient:
+        """Raises INVALID_RECEIPT_HANDLE for what is no handle, or of no broker that is known."""
+        head = handle[:-TAIL_TEXT_LENGTH]
+        name = self._routes.get(head)
+        if name is None:
+            name = read_route(handle).broker
+            if len(self._routes) >= MAX_REMEMBERED_ROUTES:
+                self._routes.clear()
+            self._routes[head] = name
+        found = [client for client in self._cluster.clients.values() if client.name == name]
+        if not found:
+            raise EntrepotError(
+                Code.INVALID_RECEIPT_HANDLE, f"the receipt handle is of broker {name!r}, not known here"
+            )
+        return found[0]
+
+    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None) -> GroupStatus:
+        if queue_id is not None:
+            client = self._cluster.of_queue(topic, queue_id)
+            await client.ask(wire.RESET_GROUP, group, topic, position, local_queue(queue_id))
+            return await self._topology.group_status(group)
+        answers = await ask_all(
+            self._cluster.of_topic(topic), lambda c: c.ask(wire.RESET_GROUP, group, topic, position, None)
+        )
+        for _, answer in answers:
+            if isinstance(answer, EntrepotError):
+                raise answer  # the group would go on from two positions
+        return self._topology.status_of(group, answers)
+
+    async def resend_dead_letters(
+        self, group: str, queue_offsets: Sequence[int], queue_id: int
+    ) -> list[EntrepotError | None]:
+        client = self._cluster.of_number(broker_of_queue(queue_id))
+        if client is None:
+            raise EntrepotError(Code.BAD_REQUEST, f"there is no queue {queue_id} of dead letters")
+        outcomes: list[EntrepotError | None] = await client.ask(
+            wire.RESEND_DEAD_LETTERS, group, list(queue_offsets), local_queue(queue_id)
+        )
+        return outcomes

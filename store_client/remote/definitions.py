@@ -1,0 +1,168 @@
+"""Definitions over several brokers: which one of a topic, group or namespace holds, and what is to be told to whom.
+
+Every broker has every definition; there is no broker that others depend on for it.  The highest revision holds; a
+deletion has a revision too, and what is not above it is gone.  Whoever sees brokers disagree tells those that are
+behind: this module says what, deciding by what it was shown alone, so all gateways decide the same.
+
+The plan of repairs is empty exactly when all brokers agree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+import msgspec
+
+from domain.consumer_group import ConsumerGroup
+from domain.names import is_system_topic
+from domain.topic import Topic
+from protocols.remoting.operations import Definitions
+
+_encode: Final = msgspec.json.Encoder().encode
+_D = TypeVar("_D", Topic, ConsumerGroup)
+
+
+@dataclass(slots=True)
+class BrokerView:
+    """What one broker has, as it told; kept while it is away."""
+
+    name: str = ""
+    topics: dict[str, Topic] = field(default_factory=dict)
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    namespaces: dict[str, int] = field(default_factory=dict)
+    deleted: dict[str, int] = field(default_factory=dict)
+
+    def apply(self, told: Definitions, *, is_first: bool) -> tuple[set[str], set[str]]:
+        """Take what it told; `is_first`: it is all that it has.  Returns the topics and groups that may differ."""
+        self.name = told.info.name
+        topics = {topic.name: topic for topic in told.topics}
+        groups = {group.name: group for group in told.groups}
+        touched_topics = topics.keys() | set(told.gone_topics)
+        touched_groups = groups.keys() | set(told.gone_groups)
+        if is_first:
+            touched_topics |= self.topics.keys()
+            touched_groups |= self.groups.keys()
+            self.topics, self.groups = topics, groups
+            self.deleted = dict(told.deleted)
+        else:
+            self.topics.update(topics)
+            self.groups.update(groups)
+            self.deleted.update(told.deleted)
+            for name in told.gone_topics:
+                self.topics.pop(name, None)
+            for name in told.gone_groups:
+                self.groups.pop(name, None)
+        if told.namespaces is not None:
+            self.namespaces = told.namespaces
+        touched_topics |= {what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")}
+        touched_groups |= {what.removeprefix("group/") for what in told.deleted if what.startswith("group/")}
+        return touched_topics, touched_groups
+
+
+def localized(topic: Topic, broker: str) -> Topic:
+    """The definition as one broker keeps it: with its own count of queues.  One that has none of the topic's queues
+    keeps it with a single queue, which nobody uses."""
+    if not topic.placement:
+        return topic
+    queues = max(topic.queues_on(broker), 1)
+    write_queues = None if topic.write_queues is None else min(topic.write_queues, queues)
+    return replace(topic, queues=queues, write_queues=write_queues)
+
+
+def prevailing_topic(name: str, views: list[BrokerView]) -> Topic | None:
+    """The definition that holds, or None where there is none."""
+    found = [view.topics[name] for view in views if name in view.topics]
+    held = _prevailing(f"topic/{name}", found, views)
+    if held is not None and held.placement:
+        return replace(held, queues=max(queues for _, queues in held.placement))
+    return held
+
+
+def prevailing_group(name: str, views: list[BrokerView]) -> ConsumerGroup | None:
+    """The definition that holds, or None where there is none."""
+    return _prevailing(f"group/{name}", [view.groups[name] for view in views if name in view.groups], views)
+
+
+def _prevailing(what: str, found: list[_D], views: list[BrokerView]) -> _D | None:
+    if not found:
+        return None
+    highest = max(found, key=lambda each: (each.revision, _encode(each))) if len(found) > 1 else found[0]
+    return highest if highest.revision > deletion(what, views) or not deletion(what, views) else None
+
+
+def deletion(what: str, views: list[BrokerView]) -> int:
+    """The revision of the last deletion that any broker knows of; 0 if there was none."""
+    return max((view.deleted.get(what, 0) for view in views), default=0)
+
+
+def prevailing_namespaces(views: list[BrokerView]) -> dict[str, int]:
+    """Every namespace that holds, with its revision."""
+    found: dict[str, int] = {}
+    for view in views:
+        for name, revision in view.namespaces.items():
+            found[name] = max(revision, found.get(name, 0))
+    return {
+        name: revision
+        for name, revision in found.items()
+        if not (gone := deletion(f"namespace/{name}", views)) or revision > gone
+    }
+
+
+@dataclass(slots=True)
+class Repairs:
+    """What one broker is to be told so that it agrees.  The lists of deletions have names with revisions."""
+
+    namespaces: list[tuple[str, int]] = field(default_factory=list)
+    topics: list[Topic] = field(default_factory=list)
+    groups: list[ConsumerGroup] = field(default_factory=list)
+    gone_topics: list[tuple[str, int]] = field(default_factory=list)
+    gone_groups: list[tuple[str, int]] = field(default_factory=list)
+    gone_namespaces: list[tuple[str, int]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(
+            self.namespaces
+            or self.topics
+            or self.groups
+            or self.gone_topics
+            or self.gone_groups
+            or self.gone_namespaces
+        )
+
+
+def plan_repairs(view: BrokerView, views: list[BrokerView]) -> Repairs:
+    """What the broker of `view` is to be told, `views` being those of all brokers that can be asked, it included."""
+    plan = Repairs()
+    held_namespaces = prevailing_namespaces(views)
+    plan.namespaces = [
+        (name, revision) for name, revision in held_namespaces.items() if view.namespaces.get(name, -1) < revision
+    ]
+    for name in {name for each in views for name in each.topics if not is_system_topic(name)}:
+        topic = prevailing_topic(name, views)
+        mine = view.topics.get(name)
+        if topic is not None:
+            wanted = localized(topic, view.name)
+            if mine is None or (mine.revision < wanted.revision):
+                plan.topics.append(wanted)
+    for name in {name for each in views for name in each.groups}:
+        group = prevailing_group(name, views)
+        held = view.groups.get(name)
+        if group is not None and (held is None or held.revision < group.revision):
+            plan.groups.append(group)
+    for what in {what for each in views for what in each.deleted}:
+        kind, _, name = what.partition("/")
+        revision = deletion(what, views)
+        if view.deleted.get(what, 0) < revision or _has(view, kind, name, revision):
+            gone = {"topic": plan.gone_topics, "group": plan.gone_groups}.get(kind, plan.gone_namespaces)
+            gone.append((name, revision))
+    return plan
+
+
+def _has(view: BrokerView, kind: str, name: str, revision: int) -> bool:
+    """Whether a broker still has what was deleted at a revision."""
+    if kind == "topic":
+        return name in view.topics and view.topics[name].revision <= revision
+    if kind == "group":
+        return name in view.groups and view.groups[name].revision <= revision
+    return view.namespaces.get(name, revision + 1) <= revision

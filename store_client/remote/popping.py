@@ -1,0 +1,223 @@
+"""Popping over several brokers.
+
+Where one broker has all of a topic, it does the waiting.  Where several have it, they are asked one after the other,
+each time beginning with another, so none is preferred; if nothing is there, brokers tell when it may be worth while to
+ask again (`watch_available`), one stream for a topic and group and broker however many pops wait here, and one of
+those that wait is woken, who wakes the next when it was given all that it asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+from zlib import crc32
+
+from broker.remoting.link import ClientStream
+from domain.errors import Code, EntrepotError
+from domain.message import Delivery
+from domain.ports import PopRequest
+from protocols.remoting import operations as wire
+from protocols.remoting.message_batch import decode_deliveries
+from store_client.remote.broker_client import BrokerClient
+from store_client.remote.cluster import Cluster
+
+LINGER_SECONDS: Final = 10.0
+"""How long streams stay open after the last pop that waited: consumers come back."""
+MAX_WAITING: Final = 100_000
+
+
+class Popping:
+    """`domain.ports.Consumption.pop`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._loop = asyncio.get_running_loop()
+        self._turn = 0
+        self._waiting: dict[tuple[str, str], _Waiting] = {}
+        self._released: asyncio.Future[None] = self._loop.create_future()
+        cluster.ready_watchers.append(self._ready_changed)
+
+    def release(self) -> None:
+        """Answer all that wait, and keep none waiting from here on."""
+        if not self._released.done():
+            self._released.set_result(None)
+        for waiting in self._waiting.values():
+            waiting.release()
+
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        brokers = self._cluster.of_topic(request.topic)
+        if len(brokers) == 1 and not self._cluster.absent_of(request.topic):
+            return await self._pop_waiting(brokers[0], request)
+        deadline = self._loop.time() + request.wait_ms / 1000
+        found = await self._round(brokers, request)
+        if found or request.wait_ms <= 0 or self._released.done():
+            return found
+        waiting = self._waiting_for(request.topic, request.group)
+        while not self._released.done():
+            if not await waiting.wait(deadline):
+                return []
+            found = await self._round(self._cluster.of_topic(request.topic), request)
+            if len(found) >= request.max_messages:
+                waiting.wake()
+            if found:
+                return found
+        return []
+
+    # -- one broker ----------------------------------------------------------------------------------------------
+
+    async def _pop_waiting(self, client: BrokerClient, request: PopRequest) -> list[Delivery]:
+        """Let the broker wait; give it up when nobody is to wait any more."""
+        if request.wait_ms <= 0:
+            return await self._pop_at(client, request)
+        if self._released.done():
+            return await self._pop_at(client, replace(request, wait_ms=0))
+        popping = self._loop.create_task(self._pop_at(client, request))
+        try:
+            await asyncio.wait((popping, self._released), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            popping.cancel()
+            raise
+        if popping.done():
+            return popping.result()
+        popping.cancel()
+        await asyncio.gather(popping, return_exceptions=True)
+        return []
+
+    async def _pop_at(self, client: BrokerClient, request: PopRequest) -> list[Delivery]:
+        seconds = request.wait_ms / 1000 + client.request_seconds
+        return decode_deliveries(await client.ask(wire.POP, request, seconds=seconds), client.number)
+
+    # -- several -------------------------------------------------------------------------------------------------
+
+    async def _round(self, brokers: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
+        """Ask one after the other until there is enough.  A try that has a name begins where it began before, so that
+        it finds again what it was given.  Raises only if none of them answers."""
+        if request.attempt_id:
+            first = crc32(request.attempt_id.encode()) % len(brokers)
+        else:
+            self._turn += 1
+            first = self._turn % len(brokers)
+        found: list[Delivery] = []
+        problem: EntrepotError | None = None
+        has_answer = False
+        for client in (*brokers[first:], *brokers[:first]):
+            missing = request.max_messages - len(found)
+            if missing <= 0:
+                break
+            try:
+                found += await self._pop_at(client, replace(request, max_messages=missing, wait_ms=0))
+                has_answer = True
+            except EntrepotError as error:
+                problem = error
+                if error.code not in (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN) and not found:
+                    raise
+        if problem is not None and not has_answer:
+            raise problem
+        return found
+
+    def _waiting_for(self, topic: str, group: str) -> _Waiting:
+        key = (topic, group)
+        waiting = self._waiting.get(key)
+        if waiting is None:
+            waiting = self._waiting[key] = _Waiting(self, key)
+        return waiting
+
+    def forget(self, key: tuple[str, str]) -> None:
+        self._waiting.pop(key, None)
+
+    def brokers_of(self, topic: str) -> list[BrokerClient]:
+        """Those that can tell, now."""
+        try:
+            return self._cluster.of_topic(topic)
+        except EntrepotError:
+            return []
+
+    def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
+        for waiting in tuple(self._waiting.values()):
+            if is_ready:
+                waiting.open_streams()
+            else:
+                waiting.lost(client)
+
+
+class _Waiting:
+    """The pops of one topic and group that wait here."""
+
+    def __init__(self, popping: Popping, key: tuple[str, str]) -> None:
+        self._popping, self._key = popping, key
+        self._loop = asyncio.get_running_loop()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._streams: dict[BrokerClient, ClientStream] = {}
+        self._is_hot = False
+        self._closing: asyncio.TimerHandle | None = None
+
+    async def wait(self, deadline: float) -> bool:
+        """Whether it may be worth while to pop; False once the time is over."""
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+        if len(self._waiters) >= MAX_WAITING:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many long polls are waiting")
+        self.open_streams()
+        if self._is_hot:
+            self._is_hot = False
+            return True
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(future)
+        try:
+            await asyncio.wait((future,), timeout=max(deadline - self._loop.time(), 0))
+            return future.done()
+        except asyncio.CancelledError:
+            if future.done():
+                self.wake()  # its turn must not be lost with it
+            raise
+        finally:
+            if future in self._waiters:
+                self._waiters.remove(future)
+            if not self._waiters:
+                self._closing = self._loop.call_later(LINGER_SECONDS, self._close)
+
+    def wake(self) -> None:
+        """Let the next one look."""
+        while self._waiters:
+            future = self._waiters.popleft()
+            if not future.done():
+                future.set_result(None)
+                return
+        self._is_hot = True
+
+    def release(self) -> None:
+        for future in self._waiters:
+            if not future.done():
+                future.set_result(None)
+
+    def open_streams(self) -> None:
+        for client in self._popping.brokers_of(self._key[0]):
+            if client not in self._streams:
+                payload = wire.WATCH_AVAILABLE.encode_arguments(*self._key)
+                try:
+                    self._streams[client] = client.link.open_stream(
+                        wire.WATCH_AVAILABLE, payload, self._told, partial(self._ended, client)
+                    )
+                except EntrepotError:
+                    continue  # it has just gone; it is asked when it is back
+
+    def _told(self, payload: bytes) -> None:
+        self.wake()
+
+    def _ended(self, client: BrokerClient, error: EntrepotError) -> None:
+        self._streams.pop(client, None)
+
+    def lost(self, client: BrokerClient) -> None:
+        self._streams.pop(client, None)
+
+    def _close(self) -> None:
+        if not self._waiters:
+            for stream in self._streams.values():
+                stream.close()
+            self._streams.clear()
+            self._popping.forget(self._key)

@@ -1,0 +1,150 @@
+"""Tails over the wire: each is a stream that its broker sends, begun again at the exact offset when that was away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from broker.remoting.link import ClientStream, ConnectionLostError
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.position import Position, PositionKind
+from domain.shard import local_queue
+from protocols.remoting import operations as wire
+from store_client.remote.broker_client import BrokerClient
+from store_client.remote.cluster import Cluster
+
+log = structlog.get_logger(__name__)
+CLOCK_SLACK_MS = 1000
+"""How far a broker's clock may be behind ours."""
+
+
+class RemoteTail:
+    """Implements `domain.ports.Tail`."""
+
+    def __init__(
+        self,
+        tails: Tails,
+        client: BrokerClient,
+        topic: str,
+        queue_id: int,
+        start: int | Position | None,
+        on_messages: Callable[[list[StoredMessage]], None],
+        asked_at_ms: int,
+    ) -> None:
+        self._tails, self._client = tails, client
+        self._topic, self._queue_id = topic, queue_id
+        self._on_messages = on_messages
+        self._asked_at_ms = asked_at_ms
+        self._start: int | Position | None = start
+        self._next: int | None = start if isinstance(start, int) else None
+        self._stream: ClientStream | None = None
+        self._has_begun = False
+        self._when_begun: list[Callable[[], None]] = []
+        self._is_closed = False
+        self.open()
+
+    @property
+    def next_offset(self) -> int:
+        return self._next or 0
+
+    @property
+    def client(self) -> BrokerClient:
+        return self._client
+
+    def when_begun(self, callback: Callable[[], None]) -> None:
+        if self._has_begun or not self._client.is_ready or self._is_closed:
+            callback()
+        else:
+            self._when_begun.append(callback)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+        self._tails.forget(self)
+        self.begun()
+
+    def begun(self) -> None:
+        """Tell who waits for the beginning; also when it will come later."""
+        waiting, self._when_begun = self._when_begun, []
+        for callback in waiting:
+            callback()
+
+    def reopen(self, client: BrokerClient) -> None:
+        """The broker is back, perhaps at another address."""
+        self._client = client
+        self.open()
+
+    def open(self) -> None:
+        """Ask for the stream, if its broker is there."""
+        if not self._client.is_ready:
+            self._pin_start()
+        if self._is_closed or self._stream is not None or not self._client.is_ready:
+            return
+        start = self._start if self._next is None else self._next
+        payload = wire.TAIL.encode_arguments(self._topic, local_queue(self._queue_id), start)
+        try:
+            self._stream = self._client.link.open_stream(wire.TAIL, payload, self._item, self._ended)
+        except EntrepotError:
+            self._pin_start()  # it is opened when the broker is back
+
+    def _pin_start(self) -> None:
+        """The end of the queue as it is now cannot be asked for later: the time can."""
+        if self._next is None and self._start is None:
+            self._start = Position(PositionKind.TIME, max(self._asked_at_ms - CLOCK_SLACK_MS, 0))
+
+    def _item(self, payload: bytes) -> None:
+        assert wire.TAIL.result is not None
+        next_offset, batch = wire.TAIL.result.decode(payload)
+        self._next = next_offset
+        if not self._has_begun:
+            self._has_begun = True
+            self.begun()
+        messages = self._client.decode(batch)
+        if messages and not self._is_closed:
+            self._on_messages(messages)
+
+    def _ended(self, error: EntrepotError) -> None:
+        self._stream = None
+        self._pin_start()
+        if not isinstance(error, ConnectionLostError) and error.code != Code.TOPIC_NOT_FOUND:
+            log.warning("a tail has ended", topic=self._topic, queue=self._queue_id, problem=error.message)
+        self.begun()
+
+
+class Tails:
+    """All tails, so that they go on when their brokers come back."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._open: dict[int, set[RemoteTail]] = {}
+        cluster.ready_watchers.append(self._ready_changed)
+
+    def tail(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | Position | None,
+        on_messages: Callable[[list[StoredMessage]], None],
+    ) -> RemoteTail:
+        client = self._cluster.of_queue(topic, queue_id)
+        if topic not in self._cluster.topics:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+        tail = RemoteTail(self, client, topic, queue_id, start, on_messages, self._clock.now_ms())
+        self._open.setdefault(client.number, set()).add(tail)
+        return tail
+
+    def forget(self, tail: RemoteTail) -> None:
+        self._open.get(tail.client.number, set()).discard(tail)
+
+    def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
+        for tail in tuple(self._open.get(client.number, ())):
+            if is_ready:
+                tail.reopen(client)
+            else:
+                tail.begun()

@@ -1,0 +1,271 @@
+"""Topics, groups and namespaces over several brokers: everybody is told, and the highest revision holds.
+
+A change is made when one broker that can be asked has taken it; those that are away are told when they are back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
+from domain.errors import Code, EntrepotError
+from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
+from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
+from protocols.remoting import operations as wire
+from store_client.remote.broker_client import BrokerClient
+from store_client.remote.cluster import Cluster
+from store_client.remote.definitions import localized
+
+_Asked = TypeVar("_Asked")
+ABSENCE = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND))
+AWAY = frozenset((Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN))
+
+
+class RemoteTopology:
+    """`domain.ports.Topology`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic | None:
+        return self._cluster.topics.get(name)
+
+    def topics(self) -> list[Topic]:
+        return sorted(self._cluster.topics.values(), key=lambda topic: topic.name)
+
+    def queues(self, topic: Topic) -> TopicQueues:
+        return self._cluster.queues(topic)
+
+    async def put_topic(self, topic: Topic) -> Topic:
+        [refusal] = await self.put_topics([topic])
+        if refusal is not None:
+            raise refusal
+        return topic
+
+    async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
+        names = [topic.name for topic in topics]
+        if len(set(names)) < len(names):  # one after the other, as they stand there
+            return [(await self.put_topics([topic]))[0] for topic in topics]
+        outcomes: list[EntrepotError | None] = [self._placement_refusal(topic) for topic in topics]
+        wanted = [topic for topic, refusal in zip(topics, outcomes, strict=True) if refusal is None]
+        told = iter(await self._put([self._revised(topic) for topic in wanted])) if wanted else iter(())
+        return [next(told) if refusal is None else refusal for refusal in outcomes]
+
+    def _placement_refusal(self, topic: Topic) -> EntrepotError | None:
+        known = {client.name for client in self._cluster.clients.values()}
+        unknown = [name for name, _ in topic.placement if name not in known]
+        if not unknown:
+            return None
+        return EntrepotError(Code.BAD_REQUEST, f"there is no broker {', '.join(map(repr, unknown))}")
+
+    def _revised(self, topic: Topic) -> Topic:
+        known = self._cluster.topics.get(topic.name)
+        if known is not None and known == topic:
+            return known
+        current = 0 if known is None else known.revision
+        return replace(topic, revision=self._cluster.next_revision(f"topic/{topic.name}", current))
+
+    async def _put(self, topics: list[Topic]) -> list[EntrepotError | None]:
+        """Tell all brokers.  Where one refuses, those that took it are told what was there before."""
+        before = {topic.name: self._cluster.topics.get(topic.name) for topic in topics}
+        ready = self._cluster.some_ready("topics cannot be changed")
+        answers = await ask_all(ready, lambda c: c.ask(wire.PUT_TOPICS, [localized(t, c.name) for t in topics]))
+        outcomes: list[EntrepotError | None] = []
+        for at, topic in enumerate(topics):
+            refusals = [(client, answer[at]) for client, answer in answers if not isinstance(answer, EntrepotError)]
+            refused = next((refusal for _, refusal in refusals if refusal is not None), None)
+            if not refusals:
+                refused = next(answer for _, answer in answers if isinstance(answer, EntrepotError))
+            took = [client for client, refusal in refusals if refusal is None]
+            outcomes.append(refused)
+            if refused is None:
+                for client in took:
+                    client.view.topics[topic.name] = localized(topic, client.name)
+            elif took:
+                await self._take_back(topic, before[topic.name], took)
+        self._cluster.merge([topic.name for topic in topics], ())
+        return outcomes
+
+    async def _take_back(self, topic: Topic, before: Topic | None, took: list[BrokerClient]) -> None:
+        revision = self._cluster.next_revision(f"topic/{topic.name}", topic.revision)
+        for client in took:
+            if before is None:
+                await _quietly(client.ask(wire.DELETE_TOPIC, topic.name, revision))
+            else:
+                again = localized(replace(before, revision=revision), client.name)
+                await _quietly(client.ask(wire.PUT_TOPICS, [again]))
+
+    async def delete_topic(self, name: str) -> None:
+        known = self._cluster.topics.get(name)
+        revision = self._cluster.next_revision(f"topic/{name}", 0 if known is None else known.revision)
+        ready = self._cluster.some_ready(f"topic {name!r} cannot be deleted")
+        answers = await ask_all(
+            ready, lambda c: c.ask(wire.DELETE_TOPIC, name, 0 if is_system_topic(name) else revision)
+        )
+        took = _succeeded(answers)
+        if not took and known is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
+        if not took:
+            _raise(answers)
+        for client, answer in answers:
+            if not isinstance(answer, EntrepotError) or answer.code in ABSENCE:
+                client.view.topics.pop(name, None)
+                if not is_system_topic(name):
+                    client.view.deleted[f"topic/{name}"] = revision
+        self._cluster.merge([name], ())
+
+    async def topic_status(self, name: str) -> TopicStatus:
+        answers = await ask_all(self._cluster.of_topic(name), lambda c: c.ask(wire.TOPIC_STATUS, name))
+        queues: list[QueueBounds] = []
+        topic = self._cluster.topics.get(name)
+        for client, status in answers:
+            if isinstance(status, TopicStatus):
+                queues += client.world_bounds(status.queues)
+                topic = topic or status.topic
+        if topic is None or not _succeeded(answers):
+            _raise(answers)
+        assert topic is not None
+        return TopicStatus(topic, queues)
+
+    def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
+        watchers = self._cluster.topic_watchers
+        watchers.append(callback)
+        return lambda: watchers.remove(callback) if callback in watchers else None
+
+    # -- namespaces ----------------------------------------------------------------------------------------------
+
+    def namespaces(self) -> list[str]:
+        return [DEFAULT_NAMESPACE, *sorted(name for name in self._cluster.namespaces() if name != DEFAULT_NAMESPACE)]
+
+    async def put_namespace(self, name: str) -> None:
+        check_namespace(name)
+        if name in self.namespaces():
+            return
+        revision = self._cluster.next_revision(f"namespace/{name}")
+        ready = self._cluster.some_ready("namespaces cannot be changed")
+        answers = await ask_all(ready, lambda c: c.ask(wire.PUT_NAMESPACE, name, revision))
+        for client in _took(answers):
+            client.view.namespaces[name] = revision
+
+    async def delete_namespace(self, name: str) -> None:
+        if name != DEFAULT_NAMESPACE and name in self.namespaces():
+            owned = next((o for o in (*self._cluster.topics, *self._cluster.groups) if split_name(o)[0] == name), None)
+            if owned is not None:
+                raise EntrepotError(Code.PRECONDITION_FAILED, f"namespace {name!r} is not empty: {owned!r} is in it")
+        revision = self._cluster.next_revision(f"namespace/{name}", self._cluster.namespaces().get(name, 0))
+        ready = self._cluster.some_ready("namespaces cannot be changed")
+        answers = await ask_all(ready, lambda c: c.ask(wire.DELETE_NAMESPACE, name, revision))
+        for client in _took(answers):
+            client.view.namespaces.pop(name, None)
+            client.view.deleted[f"namespace/{name}"] = revision
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        return self._cluster.groups.get(name)
+
+    def groups(self) -> list[ConsumerGroup]:
+        return sorted(self._cluster.groups.values(), key=lambda group: group.name)
+
+    async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
+        known = self._cluster.groups.get(group.name)
+        if known is None or known != group:
+            current = 0 if known is None else known.revision
+            known = replace(group, revision=self._cluster.next_revision(f"group/{group.name}", current))
+        await self._tell_group(known, self._cluster.some_ready("groups cannot be changed"))
+        return group
+
+    async def ensure_group(self, name: str, defaults: ConsumerGroup, brokers: list[BrokerClient]) -> None:
+        """Let all brokers have a group before one of them makes it by itself: its beginning is then the same."""
+        if all(name in client.view.groups for client in brokers):
+            return
+        check_group_name(split_name(name)[1])
+        known = self._cluster.groups.get(name)
+        if known is None:
+            revision = self._cluster.next_revision(f"group/{name}")
+            known = replace(defaults, name=name, revision=revision)
+        await self._tell_group(known, [client for client in brokers if name not in client.view.groups])
+
+    async def _tell_group(self, group: ConsumerGroup, brokers: list[BrokerClient]) -> None:
+        answers = await ask_all(brokers, lambda c: c.ask(wire.PUT_GROUP, group))
+        for client in _took(answers):
+            client.view.groups[group.name] = group
+        self._cluster.merge((), [group.name])
+
+    async def delete_group(self, name: str) -> None:
+        known = self._cluster.groups.get(name)
+        if known is None:
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {name!r}")
+        revision = self._cluster.next_revision(f"group/{name}", known.revision)
+        ready = self._cluster.some_ready("groups cannot be changed")
+        answers = await ask_all(ready, lambda c: c.ask(wire.DELETE_GROUP, name, revision))
+        if not _succeeded(answers):
+            _raise(answers)
+        for client, answer in answers:
+            if not isinstance(answer, EntrepotError) or answer.code in ABSENCE:
+                client.view.groups.pop(name, None)
+                client.view.deleted[f"group/{name}"] = revision
+        self._cluster.merge((), [name])
+
+    async def group_status(self, name: str) -> GroupStatus:
+        answers = await ask_all(
+            self._cluster.some_ready("groups cannot be asked"), lambda c: c.ask(wire.GROUP_STATUS, name)
+        )
+        return self.status_of(name, answers)
+
+    def status_of(self, name: str, answers: list[tuple[BrokerClient, Any]]) -> GroupStatus:
+        """One status out of those of the brokers."""
+        progress: list[QueueProgress] = []
+        group = self._cluster.groups.get(name)
+        for client, status in answers:
+            if isinstance(status, GroupStatus):
+                progress += client.world_progress(status)
+                group = group or status.group
+        if group is None or not _succeeded(answers):
+            _raise(answers)
+        assert group is not None
+        return GroupStatus(group, sorted(progress, key=lambda each: (each.topic, each.queue_id)))
+
+
+async def ask_all(
+    brokers: Sequence[BrokerClient], ask: Callable[[BrokerClient], Any]
+) -> list[tuple[BrokerClient, Any]]:
+    """The answer of each, or its refusal."""
+    found = await asyncio.gather(*(ask(client) for client in brokers), return_exceptions=True)
+    for answer in found:
+        if isinstance(answer, BaseException) and not isinstance(answer, EntrepotError):
+            raise answer
+    return list(zip(brokers, found, strict=True))
+
+
+def _succeeded(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
+    return [client for client, answer in answers if not isinstance(answer, EntrepotError)]
+
+
+def _took(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
+    """Those that took it.  Raises a refusal in earnest, or that all are away."""
+    for _, answer in answers:
+        if isinstance(answer, EntrepotError) and answer.code not in AWAY:
+            raise answer
+    took = _succeeded(answers)
+    if not took:
+        _raise(answers)
+    return took
+
+
+def _raise(answers: list[tuple[BrokerClient, Any]]) -> None:
+    """Raise why nobody answered: a refusal in earnest rather than that somebody is away."""
+    refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
+    raise next((refusal for refusal in refusals if refusal.code in AWAY), refusals[0])
+
+
+async def _quietly(asking: Any) -> None:
+    try:
+        await asking
+    except EntrepotError:
+        return  # the next repair sees to it
