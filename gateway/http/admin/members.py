@@ -34,9 +34,9 @@ _T = TypeVar("_T")
 class Heartbeat(Body):
     """What a member says of itself.  Without a strategy it takes that of the others."""
 
-    lease_seconds: Annotated[
-        float, Field(ge=MIN_LEASE_MS / 1000, le=MAX_LEASE_MS / 1000, allow_inf_nan=False, strict=False)
-    ] = DEFAULT_LEASE_MS / 1000
+    lease_seconds: Annotated[float, Field(ge=MIN_LEASE_MS / 1000, le=MAX_LEASE_MS / 1000, allow_inf_nan=False)] = (
+        DEFAULT_LEASE_MS / 1000
+    )
     strategy: AllocationStrategy | None = None
 
 

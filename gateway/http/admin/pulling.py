@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from fastapi import Query, Request, Response
 
@@ -31,8 +31,8 @@ def pulling_routes(context: HttpContext) -> Routes:
         queue: str,
         offset: int = Query(ge=0, le=MAX_NUMBER),
         limit: int = Query(DEFAULT_LIMIT, ge=1, le=MAX_QUERY_MESSAGES),
-        kind: FilterKind | None = Query(
-            None, alias="filterKind", description="The language of the filter; TAG if none"
+        kind: Literal["TAG", "SQL92", "SUB_TOPIC"] | None = Query(
+            None, alias="filterKind", description="TAG unless said"
         ),
         text: str | None = Query(None, alias="filter", max_length=MAX_FILTER_LENGTH),
     ) -> Response:
@@ -42,7 +42,7 @@ def pulling_routes(context: HttpContext) -> Routes:
             raise EntrepotError(Code.FORBIDDEN, f"topic {topic!r} is not readable")
         if kind is not None and text is None:
             raise bad_request("filter: is missing beside filterKind")
-        wanted = None if text is None else FilterExpression(kind or FilterKind.TAG, text)
+        wanted = None if text is None else FilterExpression(FilterKind(kind or FilterKind.TAG), text)
         pulled = await store.pull(topic, _queue_id(name_in_path(queue)), offset, limit, wanted)
         return json_answer(
             {
