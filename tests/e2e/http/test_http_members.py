@@ -6,6 +6,7 @@ import random
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import httpx2
 import pytest
@@ -25,7 +26,7 @@ class Consumer:
         self.assignment: dict = {}
         self.offsets: dict[int, int] = {}
 
-    def heartbeat(self, lease_seconds: float = 60, **query: object) -> list[int]:
+    def heartbeat(self, lease_seconds: float = 60, **query: float) -> list[int]:
         """Its queues.  Where the generation is another one, it goes on from the committed offsets."""
         answer = self._client.post(self.path, json={"leaseSeconds": lease_seconds}, params=query)
         assert answer.status_code == 200, answer.text
@@ -254,7 +255,7 @@ def test_in_a_namespace(client, topic):
     assert get(client, f"{below}/groups/g/topics/t/members")["value"] == [], "a new group has no old members"
 
 
-GOOD = {"member": "a", "generation": 1, "offsets": [{"queueId": 0, "offset": 0}]}
+GOOD: dict[str, Any] = {"member": "a", "generation": 1, "offsets": [{"queueId": 0, "offset": 0}]}
 
 
 @pytest.mark.parametrize(
