@@ -21,7 +21,6 @@ import structlog
 import uvloop
 
 from domain.clock import Clock
-from domain.consumer_group import ConsumerGroup
 from domain.errors import EntrepotError
 from domain.ports import Store
 from gateway.clock import SystemClock
@@ -30,6 +29,7 @@ from gateway.delivery.hub import DeliveryHub
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.listener import TcpListener, address_of, bind
 from gateway.log import configure_logging
+from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import LoadedSettings, Settings
@@ -94,7 +94,7 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
         return MemoryStore(
             clock,
             max_message_bytes=settings.store.max_message_bytes,
-            group_defaults=_group_defaults(settings),
+            group_defaults=settings.groups.new_group("defaults"),
             hold_back_limit=settings.store.hold_back_messages,
             check_after_ms=int(settings.store.transaction_check_after_seconds * 1000),
             check_interval_ms=int(settings.store.transaction_check_interval_seconds * 1000),
@@ -124,15 +124,10 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
             transaction_max_checks=kept.transaction_max_checks,
             checkpoint_interval_bytes=kept.checkpoint_interval_bytes,
             checkpoint_interval_seconds=kept.checkpoint_interval_seconds,
-            group_defaults=_group_defaults(settings),
+            group_defaults=settings.groups.new_group("defaults"),
         ),
         clock,
     )
-
-
-def _group_defaults(settings: Settings) -> ConsumerGroup:
-    groups = settings.groups
-    return ConsumerGroup("defaults", groups.max_attempts, groups.invisible_seconds, groups.start)
 
 
 class Gateway:
@@ -148,6 +143,7 @@ class Gateway:
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
+        self.memberships = Memberships(store, clock, settings.groups)
         self.hub = DeliveryHub(store, clock)
         self.mqtt = MqttFrontend(store, self.sender, topology, self.hub, settings, clock)
         self._mqtt_listener: TcpListener | None = None
@@ -169,6 +165,7 @@ class Gateway:
             store=self.store,
             sender=self.sender,
             topology=topology,
+            memberships=self.memberships,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
@@ -213,6 +210,7 @@ class Gateway:
         if self.settings.server.ready_file is not None:
             self.settings.server.ready_file.unlink(missing_ok=True)
         self.store.release_waiting()
+        self.memberships.release_waiting()
         if self._mqtt_listener is not None:
             self._mqtt_listener.stop_accepting()
         await self._settle(end)

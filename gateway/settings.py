@@ -23,7 +23,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS
+from domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
 from domain.names import is_topic_name
 from domain.routing.topic_filter import is_valid_filter
 from domain.topic import MAX_QUEUES
@@ -153,6 +153,10 @@ class GroupsSettings(_Table):
         30, ge=1, le=MAX_INVISIBLE_SECONDS, description="How long a received message stays with its consumer"
     )
     start: Literal["earliest", "latest"] = Field("earliest", description="Where a new group begins to read")
+
+    def new_group(self, name: str) -> ConsumerGroup:
+        """A group that has said nothing yet."""
+        return ConsumerGroup(name, self.max_attempts, self.invisible_seconds, self.start)
 
 
 class StoreSettings(_Table):

@@ -159,6 +159,29 @@ def reset(
         _print(group)
 
 
+@app.command()
+def members(
+    name: NameArgument,
+    topic: Annotated[str, typer.Option(help="Topic whose queues they share.", show_default=False)],
+    namespace: NamespaceOption = DEFAULT_NAMESPACE,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Consumers that have whole queues of a topic, and which."""
+    shown = Client(server).get(f"{_path(name, namespace)}/topics/{segment(topic)}/members")
+    if as_json:
+        print_json(shown)
+        return
+    print_table(
+        ("member", "queues", "lease s", "expires"),
+        (
+            (one["member"], " ".join(map(str, one["queues"])), f"{one['leaseSeconds']:g}", one["expiresAt"])
+            for one in shown["value"]
+        ),
+        title=f"generation {shown['generation']}, {shown['strategy'] or 'no members'}",
+    )
+
+
 app.command("dead-letters")(dead_letters.list_dead_letters)
 app.command("resend")(dead_letters.resend)
 app.command("export")(dead_letters.export)

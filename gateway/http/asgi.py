@@ -55,6 +55,12 @@ async def read_body(receive: Receive, limit: int, declared: int | None = None) -
     return b"".join(parts)
 
 
+async def until_gone(receive: Receive) -> None:
+    """Returns when the client has closed; what is left of the body is passed over."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
 def _too_large(limit: int) -> EntrepotError:
     return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"the request body is larger than {limit} bytes")
 

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from domain.clock import Clock
 from domain.ports import Store
+from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import Settings
@@ -26,6 +27,7 @@ class HttpContext:
     store: Store
     sender: Sender
     topology: Topology
+    memberships: Memberships
     settings: Settings
     clock: Clock
     is_ready: Callable[[], bool]

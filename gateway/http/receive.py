@@ -17,7 +17,7 @@ from domain.errors import EntrepotError
 from domain.message import Delivery
 from domain.names import check_group_name, check_topic_name
 from domain.ports import MAX_POP_MESSAGES, PopRequest
-from gateway.http.asgi import ClientGoneError, Receive, name_in_path
+from gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
 from gateway.http.bodies import json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, group_name, topic_name
@@ -86,7 +86,7 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
 async def _pop_while_connected(context: HttpContext, request: PopRequest, receive: Receive) -> list[Delivery]:
     """Pop, but claim nothing for a client that has gone meanwhile."""
     pop = asyncio.ensure_future(context.store.pop(request))
-    gone = asyncio.ensure_future(_until_gone(receive))
+    gone = asyncio.ensure_future(until_gone(receive))
     try:
         await asyncio.wait((pop, gone), return_when=asyncio.FIRST_COMPLETED)
         if not gone.done():
@@ -100,12 +100,6 @@ async def _pop_while_connected(context: HttpContext, request: PopRequest, receiv
     finally:
         pop.cancel()
         gone.cancel()
-
-
-async def _until_gone(receive: Receive) -> None:
-    """Returns when the client has closed; a body, which means nothing here, is passed over."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def _give_back(context: HttpContext, request: PopRequest, deliveries: list[Delivery]) -> None:

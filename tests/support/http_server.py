@@ -19,6 +19,7 @@ from domain.ports import Store
 from gateway.http.app import build_app
 from gateway.http.context import HttpContext
 from gateway.http.server import HttpListener
+from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import Settings
@@ -90,6 +91,7 @@ class HttpServer:
             store=self.store,
             sender=Sender(self.store, topology, clock),
             topology=topology,
+            memberships=Memberships(self.store, clock, self.settings.groups),
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self.ready,
@@ -102,6 +104,7 @@ class HttpServer:
         self._started.set()
         await self._end.wait()
         self.store.release_waiting()
+        self.context.memberships.release_waiting()
         await self.listener.stop(5)
         await self.store.close()
 

@@ -1,4 +1,4 @@
-"""`/api/v1`: topics, groups, namespaces, stored messages and timers, one module for each noun.
+"""`/api/v1`: topics, groups and their members, namespaces, stored messages and timers, one module for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from gateway.http.admin.dead_letters import dead_letter_routes
 from gateway.http.admin.groups import group_routes
+from gateway.http.admin.members import member_routes
 from gateway.http.admin.messages import message_routes
 from gateway.http.admin.namespaces import namespace_routes
+from gateway.http.admin.pulling import pulling_routes
 from gateway.http.admin.timers import timer_routes
 from gateway.http.admin.topics import topic_routes
 from gateway.http.context import HttpContext
@@ -18,5 +20,14 @@ from gateway.http.namespaced import Routes
 
 def admin_routes(context: HttpContext) -> list[Routes]:
     """All of it, in the order of the documentation."""
-    kinds = (topic_routes, group_routes, dead_letter_routes, message_routes, timer_routes, namespace_routes)
+    kinds = (
+        topic_routes,
+        group_routes,
+        member_routes,
+        dead_letter_routes,
+        message_routes,
+        pulling_routes,
+        timer_routes,
+        namespace_routes,
+    )
     return [kind(context) for kind in kinds]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from fastapi import Request, Response
 from pydantic import Field
 
-from domain.consumer_group import ConsumerGroup, GroupStatus
+from domain.consumer_group import GroupStatus
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.names import split_name
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
@@ -33,7 +33,6 @@ from gateway.http.bodies import schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, group_name, namespace_of, topic_name
 from gateway.http.problems import bad_request
-from gateway.settings import Settings
 
 
 class RetryChange(Change):
@@ -110,13 +109,15 @@ def group_routes(context: HttpContext) -> Routes:
         full_name = group_name(store, request, name)
         change = await body_of(request, context, GroupChange)
         existing = store.group(full_name)
-        before = existing or _new_group(full_name, context.settings)
+        before = existing or context.settings.groups.new_group(full_name)
         await store.put_group(replace(before, **change.given()))
         return json_answer(group_shape(await store.group_status(full_name)), CREATED if existing is None else OK)
 
     @routes.delete("/groups/{name}", summary="Delete a consumer group with its progress", status_code=NO_CONTENT)
     async def delete_group(request: Request, name: str) -> Response:
-        await store.delete_group(group_name(store, request, name))
+        full_name = group_name(store, request, name)
+        await store.delete_group(full_name)
+        await context.memberships.forget(group=full_name)
         return Response(status_code=NO_CONTENT)
 
     @routes.post("/groups/{name}:reset", summary="Let a group go on from another position", openapi_extra=_RESET_BODY)
@@ -145,11 +146,6 @@ def _position(to: int | str) -> Position:
     if epoch_ms is None or epoch_ms > MAX_EPOCH_MS:
         raise bad_request(f"{_TO}, not {to[:80]!r}")
     return Position(PositionKind.TIME, max(epoch_ms, 0))
-
-
-def _new_group(name: str, settings: Settings) -> ConsumerGroup:
-    defaults = settings.groups
-    return ConsumerGroup(name, defaults.max_attempts, defaults.invisible_seconds, defaults.start)
 
 
 def group_shape(status: GroupStatus) -> dict[str, Any]:

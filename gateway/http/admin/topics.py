@@ -101,7 +101,9 @@ def topic_routes(context: HttpContext) -> Routes:
 
     @routes.delete("/topics/{name}", summary="Delete a topic with its messages", status_code=NO_CONTENT)
     async def delete_topic(request: Request, name: str) -> Response:
-        await store.delete_topic(topic_name(store, request, name))
+        full_name = topic_name(store, request, name)
+        await store.delete_topic(full_name)
+        await context.memberships.forget(topic=full_name)
         return Response(status_code=NO_CONTENT)
 
     return routes

@@ -103,6 +103,20 @@ def test_a_group_is_reset(entrepot, client, topic):
     assert entrepot("group", "reset", topic, topic, "--to", "0", "--queue", "99")[0] == 1
 
 
+def test_members(entrepot, client, topic):
+    client.put(f"/api/v1/topics/{topic}", json={"queues": 3})
+    for member in ("one", "two"):
+        client.post(f"/api/v1/groups/{topic}/topics/{topic}/members/{member}", json={"strategy": "CIRCULAR"})
+    table = ok(entrepot("group", "members", topic, "--topic", topic))
+    assert "generation 2, CIRCULAR" in table and "0 2" in table and "two" in table
+    listed = json.loads(ok(entrepot("group", "members", topic, "--topic", topic, "--json")))
+    assert [(one["member"], one["queues"]) for one in listed["value"]] == [("one", [0, 2]), ("two", [1])]
+    client.put(f"/api/v1/groups/{topic}-idle")
+    assert "no members" in ok(entrepot("group", "members", f"{topic}-idle", "--topic", topic))
+    assert entrepot("group", "members", topic, "--topic", f"{topic}-none")[0] == 1
+    assert entrepot("group", "members", topic)[0] == 2
+
+
 # dead letters
 
 

@@ -1,0 +1,118 @@
+"""Membership: who of a group reads a topic by whole queues at the moment, and which queues each of them has.
+
+A `Membership` is a value.  What happens to it makes a new one, with a higher generation wherever somebody's queues may
+be others than before; a heartbeat alone leaves the generation.  Time comes in as an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from domain.allocation import AllocationStrategy, allocate
+from domain.errors import Code, EntrepotError
+
+MAX_MEMBERS: Final = 256
+"""Members of a group on one topic."""
+MAX_MEMBER_LENGTH: Final = 128
+"""Characters of a member's id."""
+MIN_LEASE_MS: Final = 1_000
+MAX_LEASE_MS: Final = 3_600_000
+DEFAULT_LEASE_MS: Final = 30_000
+
+
+def check_member_id(member_id: str) -> None:
+    """Raise BAD_REQUEST unless the id is a member's (RocketMQ: client id)."""
+    if not (0 < len(member_id) <= MAX_MEMBER_LENGTH and member_id.isprintable()):
+        raise EntrepotError(
+            Code.BAD_REQUEST,
+            f"{member_id[: MAX_MEMBER_LENGTH + 1]!r} is not the id of a member: 1 to {MAX_MEMBER_LENGTH} printable "
+            "characters",
+        )
+
+
+def check_lease(lease_ms: int) -> None:
+    """Raise BAD_REQUEST for a lease that is too short or too long, in milliseconds."""
+    if not MIN_LEASE_MS <= lease_ms <= MAX_LEASE_MS:
+        raise EntrepotError(
+            Code.BAD_REQUEST,
+            f"a lease is {MIN_LEASE_MS // 1000} to {MAX_LEASE_MS // 1000} seconds, not {lease_ms / 1000:g}",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A consumer: it is a member until `expires_at_ms` (epoch milliseconds), `lease_ms` after its last heartbeat."""
+
+    id: str
+    lease_ms: int
+    expires_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """The members of a group on one topic, by id, and what is shared out among them.
+
+    `generation` grows with every change of the members or of `queues`, so it names one assignment.  `strategy` is that
+    of all members: the first one's.  `queues`: the topic's queue ids, ascending.
+    """
+
+    generation: int = 0
+    strategy: AllocationStrategy = AllocationStrategy.AVERAGED
+    queues: tuple[int, ...] = ()
+    members: tuple[Member, ...] = ()
+
+    def seen_at(self, now_ms: int, queues: tuple[int, ...]) -> Membership:
+        """Without the members whose lease is over, and with the queues that the topic has now."""
+        members = tuple(member for member in self.members if member.expires_at_ms > now_ms)
+        if members == self.members and queues == self.queues:
+            return self
+        generation = self.generation + (1 if self.members else 0)
+        return replace(self, generation=generation, queues=queues, members=members)
+
+    def joined(self, member_id: str, lease_ms: int, strategy: AllocationStrategy | None, now_ms: int) -> Membership:
+        """With the member, new or with its lease renewed.  `strategy` None is that of the others.
+
+        Raises PRECONDITION_FAILED for another strategy than the others', TOO_MANY_REQUESTS beyond MAX_MEMBERS.
+        """
+        others = tuple(member for member in self.members if member.id != member_id)
+        is_new = len(others) == len(self.members)
+        if strategy is None:
+            strategy = self.strategy if self.members else AllocationStrategy.AVERAGED
+        if self.members and strategy is not self.strategy:
+            raise EntrepotError(
+                Code.PRECONDITION_FAILED,
+                f"the members of this group share out queues by {self.strategy}, not {strategy}",
+            )
+        if is_new and len(others) >= MAX_MEMBERS:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, f"the group has {MAX_MEMBERS} members on this topic already")
+        members = (*others, Member(member_id, lease_ms, now_ms + lease_ms))
+        return replace(
+            self,
+            generation=self.generation + is_new,
+            strategy=strategy,
+            members=tuple(sorted(members, key=lambda member: member.id)),
+        )
+
+    def renewed(self, member_id: str, now_ms: int) -> Membership:
+        """With the lease of a member renewed; as it is where there is no such member."""
+        member = self.member(member_id)
+        return self if member is None else self.joined(member_id, member.lease_ms, None, now_ms)
+
+    def left(self, member_id: str) -> Membership:
+        """Without the member; as it is where there is no such member."""
+        members = tuple(member for member in self.members if member.id != member_id)
+        if members == self.members:
+            return self
+        return replace(self, generation=self.generation + 1, members=members)
+
+    def member(self, member_id: str) -> Member | None:
+        return next((member for member in self.members if member.id == member_id), None)
+
+    def assignment(self) -> dict[str, list[int]]:
+        """The queues of each member."""
+        return allocate(self.strategy, self.queues, [member.id for member in self.members])
+
+    def next_expiry_ms(self) -> int | None:
+        """When the next lease ends; None without members."""
+        return min((member.expires_at_ms for member in self.members), default=None)

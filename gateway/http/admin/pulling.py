@@ -1,0 +1,62 @@
+"""Pulling: the messages of one queue by offset, without a group."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from fastapi import Query, Request, Response
+
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.query import MAX_QUERY_MESSAGES
+from gateway.http.admin.common import MAX_NUMBER, PREFIX, json_answer
+from gateway.http.admin.messages import DEFAULT_LIMIT, full_shape
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, topic_name
+from gateway.http.problems import bad_request
+
+MAX_FILTER_LENGTH: Final = 4096
+
+
+def pulling_routes(context: HttpContext) -> Routes:
+    """The one route."""
+    routes = Routes(["messages"], PREFIX)
+    store = context.store
+
+    @routes.get("/topics/{name}/queues/{queue}/messages", summary="Messages of a queue in order, from an offset on")
+    async def pull(
+        request: Request,
+        name: str,
+        queue: str,
+        offset: int = Query(ge=0, le=MAX_NUMBER),
+        limit: int = Query(DEFAULT_LIMIT, ge=1, le=MAX_QUERY_MESSAGES),
+        kind: Literal["TAG", "SQL92", "SUB_TOPIC"] | None = Query(
+            None, alias="filterKind", description="TAG unless said"
+        ),
+        text: str | None = Query(None, alias="filter", max_length=MAX_FILTER_LENGTH),
+    ) -> Response:
+        topic = topic_name(store, request, name)
+        definition = store.topic(topic)
+        if definition is not None and not definition.permission.readable:
+            raise EntrepotError(Code.FORBIDDEN, f"topic {topic!r} is not readable")
+        if kind is not None and text is None:
+            raise bad_request("filter: is missing beside filterKind")
+        wanted = None if text is None else FilterExpression(FilterKind(kind or FilterKind.TAG), text)
+        pulled = await store.pull(topic, _queue_id(name_in_path(queue)), offset, limit, wanted)
+        return json_answer(
+            {
+                "value": [full_shape(message) for message in pulled.messages],
+                "nextOffset": pulled.next_offset,
+                "minOffset": pulled.min_offset,
+                "maxOffset": pulled.max_offset,
+            }
+        )
+
+    return routes
+
+
+def _queue_id(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER))):
+        raise bad_request(f"queue: {text[:40]!r} is not the id of a queue")
+    return int(text)

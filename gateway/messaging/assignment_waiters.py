@@ -1,0 +1,105 @@
+"""AssignmentWaiters: long polls that wait until the queues of a group are shared out anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValueEvent
+from domain.ports import Store
+
+MAX_WAITERS: Final = 10_000
+"""Long polls of one gateway that may wait at once; more are refused."""
+
+GenerationOf = Callable[[bytes | None], int]
+
+
+class Waiter:
+    """One long poll: `woken` is set when the generation is, or may be, another than `known_generation`."""
+
+    __slots__ = ("known_generation", "topic", "woken")
+
+    def __init__(self, topic: str, known_generation: int) -> None:
+        self.topic = topic
+        self.known_generation = known_generation
+        self.woken = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Until it is woken, or the time is over."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.woken.wait()
+        except TimeoutError:
+            return
+        self.woken.clear()
+
+
+class AssignmentWaiters:
+    """Who waits, by the key of the membership.  One watch of the store serves all; there is none while nobody waits.
+
+    Heartbeats write memberships all the time: a write that leaves the generation wakes nobody.
+    """
+
+    def __init__(self, store: Store, prefix: str, generation_of: GenerationOf) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._generation_of = generation_of
+        self._waiters: dict[str, set[Waiter]] = {}
+        self._count = 0
+        self._stops: list[Callable[[], None]] = []
+        self.is_released = False
+
+    @contextmanager
+    def waiting(self, key: str, topic: str, known_generation: int) -> Iterator[Waiter]:
+        """A waiter for the length of a block; what changes from its beginning on wakes it.
+
+        Raises TOO_MANY_REQUESTS beyond MAX_WAITERS.
+        """
+        if self._count >= MAX_WAITERS:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{MAX_WAITERS} long polls wait for an assignment already")
+        waiter = Waiter(topic, known_generation)
+        self._waiters.setdefault(key, set()).add(waiter)
+        self._count += 1
+        if not self._stops:
+            self._stops = [self._store.watch(self._prefix, self._on_writes), self._store.watch_topics(self._on_topic)]
+        try:
+            yield waiter
+        finally:
+            self._remove(key, waiter)
+
+    def _remove(self, key: str, waiter: Waiter) -> None:
+        waiters = self._waiters[key]
+        waiters.remove(waiter)
+        if not waiters:
+            del self._waiters[key]
+        self._count -= 1
+        if not self._count:
+            for stop in self._stops:
+                stop()
+            self._stops = []
+
+    def release(self) -> None:
+        """Wake all, now, and let nobody wait from here on (the gateway is draining)."""
+        self.is_released = True
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                waiter.woken.set()
+
+    def _on_writes(self, events: Sequence[KeyValueEvent]) -> None:
+        for event in events:
+            waiters = self._waiters.get(event.key)
+            if waiters is not None:
+                generation = self._generation_of(event.value)
+                for waiter in waiters:
+                    if generation != waiter.known_generation:
+                        waiter.woken.set()
+
+    def _on_topic(self, topic: str) -> None:
+        """A topic may have other queues now: whoever waits looks."""
+        for waiters in self._waiters.values():
+            for waiter in waiters:
+                if waiter.topic == topic:
+                    waiter.woken.set()
