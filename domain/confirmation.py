@@ -31,8 +31,8 @@ class Confirmation:
     def when_settled(
         self, callback: Callable[[EntrepotError | None], None], first: int = 0, last: int | None = None
     ) -> None:
-        """Call back when the batch is confirmed or has failed; at once if that is known.  `first` to `last` (exclusive):
-        only these messages are of interest, where the batch has parts."""
+        """Call back when the batch is confirmed or has failed; at once if that is known.  Of a batch with parts only
+        the messages `first` to `last` (exclusive) are of interest."""
         if self.settled:
             callback(self.failure)
         else:

@@ -37,7 +37,7 @@ class ServerStream:
     """A stream to a client.  `send` as long as `has_credit`; `on_credit` is called when there is some again."""
 
     def __init__(self, channel: ServerChannel, id_: int, credit: int) -> None:
-        self._channel = channel
+        self.channel = channel
         self._id = id_
         self.credit = credit
         self.on_credit: Callable[[], None] = lambda: None
@@ -49,11 +49,11 @@ class ServerStream:
 
     def send(self, payload: bytes) -> None:
         self.credit -= len(payload)
-        self._channel.send_item(self._id, payload)
+        self.channel.send_item(self._id, payload)
 
     def end(self, error: EntrepotError) -> None:
         """End it; `on_close` is called."""
-        self._channel.end_stream(self._id, error)
+        self.channel.end_stream(self._id, error)
 
 
 Call = Callable[..., Awaitable[Any]]
@@ -127,6 +127,8 @@ class ServerChannel(asyncio.Protocol):
         self._is_flushing = False
         self._heard = self._loop.time()
         self.peer = ""
+        self.before_answer: Callable[[], None] = lambda: None
+        """Called before each answer to a call: what the call has changed is told first."""
 
     # -- the socket ----------------------------------------------------------------------------------------------
 
@@ -221,8 +223,10 @@ class ServerChannel(asyncio.Protocol):
             timer = self._loop.call_later(request.amount / 1000, self._expired, request.id, operation)
         try:
             result = await call(*arguments)
+            self.before_answer()
             self.answer(request.id, result if isinstance(result, bytes) else encode(result))
         except EntrepotError as refusal:
+            self.before_answer()
             self.refuse(request.id, refusal)
         except Exception:
             log.exception("a request failed", operation=operation.name, peer=self.peer)

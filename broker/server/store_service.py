@@ -236,6 +236,7 @@ class StoreService:
     def _open_definitions(self, stream: ServerStream) -> None:
         opened = DefinitionStream(self.store, self.deletions, self._info, stream)
         self._definition_streams.add(opened)
+        stream.channel.before_answer = opened.tell_now
         close = stream.on_close
 
         def closed() -> None:

@@ -161,6 +161,12 @@ class DefinitionStream:
             self._dirty_groups.add(name)
         self._soon()
 
+    def tell_now(self) -> None:
+        """Tell what has changed, if anything has, without waiting for more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._send()
+
     def changed(self) -> None:
         """The broker's own state has changed."""
         self._soon()

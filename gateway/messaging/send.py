@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import count
 from typing import Final
 
 import structlog
 
 from domain.clock import Clock
+from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.filter_hash import filter_hash
 from domain.message import ROUND_ROBIN, Message
@@ -52,6 +54,8 @@ class Sender:
         self._origin = os.urandom(6)
         self._count = count()
         self.traffic = Traffic()
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
         self.sent = 0
         self.refused = 0
 
@@ -81,6 +85,9 @@ class Sender:
     async def settle(self) -> None:
         """Return when all that was sent before is settled.  Raises what made the store fail."""
         await self.send_and_wait([])
+        while self._under_way:
+            self._idle = self._idle or self._loop.create_future()
+            await self._idle
 
     @property
     def backlogged(self) -> bool:
@@ -151,22 +158,33 @@ class Sender:
             for _, on_sent in calls:
                 on_sent(failure, None)
             return
-        refusals = confirmation.refusals
+        _Sending(self, messages, calls, confirmation).await_settled()
+
+    def note_under_way(self, change: int) -> None:
+        """Calls with parts that are told one by one: they are counted, so that `settle` can wait for them."""
+        self._under_way += change
+        if not self._under_way and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def append_again(self, messages: Sequence[Message]) -> Confirmation:
+        """Append messages that nobody took, as they are."""
+        return self._store.append(messages)
+
+    def count(self, messages: Sequence[Message], refusals: Refusals) -> None:
+        """Count what was settled."""
         self.sent += len(messages)
         self.traffic.count_in(messages, refusals)
-
-        def settled(failure: EntrepotError | None) -> None:
-            at = 0
-            for size, on_sent in calls:
-                mine = None
-                if refusals is not None and any(refusals[at : at + size]):
-                    mine = refusals[at : at + size]
-                at += size
-                on_sent(failure, mine)
-
         if refusals is not None:
             self.refused += sum(refusal is not None for refusal in refusals)
-        confirmation.when_settled(settled)
+
+    def move(self, message: Message) -> bool:
+        """Give a message that no broker took another queue, if it may go to any; says whether it may."""
+        topic = self._store.topic(message.topic)
+        if topic is None or _ordering_key(message) or topic.type is TopicType.PRIORITY:
+            return False
+        message.queue_id = self._round_robin.queue(self._store.queues(topic).preferred)
+        return True
 
     def _queue(self, message: Message, topic: Topic) -> int:
         """By message group, else by sub-topic where there is one below the topic, else in turn; in a PRIORITY topic by
@@ -174,12 +192,99 @@ class Sender:
         queues = self._store.queues(topic)
         if topic.type is TopicType.PRIORITY:
             return self._round_robin.queue(priority_queues(message, queues))
-        if message.message_group:
-            return queue_for_key(message.message_group, queues.writable)
-        sub_topic = message.sub_topic
-        if sub_topic and sub_topic != message.topic and sub_topic != split_name(message.topic)[1]:
-            return queue_for_key(sub_topic, queues.writable)
-        return self._round_robin.queue(queues.preferred)
+        key = _ordering_key(message)
+        return queue_for_key(key, queues.writable) if key else self._round_robin.queue(queues.preferred)
+
+
+def _ordering_key(message: Message) -> str:
+    """What decides the queue of a message; empty where nothing does."""
+    if message.message_group:
+        return message.message_group
+    sub_topic = message.sub_topic
+    return sub_topic if sub_topic not in (message.topic, split_name(message.topic)[1]) else ""
+
+
+class _Sending:
+    """One batch on its way: tells each call its part, as soon as that is known.
+
+    Messages that no broker took, because theirs has just gone, go once more, to another, if they may go to any.
+    """
+
+    __slots__ = ("_calls", "_confirmation", "_messages", "_sender")
+
+    def __init__(
+        self,
+        sender: Sender,
+        messages: Sequence[Message],
+        calls: list[tuple[int, OnSent]],
+        confirmation: Confirmation,
+    ) -> None:
+        self._sender, self._messages = sender, messages
+        self._calls, self._confirmation = calls, confirmation
+
+    def await_settled(self) -> None:
+        if not self._confirmation.has_parts:
+            self._confirmation.when_settled(self._settled)
+            return
+        at = 0
+        self._sender.note_under_way(len(self._calls))
+        for size, on_sent in self._calls:
+            settled = partial(self._part_settled, at, size, on_sent)
+            self._confirmation.when_settled(settled, at, at + size)
+            at += size
+
+    def _settled(self, failure: EntrepotError | None) -> None:
+        refusals = self._confirmation.refusals
+        if failure is None:
+            self._sender.count(self._messages, refusals)
+        at = 0
+        for size, on_sent in self._calls:
+            mine = None
+            if refusals is not None and any(refusals[at : at + size]):
+                mine = refusals[at : at + size]
+            at += size
+            on_sent(failure, mine)
+
+    def _part_settled(self, at: int, size: int, on_sent: OnSent, failure: EntrepotError | None) -> None:
+        refusals = self._confirmation.refusals
+        mine = None if refusals is None else list(refusals[at : at + size])
+        messages = self._messages[at : at + size]
+        if failure is None and mine is not None and self._send_again(messages, mine, on_sent):
+            return
+        self._done(messages, mine, on_sent, failure)
+
+    def _done(
+        self,
+        messages: Sequence[Message],
+        refusals: list[EntrepotError | None] | None,
+        on_sent: OnSent,
+        failure: EntrepotError | None,
+    ) -> None:
+        if refusals is not None and not any(refusals):
+            refusals = None
+        if failure is None:
+            self._sender.count(messages, refusals)
+        self._sender.note_under_way(-1)
+        on_sent(failure, refusals)
+
+    def _send_again(self, messages: Sequence[Message], refusals: list[EntrepotError | None], on_sent: OnSent) -> bool:
+        """Send those once more that nobody took; says whether there are some."""
+        places = [
+            place
+            for place, refusal in enumerate(refusals)
+            if refusal is not None and refusal.code == Code.UNAVAILABLE and self._sender.move(messages[place])
+        ]
+        if not places:
+            return False
+        again = self._sender.append_again([messages[place] for place in places])
+
+        def settled(failure: EntrepotError | None) -> None:
+            for number, place in enumerate(places):
+                refusals[place] = None if again.refusals is None else again.refusals[number]
+            self._done(messages, refusals, on_sent, failure)
+
+        again.when_settled(settled)
+        return True
 
 
 def first_refusal(refusals: Refusals) -> EntrepotError | None:

@@ -42,6 +42,11 @@ class PartedConfirmation(Confirmation):
         self._pending: set[int] = set()
         self._waiting: list[tuple[set[int], list[int], OnSettled]] = []
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether a part is under way."""
+        return bool(self._pending)
+
     def add_part(self, indexes: Sequence[int]) -> int:
         """A part of the batch, by the places of its messages, ascending."""
         self._parts.append((indexes, None))
@@ -104,14 +109,24 @@ class Appending:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
+        self._unsettled: set[PartedConfirmation] = set()
 
     def append(self, messages: Sequence[Message], operation: wire.Operation = wire.APPEND) -> Confirmation:
         confirmation = PartedConfirmation(len(messages))
         for part in self._cut(messages, confirmation):
             self._send(part, operation, confirmation)
-        if not confirmation.settled and not confirmation._pending:
-            confirmation.settle()
+        if not confirmation.is_pending:
+            return confirmation if confirmation.settled else confirmation.settled_now()
+        self._unsettled.add(confirmation)
+        confirmation.when_settled(lambda failure: self._unsettled.discard(confirmation))
         return confirmation
+
+    async def settle(self) -> None:
+        """Return when everything that was sent is settled, as it is when its deadline passes."""
+        while self._unsettled:
+            future: asyncio.Future[None] = self._loop.create_future()
+            next(iter(self._unsettled)).when_settled(lambda failure, future=future: future.set_result(None))  # type: ignore[misc]
+            await future
 
     def _cut(self, messages: Sequence[Message], confirmation: PartedConfirmation) -> list[_Part]:
         parts: list[_Part] = []

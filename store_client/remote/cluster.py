@@ -270,7 +270,7 @@ class Cluster:
                     self._tell(name)
                 continue
             self.topics[name] = topic
-            if topic != known or queues is None or self.queues(topic) != queues:
+            if topic != known or (queues is not None and self.queues(topic) != queues):
                 self._tell(name)
 
     def namespaces(self) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -166,7 +167,7 @@ def _all_of(answers: list[tuple[BrokerClient, list[StoredMessage] | EntrepotErro
     return [message for _, told in answers if not isinstance(told, EntrepotError) for message in told]
 
 
-def _check_answered(answers: list[tuple[BrokerClient, object]]) -> None:
+def _check_answered(answers: Sequence[tuple[BrokerClient, object]]) -> None:
     """Raise a refusal in earnest, or that nobody answered."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
     for refusal in refusals:

@@ -276,5 +276,6 @@ class RemoteStore:
 
     async def close(self) -> None:
         self.release_waiting()
+        await self._appending.settle()
         self._facts.close()
         await self.cluster.close()

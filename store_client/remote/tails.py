@@ -133,8 +133,9 @@ class Tails:
         on_messages: Callable[[list[StoredMessage]], None],
     ) -> RemoteTail:
         client = self._cluster.of_queue(topic, queue_id)
-        if topic not in self._cluster.topics:
-            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+        definition = self._cluster.topics.get(topic)
+        if definition is None or queue_id not in self._cluster.queues(definition).readable:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue {queue_id} of topic {topic!r}")
         tail = RemoteTail(self, client, topic, queue_id, start, on_messages, self._clock.now_ms())
         self._open.setdefault(client.number, set()).add(tail)
         return tail

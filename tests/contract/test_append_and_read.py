@@ -71,6 +71,7 @@ async def test_a_batch_is_refused_message_by_message(store: Store):
             message("t", b"y" * MAX_MESSAGE_BYTES),
         ]
     )
+    await settled(confirmation)
     assert confirmation.refusals is not None
     assert codes(confirmation.refusals) == [
         None,
@@ -157,6 +158,9 @@ async def test_a_tail_from_the_end_has_only_what_is_new(store: Store):
     await append(store, "t", "old")
     collector = Collector()
     tail = store.tail("t", 0, None, collector)
+    begun = asyncio.get_running_loop().create_future()
+    tail.when_begun(lambda: begun.set_result(None))
+    await begun
     assert tail.next_offset == 1
     await append(store, "t", "other queue", queue_id=1)
     await append(store, "t", "new")

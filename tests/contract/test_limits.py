@@ -12,7 +12,7 @@ from domain.ports import Store
 from domain.topic import Cleanup, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
+from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of, settled
 
 
 async def test_a_topic_limits_the_size_of_its_messages(store: Store):
@@ -131,5 +131,6 @@ async def test_messages_of_a_compacted_topic_need_a_key(store: Store):
     assert await append_all(store, replace(message("t", "d"), further_queues=(("c", 0),))) == [Code.BAD_REQUEST]
     half = replace(message("c", "e"), system={SystemProperty.TRANSACTION_ID: "x"})
     confirmation = store.append_half([half])
+    await settled(confirmation)
     assert confirmation.refusals is not None
     assert codes(confirmation.refusals) == [Code.BAD_REQUEST]

@@ -44,8 +44,10 @@ class MqttConversation:
 
     __slots__ = (
         "_backlog",
+        "_first",
         "_frontend",
         "_is_relief_asked",
+        "_last",
         "_machine",
         "_will",
         "client_id",
@@ -59,6 +61,8 @@ class MqttConversation:
         self._machine = ServerConnection(frontend.limits, now)
         self._backlog: deque[PublishTemplate] | None = None
         self._will: Will | None = None
+        self._first: _Awaited | None = None
+        self._last: _Awaited | None = None
         self._is_relief_asked = False
         self.driver: Driver | None = None
         self.client_id = ""
@@ -142,20 +146,38 @@ class MqttConversation:
             name = packet.topic
             if name[0] == "$" and not frontend.may_publish(name):
                 if messages:  # the refusal has its place in the order of PUBACKs (4.6.0-2)
-                    frontend.sender.send(messages, _Sent(self, packet_ids))
+                    frontend.sender.send(messages, self._in_turn(_Sent(self, packet_ids)))
                     messages, packet_ids = [], []
-                frontend.sender.send((), _Refused(self, packet))
+                frontend.sender.send((), self._in_turn(_Refused(self, packet)))
                 continue
             topic, queue_id, filter_hash = route_of(name)
             messages.append(to_message(packet, topic, queue_id, filter_hash, now_ms))
             packet_ids.append(packet.packet_id)
         if messages:
-            frontend.sender.send(messages, _Sent(self, packet_ids))
+            frontend.sender.send(messages, self._in_turn(_Sent(self, packet_ids)))
         if frontend.sender.backlogged and self.driver is not None:
             self.driver.pause_reading()
             if not self._is_relief_asked:
                 self._is_relief_asked = True
                 frontend.sender.when_relieved(self._relieved)
+
+    def _in_turn(self, sent: _Awaited) -> _Awaited:
+        """Whatever is told of it, and whenever: PUBACKs have the order of the publishes (4.6.0-2)."""
+        if self._last is None:
+            self._first = sent
+        else:
+            self._last.following = sent
+        self._last = sent
+        return sent
+
+    def tell_in_turn(self) -> None:
+        """Tell the client what is known, as far as nothing before it is unknown."""
+        while self._first is not None and self._first.outcome is not None:
+            sent = self._first
+            self._first = sent.following
+            if self._first is None:
+                self._last = None
+            sent.tell()
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
@@ -311,29 +333,49 @@ class MqttConversation:
             self.driver.close()
 
 
-class _Sent:
-    """What to do when a run of publishes is confirmed: one small object per run."""
+class _Awaited:
+    """Publishes whose outcome is awaited: one small object per run, a list of them per connection."""
 
-    __slots__ = ("_conversation", "_packet_ids")
+    __slots__ = ("_conversation", "following", "outcome")
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self._conversation = conversation
+        self.following: _Awaited | None = None
+        self.outcome: tuple[EntrepotError | None, Refusals] | None = None
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        self.outcome = (failure, refusals)
+        self._conversation.tell_in_turn()
+
+    def tell(self) -> None:
+        """Its turn has come, and its outcome is known."""
+        raise NotImplementedError
+
+
+class _Sent(_Awaited):
+    """A run of publishes that were sent."""
+
+    __slots__ = ("_packet_ids",)
 
     def __init__(self, conversation: MqttConversation, packet_ids: list[int]) -> None:
-        self._conversation = conversation
+        super().__init__(conversation)
         self._packet_ids = packet_ids
 
-    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
-        self._conversation.confirmed(self._packet_ids, failure, refusals)
+    def tell(self) -> None:
+        assert self.outcome is not None
+        self._conversation.confirmed(self._packet_ids, *self.outcome)
 
 
-class _Refused:
-    """The answer to a publish that nobody may make, in its turn."""
+class _Refused(_Awaited):
+    """A publish that nobody may make."""
 
-    __slots__ = ("_conversation", "_packet")
+    __slots__ = ("_packet",)
 
     def __init__(self, conversation: MqttConversation, packet: Publish) -> None:
-        self._conversation = conversation
+        super().__init__(conversation)
         self._packet = packet
 
-    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+    def tell(self) -> None:
         self._conversation.refuse(self._packet)
 
 
