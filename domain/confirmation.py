@@ -10,7 +10,8 @@ from domain.errors import EntrepotError
 class Confirmation:
     """The outcome of one appended batch.
 
-    `refusals` is None when every message was taken, else one entry per message (None = taken); it is known at once.
+    `refusals` is None when every message was taken, else one entry per message (None = taken); it is known at once.  A
+    store behind a network gives a list always, and fills in its entries until the batch is settled.
     The messages that were taken are *confirmed* later, when they are durable; or the store fails and the outcome is
     unknown.  Callbacks run once, in the order the batches were appended, with the failure or None.
     """
