@@ -9,7 +9,7 @@ delivery it was, and whose broker to ask.  All of that is in the text, base64url
             asked for, as the store knows them.  checksum = crc32 of what is behind it
 
 A broker is named and never addressed: its address comes from the topic's route.  So nobody can make a gateway talk to
-a place of theirs by writing a handle.  The checksum finds damage; whether a handle is current is for the cluster to say.
+a place of theirs by writing a handle.  The checksum finds damage; whether a handle is current, the cluster says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The calls of the service, and one gRPC channel to make them on.
 
-gRPC reconnects by itself; what it cannot do is know whether a call that broke off was carried out.  Every refusal of the
-transport that leaves this open says "unknown outcome".
+gRPC reconnects by itself; what it cannot do is know whether a call that broke off was carried out.  Every refusal of
+the transport that leaves this open says "unknown outcome".
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ Metadata = tuple[tuple[str, str], ...]
 class Wire(Protocol):
     """A message of the protocol."""
 
-    def SerializeToString(self) -> bytes: ...  # noqa: N802
+    def SerializeToString(self) -> bytes: ...
 
     @classmethod
-    def FromString(cls, s: bytes) -> Self: ...  # noqa: N802
+    def FromString(cls, s: bytes) -> Self: ...
 
 
 class Answer(Wire, Protocol):
@@ -133,7 +133,7 @@ class Connection:
         method = self._channel.stream_stream(
             f"/{SERVICE}/Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
         )
-        return method(metadata=metadata)
+        return method(None, metadata=metadata)  # None: what is said is written one by one
 
     async def close(self) -> None:
         """Close the channel; calls on it end."""

@@ -1,7 +1,7 @@
 """Routes: which message queues a topic of the cluster has, and whom to ask for each.
 
-Our queue id of a message queue is its place in the order of (broker name, queue id): a cluster counts queues within each
-broker.  It holds as long as the route does.
+Our queue id of a message queue is its place in the order of (broker name, queue id): a cluster counts queues within
+each broker.  It holds as long as the route does.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+from tests.contract.test_fifo import *  # noqa: F403

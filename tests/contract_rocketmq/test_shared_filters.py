@@ -1,0 +1,1 @@
+from tests.contract.test_filters import *  # noqa: F403

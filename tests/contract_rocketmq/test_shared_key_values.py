@@ -1,0 +1,1 @@
+from tests.contract.test_key_values import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.contract.test_pop import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.contract.test_positions import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.contract.test_pull import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.contract.test_retry import *  # noqa: F403

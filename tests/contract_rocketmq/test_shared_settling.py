@@ -1,0 +1,1 @@
+from tests.contract.test_settling import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.contract.test_timers import *  # noqa: F403

@@ -1,0 +1,1 @@
+from tests.contract.test_transactions import *  # noqa: F403
