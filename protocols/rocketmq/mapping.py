@@ -7,7 +7,7 @@ fact of `properties`.  Both ways together change nothing: a message that was sen
                     another length goes as a hash of it in that form, and as the fact `message_id`
     body            as it is; RocketMQ keeps no empty body, so that goes as one zero byte with the fact `empty_body`
     sub-topic, qos  facts; a sub-topic that is the topic's own name is left out
-    queue           not carried: the cluster chooses the queue, messages of one message group go to the same
+    queue           a wish that the store adds; the cluster chooses, and messages of one message group go to the same
     further queues  not carried: the store refuses such messages
 """
 
@@ -97,9 +97,7 @@ def deliver_at_ms(message: Message) -> int | None:
 def to_wire(message: Message, kind: v2.MessageType.ValueType, namespaces: Namespaces) -> v2.Message:
     """The message as `kind` (`message_type`).  Its message id must be there."""
     facts: dict[str, PropertyValue] = dict(message.system)
-    system = v2.SystemProperties(
-        message_id=wire_id(message.message_id), message_type=kind, body_encoding=v2.IDENTITY, queue_id=0
-    )
+    system = v2.SystemProperties(message_id=wire_id(message.message_id), message_type=kind, body_encoding=v2.IDENTITY)
     if message.born_time_ms:
         system.born_timestamp.CopyFrom(timestamp(message.born_time_ms))
     born_host = message.system_text(SystemProperty.BORN_HOST) or ""

@@ -184,7 +184,13 @@ class Reading:
     # -- tails -------------------------------------------------------------------------------------------------------
 
     def tail(self, topic: str, queue_id: int, from_offset: int | None, on_messages: OnMessages) -> QueueTail:
-        """`MessageReader.tail`, by long polls."""
+        """`MessageReader.tail`, by long polls; the end is that of when the cluster was asked for it.
+
+        Raises TOPIC_NOT_FOUND where the topic is not known here or has no such queue."""
+        route = self._cluster.routes.known(topic)
+        if route is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {topic!r} is not known here")
+        route.queue(queue_id)
         return QueueTail(self, self._cluster, topic, queue_id, from_offset, on_messages)
 
 

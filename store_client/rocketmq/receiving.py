@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 MAX_RECEIVE: Final = 32
 """The most messages that RocketMQ gives at once."""
+REST_SECONDS: Final = 0.5
+"""How long a broker that refused is left alone by a pop that goes on waiting for the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,12 @@ class _Shelf:
 
     def take(self, limit: int) -> list[Delivery]:
         return [self.deliveries.popleft() for _ in range(min(limit, len(self.deliveries)))]
+
+    def is_due(self, broker: str, asked: dict[str, float], now: float, *, again: bool) -> bool:
+        """Whether a pop asks a broker (again): one that refused has its rest first."""
+        if broker not in asked:
+            return True
+        return again and (broker not in self.refusals or asked[broker] + REST_SECONDS <= now)
 
     @property
     def is_idle(self) -> bool:
@@ -105,26 +113,30 @@ class Receiving:
         loop = asyncio.get_running_loop()
         settings = self._cluster.settings
         end = loop.time() + (request.wait_ms or settings.answer_ms) / 1000
-        asked = False
+        asked: dict[str, float] = {}
+        polls = False
         while True:
-            found = shelf.take(request.max_messages)
-            remaining = end - loop.time()
-            if found or remaining <= 0 or self._is_draining or request.max_messages <= 0:
+            now = loop.time()
+            found, remaining = shelf.take(request.max_messages), end - now
+            waits = bool(request.wait_ms) and not self._is_draining
+            if found or remaining <= 0 or request.max_messages <= 0 or (polls and not waits):
                 return found
             idle = [broker for broker in brokers if shelf.calls.get(broker.broker, 0) < shelf.pops]
             if asked and len(idle) == len(brokers):
                 refusals = [shelf.refusals.get(broker.broker) for broker in brokers]
                 if refusals[0] is not None and all(refusals):
                     raise refusals[0]
-                if not request.wait_ms:
+                if not waits:
                     return []
+            due = [broker for broker in idle if shelf.is_due(broker.broker, asked, now, again=waits)]
             shelf.changed.clear()
-            for broker in idle:
-                poll_ms = min(int(remaining * 1000), settings.most_poll_ms) if request.wait_ms else 0
+            for broker in due:
+                asked[broker.broker] = now
+                poll_ms = min(int(remaining * 1000), settings.most_poll_ms) if waits else 0
                 self._start(shelf, route, broker, min(request.max_messages, MAX_RECEIVE), poll_ms)
-            asked = True
+            polls = waits
             try:
-                async with asyncio.timeout(remaining):
+                async with asyncio.timeout(remaining if len(due) == len(idle) else min(remaining, REST_SECONDS)):
                     await shelf.changed.wait()
             except TimeoutError:
                 continue

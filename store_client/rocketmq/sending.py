@@ -102,6 +102,9 @@ class Sending:
                 route = self._writable(message)
                 kind = message_type(message, route.accepts, now, is_half=is_half)
                 wire = self._wire(message, kind, now)
+                if message.queue_id >= 0:
+                    # a wish, as published clients say it: most clusters choose for themselves
+                    wire.system_properties.queue_id = route.queues[message.queue_id].broker_queue_id
             except EntrepotError as refusal:
                 refusals[index] = refusal
                 continue

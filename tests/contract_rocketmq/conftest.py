@@ -36,8 +36,17 @@ def brokers() -> int:
 
 
 @pytest.fixture
-async def cluster(clock: ManualClock, hold_back_limit: int, brokers: int) -> AsyncIterator[RocketMqServer]:
+def takes_wishes() -> bool:
+    """Whether a message goes to the queue that it names: tests of the contract count on it."""
+    return True
+
+
+@pytest.fixture
+async def cluster(
+    clock: ManualClock, hold_back_limit: int, brokers: int, takes_wishes: bool
+) -> AsyncIterator[RocketMqServer]:
     server = RocketMqServer(clock, brokers, max_message_bytes=MAX_MESSAGE_BYTES, hold_back_limit=hold_back_limit)
+    server.takes_wishes = takes_wishes
     await server.start()
     yield server
     await server.close()

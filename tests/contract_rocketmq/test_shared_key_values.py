@@ -1,1 +1,6 @@
-from tests.contract.test_key_values import *  # noqa: F403
+from tests.contract import test_key_values
+from tests.contract_rocketmq import carried as why
+
+NOT_CARRIED: dict[str, str] = {}
+
+globals().update(why.carried(test_key_values, NOT_CARRIED))

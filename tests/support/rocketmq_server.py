@@ -90,6 +90,8 @@ class RocketMqServer:
         self.terminated: list[str] = []
         self.hands: dict[str, Hand] = {}
         self.port = 0
+        self.takes_wishes = False
+        """Whether a message goes to the queue that it names; the real proxies do not ask."""
         self._turn = 0
         self._server: Any = None
 
@@ -275,16 +277,16 @@ class RocketMqServer:
             if topic is None:
                 raise Refused(v2.TOPIC_NOT_FOUND, f"no topic {name}")
             endpoints = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=self.port)])
-            for queue_id in range(topic.queues):
-                found.append(
-                    v2.MessageQueue(
-                        topic=question.topic,
-                        id=queue_id,
-                        permission=_PERMISSIONS[topic.permission],
-                        broker=v2.Broker(name=broker_name, id=0, endpoints=endpoints),
-                        accept_message_types=self.accepts.get(name, ANY_TYPE),
-                    )
+            found += [
+                v2.MessageQueue(
+                    topic=question.topic,
+                    id=queue_id,
+                    permission=_PERMISSIONS[topic.permission],
+                    broker=v2.Broker(name=broker_name, id=0, endpoints=endpoints),
+                    accept_message_types=self.accepts.get(name, ANY_TYPE),
                 )
+                for queue_id in range(topic.queues)
+            ]
         return v2.QueryRouteResponse(status=OK, message_queues=found)
 
     # -- producing ---------------------------------------------------------------------------------------------------
@@ -309,6 +311,8 @@ class RocketMqServer:
         system, name = wire.system_properties, _name(wire.topic)
         self._check_message(wire, name)
         broker_name, queue_id = self._place(name, system.message_group)
+        if self.takes_wishes:
+            queue_id = system.queue_id
         broker = self.brokers[broker_name]
         own: dict[str, str | bytes] = {WIRE: wire.SerializeToString()}
         answer = v2.SendResultEntry(status=OK, message_id=system.message_id)
@@ -423,6 +427,7 @@ class RocketMqServer:
 
     def _as_stored(self, message: StoredMessage) -> Any:
         wire = self._as_sent(message)
+        wire.topic.name = message.topic.rpartition("/")[2]
         system = wire.system_properties
         system.queue_id = message.queue_id
         system.queue_offset = message.queue_offset

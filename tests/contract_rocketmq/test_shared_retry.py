@@ -1,1 +1,0 @@
-from tests.contract.test_retry import *  # noqa: F403
