@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +13,13 @@ import pytest
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import Message, SystemProperty
+from domain.message import Delivery, Message, StoredMessage, SystemProperty
 from domain.ports import PopRequest
 from domain.query import MessageQuery
 from domain.topic import Permission, Topic
 from domain.transaction import TransactionEnd
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.cluster_handle import ClusterHandle
-from store_client.memory import MemoryStore
 from store_client.rocketmq import RocketMqStore, open_rocketmq
 from tests.contract_rocketmq.conftest import OperatedStore, settings_of
 from tests.support.clock import ManualClock
@@ -182,7 +182,7 @@ class TestTwoBrokers:
         topic = await store.put_topic(Topic("t", queues=2))
         assert topic.queues == 4
         assert await append_all(store, *(message("t", str(i)) for i in range(12))) == [None] * 12
-        found = []
+        found: list[Delivery] = []
         while len(found) < 12:
             some = await pop(store, "t", count=5, wait_ms=10_000)
             assert len(some) <= 5
@@ -416,13 +416,14 @@ async def test_topics_are_what_the_cluster_has(cluster: RocketMqServer, clock: M
     await opened.close()
 
 
-async def test_what_the_protocol_cannot_carry_is_refused(store: OperatedStore, cluster: RocketMqServer, clock: Any):
-    stored = (await MemoryStore(clock).messages_by_id(b"")) or [message("t", "a")]
-    for call in (
+async def test_what_the_protocol_cannot_carry_is_refused(
+    store: OperatedStore, cluster: RocketMqServer, clock: ManualClock
+):
+    calls: list[Awaitable[Any]] = [
         store.query(MessageQuery("t")),
         store.messages_by_id(b"a"),
         store.message_at(0),
-        store.message_consumers(stored[0]),
+        store.message_consumers(StoredMessage("t", b"")),
         store.message_trace(b"a"),
         store.retime("t", b"a", 1, 2),
         store.timed_messages(),
@@ -430,10 +431,12 @@ async def test_what_the_protocol_cannot_carry_is_refused(store: OperatedStore, c
         store.delete_topic("t"),
         store.put_namespace("n"),
         store.delete_namespace("n"),
-    ):
+    ]
+    for call in calls:
         assert await refusal_of(call) == Code.UNSUPPORTED
     alone = await open_second(cluster, clock)
-    for call in (alone.get(["k"]), alone.scan("k"), alone.write([])):
+    calls = [alone.get(["k"]), alone.scan("k"), alone.write([])]
+    for call in calls:
         assert await refusal_of(call) == Code.UNSUPPORTED
     with pytest.raises(EntrepotError) as refused:
         alone.watch("k", print)

@@ -20,6 +20,7 @@ from zlib import crc32
 
 import grpc
 import grpc.aio
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
@@ -43,14 +44,14 @@ Handler = Callable[[Any, grpc.aio.ServicerContext], Awaitable[Any]]
 
 
 class Refused(Exception):
-    def __init__(self, code: int, text: str = "refused") -> None:
+    def __init__(self, code: Any, text: str = "refused") -> None:
         super().__init__(text)
         self.status = v2.Status(code=code, message=text)
 
 
 def status_of(error: EntrepotError) -> v2.Status:
     """Numbers are the same where RocketMQ has one."""
-    code = int(error.code) if int(error.code) in v2.Code.values() else v2.INTERNAL_ERROR
+    code: Any = int(error.code) if int(error.code) in v2.Code.values() else v2.INTERNAL_ERROR
     return v2.Status(code=code, message=error.message)
 
 
@@ -82,7 +83,7 @@ class RocketMqServer:
     ) -> None:
         self.clock = clock
         self.brokers = {f"broker-{i}": MemoryStore(clock, **limits) for i in range(brokers)}
-        self.accepts: dict[str, tuple[int, ...]] = {}
+        self.accepts: dict[str, tuple[Any, ...]] = {}
         self.clients: dict[str, Client] = defaultdict(Client)
         self.accounts = accounts
         self.faults: dict[str, list[Any]] = defaultdict(list)
@@ -116,7 +117,7 @@ class RocketMqServer:
 
     # -- what an operator does ---------------------------------------------------------------------------------------
 
-    async def put_topic(self, topic: Topic, accepts: tuple[int, ...] = ANY_TYPE) -> None:
+    async def put_topic(self, topic: Topic, accepts: tuple[Any, ...] = ANY_TYPE) -> None:
         self.accepts[topic.name] = accepts
         for broker in self.brokers.values():
             await broker.put_topic(topic)
@@ -130,7 +131,7 @@ class RocketMqServer:
         for broker in self.brokers.values():
             for half in await broker.take_checks([topic.name for topic in broker.topics()], 100):
                 check = v2.RecoverOrphanedTransactionCommand(
-                    message=self._as_sent(half), transaction_id=half.system_text(SystemProperty.TRANSACTION_ID)
+                    message=self._as_sent(half), transaction_id=half.system_text(SystemProperty.TRANSACTION_ID) or ""
                 )
                 for client in self.clients.values():
                     if client.settings and half.topic in {t.name for t in client.settings.publishing.topics}:
@@ -415,7 +416,7 @@ class RocketMqServer:
             wire.system_properties.receipt_handle = text
             wire.system_properties.delivery_attempt = delivery.attempt
             yield v2.ReceiveMessageResponse(message=wire)
-        yield v2.ReceiveMessageResponse(delivery_timestamp={"seconds": self.clock.now_ms() // 1000})
+        yield v2.ReceiveMessageResponse(delivery_timestamp=Timestamp(seconds=self.clock.now_ms() // 1000))
 
     def _mint(self, hand: Hand) -> str:
         text = secrets.token_hex(8)
