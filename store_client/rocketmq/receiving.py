@@ -164,6 +164,10 @@ class Receiving:
         except EntrepotError as refusal:
             shelf.refusals[broker.broker] = refusal
             log.info("receive from %s: %s", broker.broker, refusal.message)
+        except Exception as error:  # a fault of ours, or of gRPC: the pops that wait are told
+            log.exception("a receive from %s failed", broker.broker)
+            text = f"receiving from {broker.broker!r} failed: {error}"
+            shelf.refusals[broker.broker] = EntrepotError(Code.INTERNAL_ERROR, text)
         finally:
             shelf.calls[broker.broker] -= 1
             shelf.changed.set()

@@ -7,6 +7,7 @@ when the one before it was answered, because the order of a queue is that in whi
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +27,8 @@ from protocols.rocketmq.names import timestamp
 from store_client.rocketmq.calls import SEND, Connection
 from store_client.rocketmq.cluster import Cluster
 from store_client.rocketmq.routes import Route
+
+log = logging.getLogger(__name__)
 
 UNKNOWN: Final = frozenset({Code.REQUEST_TIMEOUT, Code.UNAVAILABLE, Code.INTERNAL_ERROR})
 """Codes that leave open whether a message was stored: they fail the batch, they do not refuse the message."""
@@ -173,6 +176,9 @@ class Sending:
             except EntrepotError as refusal:
                 for index, _, _ in sending.messages:
                     _note(batch, index, refusal)
+            except Exception:  # a fault of ours, or of gRPC: nothing may be confirmed that was not answered
+                log.exception("a send failed")
+                _note(batch, 0, EntrepotError(Code.INTERNAL_ERROR, "the messages could not be sent"))
 
     async def _send(self, batch: _Batch, sending: _Sending) -> None:
         brokers = sending.route.brokers(writable=True)

@@ -148,6 +148,15 @@ async def test_a_deadline_leaves_the_outcome_unknown(store: OperatedStore, clust
     await hasty.close()
 
 
+async def test_a_fault_of_ours_confirms_nothing(store: OperatedStore, monkeypatch: pytest.MonkeyPatch):
+    await store.put_topic(Topic("t", queues=1))
+    monkeypatch.setattr("store_client.rocketmq.sending.refusal_of", lambda status: 1 / 0)
+    failure = await settled(store.append([message("t", "a")]))
+    assert failure is not None and failure.code == Code.INTERNAL_ERROR and "unknown outcome" in failure.message
+    monkeypatch.setattr("store_client.rocketmq.receiving.from_wire", lambda *args: 1 / 0)
+    assert await refusal_of(pop(store, "t", wait_ms=10_000)) == Code.INTERNAL_ERROR
+
+
 async def test_a_cluster_that_was_away_is_found_again(store: OperatedStore, cluster: RocketMqServer):
     await store.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
