@@ -225,9 +225,21 @@ class QueueTail:
                 if refusal.code in (Code.UNSUPPORTED, Code.TOPIC_NOT_FOUND):
                     log.error("the tail of %s/%d ends: %s", topic, queue_id, refusal.message)
                     return
+                if refusal.code is Code.ILLEGAL_OFFSET and await self._go_on(topic, queue_id):
+                    continue
                 log.warning("the tail of %s/%d waits: %s", topic, queue_id, refusal.message)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
             self.next_offset = pulled.next_offset
             if pulled.messages and self._is_open:
                 self._on_messages(pulled.messages)
+
+    async def _go_on(self, topic: str, queue_id: int) -> bool:
+        """Move to what is there, behind what is gone; whether that is another offset."""
+        before = self.next_offset
+        try:
+            nearest = Position(PositionKind.OFFSET, max(before, 0))
+            self.next_offset = await self._reading.offset_at(topic, queue_id, nearest)
+        except EntrepotError:
+            return False
+        return self.next_offset != before

@@ -17,6 +17,7 @@ REASONS = "of a dead letter the protocol says only its topic and message id"
 RETRIES = "a cluster's retry topics, its limits and its compaction are its own affair"
 NOT_IN_FLIGHT = "the protocol does not say how many messages are in flight"
 ONE_KIND = "a message is one of half, timed and of a message group, not two of them"
+NAMES_TAKEN = "a transaction id counts as taken by an earlier message of its batch, even if the cluster refuses that"
 CHECKS = "the cluster asks after transactions by itself, see test_transactions.py"
 
 

@@ -8,7 +8,6 @@ NOT_CARRIED: dict[str, str] = {
     "test_a_tail_from_an_offset_has_the_old_and_the_new_in_order": why.UNORDERED,
     "test_a_tail_from_the_end_has_only_what_is_new": why.AHEAD,
     "test_a_tail_may_close_itself_from_its_callback": why.AHEAD,
-    "test_a_tail_goes_on_behind_what_is_gone": why.TOPOLOGY,
 }
 
 globals().update(why.carried(test_append_and_read, NOT_CARRIED))
