@@ -16,6 +16,7 @@ import typer
 
 from gateway.cli import config, group, message, namespace, timer, topic
 from gateway.cli.commands import CommandGroup
+from gateway.cli.deployment import broker, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
 from gateway.cli.serve import serve
 from gateway.cli.version import version
@@ -30,6 +31,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(serve)
+app.command()(nameserver)
+app.command()(broker)
+app.command()(gateway)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")

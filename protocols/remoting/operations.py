@@ -168,6 +168,7 @@ SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], Drainage, agai
 SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[()], None, again=True)
 KEEP_KEY_VALUES: Final = _operation(75, "keep_key_values", tuple[bool], None, again=True)
 LEAVE: Final = _operation(76, "leave", tuple[()], None)
+IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyValueChange]], None, again=True)
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)
