@@ -29,6 +29,10 @@ class ClusterOperations:
     async def close(self) -> None:
         await self._directory.close()
 
+    @property
+    def is_available(self) -> bool:
+        return bool(self._cluster.ready)
+
     def name_servers(self) -> dict[str, bool]:
         return self._directory.name_servers()
 
