@@ -19,7 +19,7 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
-from domain.route import BrokerRoute
+from domain.route import BrokerInfo, BrokerRoute
 from domain.shard import broker_of_queue, first_queue
 from domain.topic import Topic, TopicQueues
 from protocols.remoting import operations as wire
@@ -62,6 +62,9 @@ class Cluster:
         self._repair_timer: asyncio.TimerHandle | None = None
         self._fault_timer: asyncio.TimerHandle | None = None
         self._told_refusals: set[str] = set()
+        self._infos: dict[str, BrokerInfo] = {}
+        self._touched: tuple[set[str], set[str]] = (set(), set())
+        self._is_all_touched = True
         self._last_revision = 0
         self._is_closed = False
 
@@ -112,6 +115,8 @@ class Cluster:
         if client.is_ready:
             client.is_ready = False
             self._ready_changed(client, False)
+        self._infos.pop(address, None)
+        self.merge(client.view.topics, client.view.groups)
         closing = self._loop.create_task(client.close())
         closing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -235,6 +240,7 @@ class Cluster:
 
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
+        self._is_all_touched = True
         self._queues_changed(self.topics)
         for watcher in tuple(self.ready_watchers):
             watcher(client, is_ready)
@@ -246,7 +252,12 @@ class Cluster:
             if other is not client and other.is_ready and client.is_ready and other.number == client.number:
                 log.error("two brokers have one number", one=other.name, other=client.name, number=client.number)
         self.merge(topics, groups)
-        self._queues_changed(self.topics.keys() - topics)
+        self._touched[0].update(topics)
+        self._touched[1].update(groups)
+        assert client.info is not None
+        if self._infos.get(client.link.address) != client.info:
+            self._infos[client.link.address] = client.info
+            self._queues_changed(self.topics.keys() - topics)
         for watcher in tuple(self.info_watchers):
             watcher()
         if self._repair_timer is None and not self._is_closed:
@@ -297,12 +308,15 @@ class Cluster:
         if len(ready) < 2 and len(self.clients) < 2:
             return
         views = [client.view for client in self.clients.values()]
+        topics, groups = self._touched if not self._is_all_touched else (None, None)
+        self._touched, self._is_all_touched = (set(), set()), False
         for client in ready:
-            plan = plan_repairs(client.view, views)
+            plan = plan_repairs(client.view, views, topics, groups)
             if plan:
                 try:
                     await self._carry_out(client, plan)
                 except EntrepotError as error:
+                    self._is_all_touched = True
                     log.warning("a broker could not be brought up to date", broker=client.name, error=error.message)
 
     async def _carry_out(self, client: BrokerClient, plan: Repairs) -> None:

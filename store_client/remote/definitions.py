@@ -9,6 +9,7 @@ The plan of repairs is empty exactly when all brokers agree.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -87,8 +88,14 @@ def prevailing_group(name: str, views: list[BrokerView]) -> ConsumerGroup | None
 def _prevailing(what: str, found: list[_D], views: list[BrokerView]) -> _D | None:
     if not found:
         return None
-    highest = max(found, key=lambda each: (each.revision, _encode(each))) if len(found) > 1 else found[0]
-    return highest if highest.revision > deletion(what, views) or not deletion(what, views) else None
+    highest = found[0]
+    for other in found[1:]:
+        if other.revision > highest.revision or (
+            other.revision == highest.revision and other != highest and _encode(other) > _encode(highest)
+        ):
+            highest = other
+    gone = deletion(what, views)
+    return highest if highest.revision > gone or not gone else None
 
 
 def deletion(what: str, views: list[BrokerView]) -> int:
@@ -131,21 +138,33 @@ class Repairs:
         )
 
 
-def plan_repairs(view: BrokerView, views: list[BrokerView]) -> Repairs:
-    """What the broker of `view` is to be told, `views` being those of all brokers that can be asked, it included."""
+def plan_repairs(
+    view: BrokerView,
+    views: list[BrokerView],
+    topics: Iterable[str] | None = None,
+    groups: Iterable[str] | None = None,
+) -> Repairs:
+    """What the broker of `view` is to be told, `views` being those of all brokers, it included.
+
+    `topics` and `groups`: those that are to be looked at; None is all.
+    """
     plan = Repairs()
+    if topics is None:
+        topics = {name for each in views for name in each.topics}
+    if groups is None:
+        groups = {name for each in views for name in each.groups}
     held_namespaces = prevailing_namespaces(views)
     plan.namespaces = [
         (name, revision) for name, revision in held_namespaces.items() if view.namespaces.get(name, -1) < revision
     ]
-    for name in {name for each in views for name in each.topics if not is_system_topic(name)}:
-        topic = prevailing_topic(name, views)
+    for name in topics:
+        topic = None if is_system_topic(name) else prevailing_topic(name, views)
         mine = view.topics.get(name)
         if topic is not None:
             wanted = localized(topic, view.name)
             if mine is None or (mine.revision < wanted.revision):
                 plan.topics.append(wanted)
-    for name in {name for each in views for name in each.groups}:
+    for name in groups:
         group = prevailing_group(name, views)
         held = view.groups.get(name)
         if group is not None and (held is None or held.revision < group.revision):
