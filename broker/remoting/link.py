@@ -150,7 +150,7 @@ class Link:
                 )
                 if not self.is_up and not lost.done():
                     raise RemotingError("it does not greet")
-            except (OSError, RemotingError, TimeoutError, ssl.SSLError) as error:
+            except (OSError, RemotingError, TimeoutError, ValueError) as error:  # ValueError: no address
                 self._gone(str(error) or type(error).__name__)
             if self.is_up:
                 backoff = first
@@ -212,13 +212,14 @@ class Link:
             channel.abort()
         if self._up.done():
             self._up = self._loop.create_future()
-        sent = connection.sent_ids() if connection is not None else set()
+        # What the connection knows no more counts as sent: its answer may have come with what broke the rules.
+        held = connection.held_ids() if connection is not None else set()
         calls, self._calls = self._calls, {}
         streams, self._streams = self._streams, {}
         if was_up:
             self._on_down()
         for id_, call in calls.items():
-            self._settle(call, self._loss(call.operation, id_ in sent), b"")
+            self._settle(call, self._loss(call.operation, id_ not in held), b"")
         for stream in streams.values():
             stream.on_end(ConnectionLostError(f"{self.address}: {problem}"))
         if self._lost is not None and not self._lost.done():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -31,8 +33,6 @@ class RemoteFinder:
 
     async def query(self, query: MessageQuery) -> MessagePage:
         brokers = self._cluster.of_topic(query.topic)
-        if len(brokers) == 1:
-            return await self._page(brokers[0], query)
         cursors = _cursors_of(query.cursor)
         asked = [c for c in brokers if cursors is None or str(c.number) in cursors]
         pages: list[tuple[BrokerClient, MessagePage]] = []
@@ -138,7 +138,8 @@ def _cursors_of(cursor: str | None) -> dict[str, str] | None:
 
 def _merged(pages: list[tuple[BrokerClient, MessagePage]], limit: int) -> MessagePage:
     """The newest of all pages, and where each broker goes on."""
-    found = sorted((message for _, page in pages for message in page.messages), key=_newest_first)[:limit]
+    # Each broker's own order is kept even where its clock was set back: what is taken of a page is its beginning.
+    found = list(islice(merge(*(page.messages for _, page in pages), key=_newest_first), limit))
     cursors: dict[str, str] = {}
     for client, page in pages:
         taken = [m for m in found if broker_of_place(m.commit_log_offset) == client.number]
