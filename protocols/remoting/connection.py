@@ -224,7 +224,7 @@ class ClientConnection:
             raise RemotingError(f"{FrameKind(kind).name} before the welcome")
         try:
             welcome = msgspec.msgpack.decode(payload, type=Welcome)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RemotingError(f"the welcome cannot be read: {error}") from error
         if welcome.version != VERSION:
             raise RemotingError(f"the server speaks version {welcome.version} of the wire, we speak {VERSION}")
@@ -383,7 +383,7 @@ class ServerConnection:
             raise RemotingError(f"{FrameKind(kind).name} before the hello")
         try:
             hello = msgspec.msgpack.decode(payload, type=Hello)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RemotingError(f"the hello cannot be read: {error}") from error
         if VERSION not in hello.versions:
             raise RemotingError(f"no common version of the wire: yours are {hello.versions[:16]}, ours is {VERSION}")

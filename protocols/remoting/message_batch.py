@@ -55,7 +55,8 @@ _StoredFields = tuple[
     int,
     tuple[tuple[str, int, int], ...],
 ]
-_UNREADABLE: Final = (msgspec.DecodeError, RecursionError)  # the latter where values are nested without end
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Other bytes, text that is none, values nested without end."""
 _NONE: Final[dict[str, str | bytes]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode

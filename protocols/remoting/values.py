@@ -64,6 +64,7 @@ class Codec(Generic[T]):
     """Reads values of one type."""
 
     def __init__(self, kind: Any) -> None:
+        self.kind = kind
         self._decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
 
     def decode(self, data: bytes) -> T:

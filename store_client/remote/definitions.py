@@ -87,8 +87,13 @@ def prevailing_group(name: str, views: list[BrokerView]) -> ConsumerGroup | None
 def _prevailing(what: str, found: list[_D], views: list[BrokerView]) -> _D | None:
     if not found:
         return None
-    highest = max(found, key=lambda each: (each.revision, _encode(each))) if len(found) > 1 else found[0]
+    highest = max(found, key=_rank) if len(found) > 1 else found[0]
     return highest if highest.revision > deletion(what, views) or not deletion(what, views) else None
+
+
+def _rank(each: Topic | ConsumerGroup) -> tuple[int, int, bytes]:
+    """By revision; of one revision that of the broker with most queues, for others have `write_queues` cut short."""
+    return each.revision, each.queues if isinstance(each, Topic) else 0, _encode(each)
 
 
 def deletion(what: str, views: list[BrokerView]) -> int:

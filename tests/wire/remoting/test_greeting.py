@@ -82,6 +82,7 @@ def test_a_client_takes_nothing_before_the_welcome(kind: FrameKind):
         msgspec.msgpack.encode({"versions": [VERSION]}),
         msgspec.msgpack.encode([["1"], "tests"]),
         msgspec.msgpack.encode([[VERSION]]),
+        b"\x93\x91\x01\xa2\x00\x80\xa0",  # text that is none
         b"\x94\x91\x01\xa0\xa0" + b"\x91" * 4000 + b"\x90",  # nested beyond what can be read
     ],
 )
