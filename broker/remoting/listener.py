@@ -151,6 +151,9 @@ class ServerChannel(asyncio.Protocol):
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._streams: dict[int, ServerStream] = {}
         self._is_flushing = False
+        self._unflushed = 0
+        self._is_writable = asyncio.Event()
+        self._is_writable.set()
         self._since = self._heard = self._loop.time()
         self.peer = ""
         self.before_answer: Callable[[], None] = lambda: None
@@ -187,10 +190,12 @@ class ServerChannel(asyncio.Protocol):
         self._flush_soon()
 
     def pause_writing(self) -> None:
+        self._is_writable.clear()
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_writable.set()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -262,6 +267,8 @@ class ServerChannel(asyncio.Protocol):
         if request.amount:
             timer = self._loop.call_later(request.amount / 1000, self._expired, request.id, operation)
         try:
+            if not self._is_writable.is_set():  # answers are larger than requests: those read already wait, too
+                await self._is_writable.wait()
             result = await call(*arguments)
             self.before_answer()
             self.answer(request.id, result if isinstance(result, bytes) else encode(result))
@@ -316,7 +323,11 @@ class ServerChannel(asyncio.Protocol):
 
     def answer(self, id_: int, payload: bytes) -> None:
         self._connection.answer(id_, payload)
-        self._flush_soon()
+        self._unflushed += len(payload)
+        if self._unflushed > self._limits.write_bytes:
+            self._flush()
+        else:
+            self._flush_soon()
 
     def refuse(self, id_: int, error: EntrepotError) -> None:
         self._connection.refuse(id_, error)
@@ -339,6 +350,7 @@ class ServerChannel(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._is_flushing = False
+        self._unflushed = 0
         data = self._connection.data_to_send()
         if data and self._transport is not None:
             self._transport.write(data)

@@ -176,7 +176,7 @@ class Connections(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Everything that is asked is answered in the end, and then nothing is left."""
-        while self.asked or self.at_server or self.to_server or self.to_client or self.client._out:
+        while self.asked or self.at_server or self.to_server or self.to_client or self.client._out or self.server._out:
             self.carry_to_server(1 << 20)
             while self.at_server:
                 self.answer(0, b"", False)

@@ -23,8 +23,13 @@ CODECS = {
     if codec is not None
 }
 ANY = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats() | st.text(max_size=8)
-    | st.binary(max_size=8) | st.sampled_from([int(code) for code in Code]),
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 64) - 1)
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=8)
+    | st.sampled_from([int(code) for code in Code]),
     lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
     max_leaves=20,
 )
