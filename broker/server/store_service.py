@@ -204,6 +204,11 @@ class StoreService:
                 break
             found += visible(page)
             after = page[-1].key
+        size = 0
+        for count, each in enumerate(found[:limit], 1):
+            size += len(each.value)
+            if size >= wire.SCAN_BYTES:  # beyond some size no frame could take it
+                return found[:count]
         return found[:limit]
 
     async def _write(self, changes: list[KeyValueChange]) -> int:

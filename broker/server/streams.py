@@ -114,7 +114,8 @@ class AvailabilityStream:
 
 
 class KeyValueStream:
-    """Changes of key-values with a prefix, in items of about `ITEM_BYTES`.  The first item is empty: it says that the stream has begun."""
+    """Changes of key-values with a prefix, in items of about `ITEM_BYTES`.  The first item is empty: it says that the
+    stream has begun."""
 
     def __init__(self, store: ServedStore, stream: ServerStream, prefix: str) -> None:
         self._stream = stream

@@ -45,13 +45,13 @@ async def test_who_does_not_greet_is_closed():
 
 async def test_a_greeting_in_drops_is_closed_as_well():
     """The time for it begins with the connection, not with what came last."""
-    async with serving(ListenerLimits(greeting_seconds=0.2, sweep_seconds=0.02)) as served:
-        async with raw(served.address) as client:
-            said = asyncio.ensure_future(until_closed(client))
-            await asyncio.get_running_loop().sock_sendall(client, frame(FrameKind.HELLO, 0, bytes(4000))[:16])
-            dropping = asyncio.ensure_future(drops(client))
-            assert b"no greeting in time" in await said
-            dropping.cancel()
+    limits = ListenerLimits(greeting_seconds=0.2, sweep_seconds=0.02)
+    async with serving(limits) as served, raw(served.address) as client:
+        said = asyncio.ensure_future(until_closed(client))
+        await asyncio.get_running_loop().sock_sendall(client, frame(FrameKind.HELLO, 0, bytes(4000))[:16])
+        dropping = asyncio.ensure_future(drops(client))
+        assert b"no greeting in time" in await said
+        dropping.cancel()
 
 
 async def drops(client) -> None:

@@ -33,10 +33,10 @@ async def test_requests_go_over_tls():
 
 
 async def test_a_certificate_that_nobody_trusts_is_a_problem_that_is_told():
-    async with serving(tls=server_side()) as served:
-        async with linked(served.address, tls=ssl.create_default_context()) as link:
-            await until(lambda: "certificate verify failed" in link.problem, lambda: link.problem)
-            assert not link.is_up
+    trusting_others = ssl.create_default_context()
+    async with serving(tls=server_side()) as served, linked(served.address, tls=trusting_others) as link:
+        await until(lambda: "certificate verify failed" in link.problem, lambda: link.problem)
+        assert not link.is_up
 
 
 async def test_a_client_without_tls_gets_nothing_out_of_it():
@@ -53,6 +53,6 @@ async def test_a_client_with_tls_finds_none():
 
 
 async def test_who_never_shakes_hands_is_closed():
-    async with serving(ListenerLimits(greeting_seconds=0.1), tls=server_side()) as served:
-        async with raw(served.address) as client:
-            assert await until_closed(client) == b""
+    limits = ListenerLimits(greeting_seconds=0.1)
+    async with serving(limits, tls=server_side()) as served, raw(served.address) as client:
+        assert await until_closed(client) == b""

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from broker.remoting.link import Link, LinkSettings
-from broker.remoting.listener import RemotingListener, ServerStream, Service
 from broker.remoting.listener import ListenerLimits as Limits
+from broker.remoting.listener import RemotingListener, ServerStream, Service
 from domain.key_value import KeyValue
 from domain.topic import QueueBounds, TopicStatus
 from protocols.remoting import operations as wire

@@ -21,9 +21,8 @@ from protocols.remoting.connection import (
     Requested,
     ServerConnection,
 )
-from protocols.remoting.frames import HEADER_SIZE, VERSION, Hello
+from protocols.remoting.frames import HEADER_SIZE, VERSION, FrameReader, Hello, RemotingError, frame
 from protocols.remoting.frames import FrameKind as Kind
-from protocols.remoting.frames import FrameReader, RemotingError, frame
 
 WINDOW = 400
 SIZES = st.integers(0, WINDOW + 200)
