@@ -165,8 +165,9 @@ class DefinitionStream:
         self._groups: dict[str, ConsumerGroup] = {}
         self._namespaces: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
-        self._dirty_topics: set[str] = {topic.name for topic in store.topics()}
-        self._dirty_groups: set[str] = {group.name for group in store.groups()}
+        # In the order they changed: watchers are told in it.
+        self._dirty_topics: dict[str, None] = dict.fromkeys(topic.name for topic in store.topics())
+        self._dirty_groups: dict[str, None] = dict.fromkeys(group.name for group in store.groups())
         self._sent_info: BrokerInfo | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stops = (store.watch_topics(self._on_topic), store.watch_groups(self._on_group))
@@ -181,12 +182,12 @@ class DefinitionStream:
             self._timer.cancel()
 
     def _on_topic(self, name: str) -> None:
-        self._dirty_topics.add(name)
+        self._dirty_topics[name] = None
         self._soon()
 
     def _on_group(self, name: str) -> None:
         if name:
-            self._dirty_groups.add(name)
+            self._dirty_groups[name] = None
         self._soon()
 
     def tell_now(self) -> None:

@@ -241,7 +241,7 @@ class Cluster:
 
     # -- what they have ------------------------------------------------------------------------------------------
 
-    def _definitions_changed(self, client: BrokerClient, topics: set[str], groups: set[str]) -> None:
+    def _definitions_changed(self, client: BrokerClient, topics: list[str], groups: list[str]) -> None:
         for other in self.clients.values():
             if other is not client and other.is_ready and client.is_ready and other.number == client.number:
                 log.error("two brokers have one number", one=other.name, other=client.name, number=client.number)

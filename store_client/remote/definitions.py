@@ -33,16 +33,17 @@ class BrokerView:
     namespaces: dict[str, int] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
 
-    def apply(self, told: Definitions, *, is_first: bool) -> tuple[set[str], set[str]]:
-        """Take what it told; `is_first`: it is all that it has.  Returns the topics and groups that may differ."""
+    def apply(self, told: Definitions, *, is_first: bool) -> tuple[list[str], list[str]]:
+        """Take what it told; `is_first`: it is all that it has.  Returns the topics and groups that may
+        differ, in the order they were told."""
         self.name = told.info.name
         topics = {topic.name: topic for topic in told.topics}
         groups = {group.name: group for group in told.groups}
-        touched_topics = topics.keys() | set(told.gone_topics)
-        touched_groups = groups.keys() | set(told.gone_groups)
+        touched_topics = [*topics, *told.gone_topics]
+        touched_groups = [*groups, *told.gone_groups]
         if is_first:
-            touched_topics |= self.topics.keys()
-            touched_groups |= self.groups.keys()
+            touched_topics += self.topics
+            touched_groups += self.groups
             self.topics, self.groups = topics, groups
             self.deleted = dict(told.deleted)
         else:
@@ -55,9 +56,9 @@ class BrokerView:
                 self.groups.pop(name, None)
         if told.namespaces is not None:
             self.namespaces = told.namespaces
-        touched_topics |= {what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")}
-        touched_groups |= {what.removeprefix("group/") for what in told.deleted if what.startswith("group/")}
-        return touched_topics, touched_groups
+        touched_topics += [what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")]
+        touched_groups += [what.removeprefix("group/") for what in told.deleted if what.startswith("group/")]
+        return list(dict.fromkeys(touched_topics)), list(dict.fromkeys(touched_groups))
 
 
 def localized(topic: Topic, broker: str) -> Topic:

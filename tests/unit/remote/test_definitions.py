@@ -193,9 +193,9 @@ def test_what_is_told_changes_the_view_and_what_is_told_first_is_all():
     view = view_of("old", a_topic("gone", 1), deleted={"topic/x": 1})
     first = wire.Definitions(info, [a_topic("a", 1), a_topic("b", 1)], namespaces={"n": 1}, deleted={"group/g": 2})
     topics, groups = view.apply(first, is_first=True)
-    assert (topics, groups) == ({"a", "b", "gone"}, {"g"})
+    assert (topics, groups) == (["a", "b", "gone"], ["g"])
     then = wire.Definitions(info, [a_topic("c", 2)], ["a"], [ConsumerGroup("g", revision=3)], deleted={"topic/a": 9})
-    assert view.apply(then, is_first=False) == ({"a", "c"}, {"g"})
+    assert view.apply(then, is_first=False) == (["c", "a"], ["g"])
     assert (view.topics.keys(), view.groups.keys()) == ({"b", "c"}, {"g"})
     assert (view.namespaces, view.deleted) == ({"n": 1}, {"group/g": 2, "topic/a": 9})
     assert prevailing_group("g", [view]) is not None
