@@ -13,7 +13,7 @@ from domain.errors import Code, EntrepotError
 from protocols.remoting import operations as wire
 from protocols.remoting.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
 from protocols.remoting.values import encode
-from tests.support.served_calls import BOUNDS, LEAVE, SETTINGS, Streamed, linked, raw, serving, until_closed, up
+from tests.support.served_calls import BOUNDS, DELETE, SETTINGS, Streamed, linked, raw, serving, until_closed, up
 from tests.support.waiting import until
 
 
@@ -27,9 +27,9 @@ async def test_a_request_that_never_left_was_not_done():
     async with serving() as served:
         address = served.address
     async with linked(address) as link:
-        assert await code_of(link.ask(LEAVE, seconds=5)) == Code.UNAVAILABLE
+        assert await code_of(link.ask(DELETE, "t", 1, seconds=5)) == Code.UNAVAILABLE
         told: list[EntrepotError | None] = []
-        assert link.send(LEAVE, b"", 5, lambda error, _: told.append(error)) == 0
+        assert link.send(DELETE, b"", 5, lambda error, _: told.append(error)) == 0
         assert [error.code for error in told if error] == [Code.UNAVAILABLE]
         with pytest.raises(EntrepotError):
             link.open_stream(Streamed, b"", lambda _: None, lambda _: None)
@@ -38,14 +38,14 @@ async def test_a_request_that_never_left_was_not_done():
 async def test_the_outcome_of_what_was_sent_is_unknown_and_of_what_was_held_is_not():
     async with serving(ListenerLimits(window_bytes=100)) as served, linked(served.address) as link:
         await up(link)
-        sent = asyncio.ensure_future(link.ask(LEAVE, seconds=10))
+        sent = asyncio.ensure_future(link.ask(DELETE, "t", 1, seconds=10))
         await until(lambda: served.begun, "it came")
-        held = asyncio.ensure_future(link.ask(LEAVE, seconds=10))
+        held = asyncio.ensure_future(link.ask(DELETE, "t", 1, seconds=10))
         await until(lambda: link.is_congested, "it is held")
         await served.stop()
         assert await code_of(sent) == Code.OUTCOME_UNKNOWN
         assert await code_of(held) == Code.UNAVAILABLE
-        assert served.cancelled == ["leave"]
+        assert served.cancelled == ["delete"]
 
 
 async def test_an_idempotent_request_is_asked_again():
@@ -64,21 +64,22 @@ async def test_an_answer_lost_in_what_breaks_the_rules_is_unknown():
     """The answer and garbage come at once: that it was answered is lost, and it is not said that it was not done."""
     async with peer([frame(FrameKind.ANSWER, 1, encode(None)) + bytes(16)]) as address, linked(address) as link:
         await up(link)
-        assert await code_of(link.ask(LEAVE, seconds=10)) == Code.OUTCOME_UNKNOWN
+        assert await code_of(link.ask(DELETE, "t", 1, seconds=10)) == Code.OUTCOME_UNKNOWN
 
 
 async def test_deadlines_on_both_sides():
     async with serving() as served, linked(served.address) as link:
         await up(link)
         assert await code_of(link.ask(BOUNDS, "t", seconds=0.05)) == Code.REQUEST_TIMEOUT
-        assert await code_of(link.ask(LEAVE, seconds=0.05)) == Code.OUTCOME_UNKNOWN
-        await until(lambda: served.cancelled == ["t", "leave"], "both tasks end")
+        assert await code_of(link.ask(DELETE, "t", 1, seconds=0.05)) == Code.OUTCOME_UNKNOWN
+        await until(lambda: served.cancelled == ["t", "delete"], "both tasks end")
         assert await link.ask(BOUNDS, "quick", seconds=5) == []
         assert link._connection is not None and link._connection.open_requests == 0
 
 
 @pytest.mark.parametrize(
-    ("operation", "arguments", "code"), [(BOUNDS, ["t"], Code.REQUEST_TIMEOUT), (LEAVE, [], Code.OUTCOME_UNKNOWN)]
+    ("operation", "arguments", "code"),
+    [(BOUNDS, ["t"], Code.REQUEST_TIMEOUT), (DELETE, ["t", 1], Code.OUTCOME_UNKNOWN)],
 )
 async def test_the_servers_deadline_says_the_same_as_the_clients(operation, arguments, code: Code):
     """A client whose clock is slower learns of it from the server."""
@@ -167,7 +168,7 @@ async def test_a_peer_that_never_answers_is_given_up():
 async def test_a_peer_that_falls_silent_is_given_up():
     async with peer([]) as address, linked(address, silence_seconds=0.1) as link:
         await up(link)
-        assert await code_of(link.ask(LEAVE, seconds=10)) == Code.OUTCOME_UNKNOWN
+        assert await code_of(link.ask(DELETE, "t", 1, seconds=10)) == Code.OUTCOME_UNKNOWN
         assert "silent" in link.problem or not link.problem
 
 

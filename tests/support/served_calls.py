@@ -22,7 +22,7 @@ from tests.support.waiting import until
 SETTINGS = LinkSettings(who="tests", backoff_seconds=(0.01, 0.03), ping_seconds=0.05, silence_seconds=5.0)
 BOUNDS = wire.BOUNDS
 """Idempotent."""
-LEAVE = wire.LEAVE
+DELETE = wire.DELETE_TOPIC
 """Not idempotent."""
 Streamed = wire.WATCH_KEY_VALUES
 
@@ -38,7 +38,7 @@ class Served:
         self.closed_streams = self.closed_channels = 0
         self.service = Service()
         self.service.calls[wire.BOUNDS] = self._bounds
-        self.service.calls[wire.LEAVE] = self._leave
+        self.service.calls[wire.DELETE_TOPIC] = self._delete
         self.service.calls[wire.TOPIC_STATUS] = self._broken
         self.service.calls[wire.SCAN] = self._scan
         self.service.streams[wire.WATCH_KEY_VALUES] = self._stream
@@ -74,9 +74,9 @@ class Served:
             await self._wait(name)
         return []
 
-    async def _leave(self) -> None:
-        self.begun.append("leave")
-        await self._wait("leave")
+    async def _delete(self, name: str, revision: int) -> None:
+        self.begun.append("delete")
+        await self._wait("delete")
 
     async def _wait(self, name: str) -> None:
         try:
