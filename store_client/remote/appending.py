@@ -113,8 +113,9 @@ class Appending:
 
     def append(self, messages: Sequence[Message], operation: wire.Operation = wire.APPEND) -> Confirmation:
         confirmation = PartedConfirmation(len(messages))
-        for part in self._cut(messages, confirmation):
-            self._send(part, operation, confirmation)
+        parts = [(confirmation.add_part(part.indexes), part) for part in self._cut(messages, confirmation)]
+        for number, part in parts:  # all are known before the first can be settled, else it would settle the whole
+            self._send(part, operation, confirmation, number)
         if not confirmation.is_pending:
             return confirmation if confirmation.settled else confirmation.settled_now()
         self._unsettled.add(confirmation)
@@ -155,8 +156,7 @@ class Appending:
                 put(message, index)
         return parts
 
-    def _send(self, part: _Part, operation: wire.Operation, confirmation: PartedConfirmation) -> None:
-        number = confirmation.add_part(part.indexes)
+    def _send(self, part: _Part, operation: wire.Operation, confirmation: PartedConfirmation, number: int) -> None:
         try:
             part.client.check_ready()
             payload = encode_messages(part.messages)

@@ -50,13 +50,16 @@ class RemoteSettling:
                 by_broker.setdefault(self._broker_of(handle), []).append(at)
             except EntrepotError as refusal:
                 outcomes[at] = refusal
-        for client, places in by_broker.items():
-            try:
-                told = await client.ask(operation, topic, group, [handles[at] for at in places], *others)
-            except EntrepotError as refusal:
-                if len(by_broker) == 1 and len(places) == len(handles):
-                    raise
-                told = [refusal] * len(places)
+        answers = await ask_all(
+            list(by_broker),
+            lambda c: c.ask(operation, topic, group, [handles[at] for at in by_broker[c]], *others),
+        )
+        for client, told in answers:
+            places = by_broker[client]
+            if isinstance(told, EntrepotError):
+                if len(places) == len(handles):
+                    raise told
+                told = [told] * len(places)
             for at, outcome in zip(places, told, strict=True):
                 outcomes[at] = outcome
         return outcomes
