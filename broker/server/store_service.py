@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
 from broker.server.definition_log import DefinitionLog, check_keys, visible
+from broker.server.placement import Placement
 from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream, ServedStore, TailStream
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup
@@ -35,6 +36,7 @@ class StoreService:
         self.store = store
         self.deletions = deletions
         self._info = info
+        self._placement = Placement(store, info().name)
         self._definition_streams: set[DefinitionStream] = set()
 
     def install(self, service: Service) -> None:
@@ -62,10 +64,10 @@ class StoreService:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _append(
-        self, channel: ServerChannel, request: Requested, append: Callable[[list[Message]], Confirmation]
+        self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
     ) -> None:
         """Answered when it is durable; no task waits for it."""
-        confirmation = append(decode_messages(request.payload))
+        confirmation = self._placement.append(decode_messages(request.payload), append)
 
         def settled(failure: EntrepotError | None) -> None:
             if failure is not None:
@@ -147,10 +149,17 @@ class StoreService:
         }
 
     async def _put_topics(self, topics: list[Topic]) -> wire.Outcomes:
-        there = [topic for topic in topics if not self.deletions.is_deleted("topic", topic.name, topic.revision)]
-        outcomes = iter(await self.store.put_topics(there))
-        passed_over = {id(topic) for topic in topics} - {id(topic) for topic in there}
-        return [None if id(topic) in passed_over else next(outcomes) for topic in topics]
+        """What was deleted since is passed over."""
+        found: list[EntrepotError | None] = [await self._placement.refusal_to_leave(topic) for topic in topics]
+        places = [
+            place
+            for place, topic in enumerate(topics)
+            if found[place] is None and not self.deletions.is_deleted("topic", topic.name, topic.revision)
+        ]
+        outcomes = await self.store.put_topics([topics[place] for place in places])
+        for place, outcome in zip(places, outcomes, strict=True):
+            found[place] = outcome
+        return found
 
     async def _delete_topic(self, name: str, revision: int) -> None:
         topic = self.store.topic(name)
