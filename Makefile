@@ -9,7 +9,7 @@ TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check format bench demo peers lock clean
+.PHONY: help setup run test check format bench demo proto peers lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,10 @@ bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench 
 
 demo: setup ## devices, consumers and a killed server, and nothing lost
 	$(BIN)/python examples/demo.py $(ARGS)
+
+proto: setup ## generate the stubs of protocols/rocketmq from their .proto
+	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto
 
 # Other people's programs that the tests talk to.  Debian starts a mosquitto of its own on 1883: it is stopped.
 PEERS := mosquitto mosquitto-clients strace curl

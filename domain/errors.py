@@ -35,6 +35,7 @@ class Code(IntEnum):
     INTERNAL_ERROR = 50000
     UNAVAILABLE = 50003  # ours: the store is stopping or has stopped
     OUTCOME_UNKNOWN = 50004  # ours: the answer was lost on its way: it may have been done or not
+    UNSUPPORTED = 50500  # the store behind cannot do this at all: trying again changes nothing
     STORAGE_FULL = 50700  # ours: no room to keep a message; consuming goes on
     MESSAGE_CORRUPTED = 50701  # ours: a stored record fails its checksum
 

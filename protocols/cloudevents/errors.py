@@ -51,6 +51,7 @@ PROBLEMS: Final[Mapping[Code, Problem]] = MappingProxyType(
         Code.INTERNAL_ERROR: Problem(500, "internal-error", "An internal error occurred"),
         Code.UNAVAILABLE: Problem(503, "unavailable", "The service is not available"),
         Code.OUTCOME_UNKNOWN: Problem(504, "outcome-unknown", "The answer was lost: the outcome is unknown"),
+        Code.UNSUPPORTED: Problem(501, "unsupported", "The store cannot do this"),
         Code.STORAGE_FULL: Problem(507, "storage-full", "There is no room for more messages"),
         Code.MESSAGE_CORRUPTED: Problem(500, "message-corrupted", "The stored message fails its checksum"),
     }

@@ -1,0 +1,85 @@
+"""ClusterHandle: what settles one delivery of a cluster.  Self-contained, so that any gateway can settle it.
+
+RocketMQ's own receipt handle is opaque, and settling asks for more than it: the topic, the group, the message, which
+delivery it was, and whose broker to ask.  All of that is in the text, base64url without padding of (big-endian):
+
+    version (1)  checksum (4)  attempt (4)  queue id (4)  five texts (each: u16 length, UTF-8)
+
+    texts = topic, group, broker name, message id, RocketMQ's receipt handle; the topic and group are those that were
+            asked for, as the store knows them.  checksum = crc32 of what is behind it
+
+A broker is named and never addressed: its address comes from the topic's route.  So nobody can make a gateway talk to
+a place of theirs by writing a handle.  The checksum finds damage; whether a handle is current, the cluster says.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import a2b_base64, b2a_base64
+from dataclasses import dataclass
+from typing import Final
+from zlib import crc32
+
+from domain.errors import Code, EntrepotError
+
+VERSION: Final = 1
+MAX_HANDLE_LENGTH: Final = 8192
+_HEAD: Final = struct.Struct(">BI")
+_FIXED: Final = struct.Struct(">Ii")
+_LENGTH: Final = struct.Struct(">H")
+_TO_URLSAFE: Final = bytes.maketrans(b"+/", b"-_")
+_FROM_URLSAFE: Final = bytes.maketrans(b"-_", b"+/")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterHandle:
+    """`receipt_handle` is RocketMQ's, `queue_id` counts within the broker, `attempt` is that of the delivery."""
+
+    topic: str
+    group: str
+    broker: str
+    message_id: str
+    receipt_handle: str
+    attempt: int
+    queue_id: int
+
+    def encode(self) -> str:
+        """The text."""
+        rest = _FIXED.pack(self.attempt & 0xFFFFFFFF, self.queue_id)
+        for text in (self.topic, self.group, self.broker, self.message_id, self.receipt_handle):
+            raw = text.encode()
+            rest += _LENGTH.pack(len(raw)) + raw
+        data = _HEAD.pack(VERSION, crc32(rest)) + rest
+        return b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URLSAFE).decode("ascii")
+
+    @classmethod
+    def decode(cls, text: str) -> ClusterHandle:
+        """The handle that a text is.  Raises INVALID_RECEIPT_HANDLE for what is none."""
+        try:
+            if len(text) > MAX_HANDLE_LENGTH:
+                raise ValueError("too long")
+            encoded = text.encode("ascii")
+            if b"+" in encoded or b"/" in encoded:
+                raise ValueError("not the URL's alphabet")
+            data = a2b_base64(encoded.translate(_FROM_URLSAFE) + b"=" * (-len(encoded) % 4), strict_mode=True)
+            version, checksum = _HEAD.unpack_from(data)
+            if version != VERSION or checksum != crc32(data[_HEAD.size :]):
+                raise ValueError("not of this version, or damaged")
+            attempt, queue_id = _FIXED.unpack_from(data, _HEAD.size)
+            handle = cls(*_texts(data, _HEAD.size + _FIXED.size), attempt, queue_id)
+            if handle.encode() != text:
+                raise ValueError("not as it was made")
+        except (ValueError, struct.error) as error:
+            raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, "this is not a receipt handle") from error
+        return handle
+
+
+def _texts(data: bytes, at: int) -> tuple[str, str, str, str, str]:
+    found = []
+    for _ in range(5):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        found.append(data[at : at + length].decode())
+        at += length
+    topic, group, broker, message_id, receipt_handle = found
+    return topic, group, broker, message_id, receipt_handle

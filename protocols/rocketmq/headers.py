@@ -1,0 +1,57 @@
+"""The headers of every call: who the client is, and its signature where it has credentials.
+
+authorization = MQv2-HMAC-SHA1 Credential=<access key>, SignedHeaders=x-mq-date-time, Signature=<hex>
+signature     = HMAC-SHA1(secret, the value of x-mq-date-time)
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+ALGORITHM: Final = "MQv2-HMAC-SHA1"
+DATE_FORMAT: Final = "%Y%m%dT%H%M%SZ"
+LANGUAGE: Final = "PYTHON"
+PROTOCOL: Final = "v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """An access key and its secret, both empty where the cluster asks for none; the token is that of a session."""
+
+    access_key: str = ""
+    secret: str = ""
+    session_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.access_key!r}, ...)"
+
+
+def signature(secret: str, date_time: str) -> str:
+    """What proves that its sender knows the secret, in upper-case hexadecimal."""
+    return hmac.new(secret.encode(), date_time.encode(), "sha1").hexdigest().upper()
+
+
+def headers(
+    client_id: str, credentials: Credentials, namespace: str, version: str, now_ms: int, request_id: str
+) -> tuple[tuple[str, str], ...]:
+    """The metadata of one call.  `client_id` is the client's for as long as it lives, `request_id` the call's own."""
+    date_time = datetime.fromtimestamp(now_ms / 1000, UTC).strftime(DATE_FORMAT)
+    found = [
+        ("x-mq-language", LANGUAGE),
+        ("x-mq-protocol", PROTOCOL),
+        ("x-mq-client-version", version),
+        ("x-mq-date-time", date_time),
+        ("x-mq-request-id", request_id),
+        ("x-mq-client-id", client_id),
+        ("x-mq-namespace", namespace),
+    ]
+    if credentials.access_key:
+        signed = signature(credentials.secret, date_time)
+        who = f"{ALGORITHM} Credential={credentials.access_key}, SignedHeaders=x-mq-date-time, Signature={signed}"
+        found.append(("authorization", who))
+    if credentials.session_token:
+        found.append(("x-mq-session-token", credentials.session_token))
+    return tuple(found)

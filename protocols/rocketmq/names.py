@@ -1,0 +1,79 @@
+"""Names, times and addresses: ours and the wire's, one from the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from domain.names import DEFAULT_NAMESPACE, qualified, split_name
+from protocols.rocketmq import v2_pb2 as v2
+
+MS_PER_SECOND: Final = 1000
+NANOS_PER_MS: Final = 1_000_000
+
+Address = tuple[str, int]
+"""Host and port."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """Which resource namespace of the cluster our namespace `default` is; the others are called as they are."""
+
+    home: str = ""
+
+    def resource(self, name: str) -> v2.Resource:
+        """The resource of a topic's or group's name, as the store knows it."""
+        namespace, plain = split_name(name)
+        return v2.Resource(resource_namespace=self.home if namespace == DEFAULT_NAMESPACE else namespace, name=plain)
+
+    def name(self, resource: v2.Resource) -> str:
+        """The name of a resource.  One that says no namespace is at home."""
+        namespace = resource.resource_namespace
+        return qualified(DEFAULT_NAMESPACE if namespace in ("", self.home) else namespace, resource.name)
+
+
+def timestamp(epoch_ms: int) -> Timestamp:
+    """A time in epoch milliseconds."""
+    seconds, rest = divmod(epoch_ms, MS_PER_SECOND)
+    return Timestamp(seconds=seconds, nanos=rest * NANOS_PER_MS)
+
+
+def epoch_ms(value: Timestamp) -> int:
+    """The epoch milliseconds of a time; what is finer is cut off."""
+    return value.seconds * MS_PER_SECOND + value.nanos // NANOS_PER_MS
+
+
+def duration(milliseconds: int) -> Duration:
+    """A duration in milliseconds."""
+    seconds, rest = divmod(milliseconds, MS_PER_SECOND)
+    return Duration(seconds=seconds, nanos=rest * NANOS_PER_MS)
+
+
+def milliseconds(value: Duration) -> int:
+    """The milliseconds of a duration; what is finer is cut off."""
+    return value.seconds * MS_PER_SECOND + value.nanos // NANOS_PER_MS
+
+
+def endpoints(addresses: Iterable[Address]) -> v2.Endpoints:
+    """Endpoints of one scheme: that of the first address."""
+    listed = list(addresses)
+    found = v2.Endpoints(scheme=_scheme(listed[0][0]) if listed else v2.ADDRESS_SCHEME_UNSPECIFIED)
+    found.addresses.extend(v2.Address(host=host, port=port) for host, port in listed)
+    return found
+
+
+def addresses(found: v2.Endpoints) -> tuple[Address, ...]:
+    """The addresses of endpoints, in their order."""
+    return tuple((address.host, address.port) for address in found.addresses)
+
+
+def _scheme(host: str) -> v2.AddressScheme.ValueType:
+    try:
+        return v2.IPv4 if ip_address(host).version == 4 else v2.IPv6
+    except ValueError:
+        return v2.DOMAIN_NAME

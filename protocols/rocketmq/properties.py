@@ -1,0 +1,122 @@
+"""What the protocol has no field for travels as user properties, and comes back as it was.
+
+The protocol's user properties are a map of text: no order, no name twice, no bytes, nothing blank, no control
+characters, and RocketMQ's own names refused.  Ours are a list that may have all of these.
+
+    <name>                      a user property as it is, where the map can carry it: filters see it
+    entrepot_<fact>             a well-known property of ours (`SystemProperty`), or one of `mapping`'s facts
+    entrepot_more               JSON {fact: text or [base64]}: the facts that are no plain text
+    entrepot_properties         JSON list in the order of the user properties, only there where the map is not enough:
+                                "name" (its value is in the map), [name, text] or [name, base64, 1]
+
+A message of another producer has none of these, and its user properties come in the order of their names.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, Final
+
+from domain.message import Properties, PropertyValue
+
+PREFIX: Final = "entrepot_"
+MORE: Final = "more"
+ORDER: Final = "properties"
+NOT_FACTS: Final = frozenset({MORE, ORDER})
+
+_RESERVED = """
+KEYS TAGS WAIT DELAY RETRY_TOPIC REAL_TOPIC REAL_QID TRAN_MSG PGROUP MIN_OFFSET MAX_OFFSET BUYER_ID
+ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG RECONSUME_TIME MSG_REGION TRACE_ON UNIQ_KEY
+EXTEND_UNIQ_INFO MAX_RECONSUME_TIMES CONSUME_START_TIME TRAN_PREPARED_QUEUE_OFFSET TRANSACTION_CHECK_TIMES
+CHECK_IMMUNITY_TIME_IN_SECONDS INSTANCE_ID CORRELATION_ID REPLY_TO_CLIENT TTL ARRIVE_TIME PUSH_REPLY_TIME
+CLUSTER MSG_TYPE POP_CK POP_CK_OFFSET 1ST_POP_TIME DUP_INFO TIMER_ENQUEUE_MS TIMER_DEQUEUE_MS TIMER_ROLL_TIMES
+TIMER_OUT_MS TIMER_DELAY_SEC TIMER_DELAY_MS TIMER_DELAY_LEVEL TIMER_DELIVER_MS TIMER_DEL_UNIQKEY
+TIMER_DEL_FLAG INNER_BASE INNER_MULTI_DISPATCH INNER_MULTI_QUEUE_OFFSET INNER_NUM DLQ_ORIGIN_TOPIC
+DLQ_ORIGIN_MESSAGE_ID CRC32
+"""
+RESERVED: Final = frozenset(_RESERVED.split())
+"""RocketMQ's own names, which it refuses from producers; those that begin with `__` are its own too."""
+
+
+def is_plain(text: str) -> bool:
+    """Whether the map can carry a text: something visible, no control characters, all of it UTF-8."""
+    return bool(text.strip()) and not any(ord(c) < 32 or 127 <= ord(c) < 160 or 0xD800 <= ord(c) < 0xE000 for c in text)
+
+
+def carry(properties: Properties, facts: Mapping[str, PropertyValue]) -> dict[str, str]:
+    """The map that says user properties and facts."""
+    carried = {name: value for name, value in properties if isinstance(value, str) and _travels(name, value)}
+    if tuple(sorted(carried.items())) != properties:
+        carried = {name: value for name, value in carried.items() if _count(properties, name) == 1}
+        order = [name if name in carried else _listed(name, value) for name, value in properties]
+        carried[PREFIX + ORDER] = json.dumps(order, separators=(",", ":"))
+    more: dict[str, Any] = {}
+    for fact, value in facts.items():
+        if isinstance(value, str) and is_plain(value) and is_plain(fact):
+            carried[PREFIX + fact] = value
+        else:
+            more[fact] = value if isinstance(value, str) else [b64encode(value).decode("ascii")]
+    if more:
+        carried[PREFIX + MORE] = json.dumps(more, separators=(",", ":"))
+    return carried
+
+
+def bring_back(carried: Mapping[str, str]) -> tuple[Properties, dict[str, PropertyValue]]:
+    """The user properties and the facts of a map.  What of ours does not make sense is left out."""
+    own = {name[len(PREFIX) :]: value for name, value in carried.items() if name.startswith(PREFIX)}
+    plain = {name: value for name, value in carried.items() if not name.startswith(PREFIX)}
+    facts: dict[str, PropertyValue] = {name: value for name, value in own.items() if name not in NOT_FACTS}
+    more = _parsed(own.get(MORE))
+    if isinstance(more, dict):
+        for fact, value in more.items():
+            if isinstance(value, str):
+                facts[fact] = value
+            elif isinstance(value, list) and len(value) == 1 and (raw := _bytes(value[0])) is not None:
+                facts[fact] = raw
+    order = _parsed(own.get(ORDER))
+    if not isinstance(order, list):
+        return tuple(sorted(plain.items())), facts
+    return tuple(found for item in order if (found := _property(item, plain)) is not None), facts
+
+
+def _travels(name: str, value: str) -> bool:
+    is_ours = name.startswith((PREFIX, "__")) or name in RESERVED
+    return not is_ours and is_plain(name) and is_plain(value)
+
+
+def _count(properties: Properties, name: str) -> int:
+    return sum(other == name for other, _ in properties)
+
+
+def _listed(name: str, value: PropertyValue) -> list[str | int]:
+    return [name, value] if isinstance(value, str) else [name, b64encode(value).decode("ascii"), 1]
+
+
+def _property(item: object, plain: Mapping[str, str]) -> tuple[str, PropertyValue] | None:
+    match item:
+        case str(name) if name in plain:
+            return name, plain[name]
+        case [str(name), str(value)]:
+            return name, value
+        case [str(name), text, 1]:
+            raw = _bytes(text)
+            return None if raw is None else (name, raw)
+        case _:
+            return None
+
+
+def _parsed(text: str | None) -> object:
+    try:
+        found: object = None if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found
+
+
+def _bytes(text: object) -> bytes | None:
+    try:
+        return b64decode(text, validate=True) if isinstance(text, str) else None
+    except ValueError:
+        return None

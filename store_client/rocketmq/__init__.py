@@ -1,0 +1,55 @@
+"""A store that is an Apache RocketMQ 5 cluster, behind the same ports: a client of its published gRPC protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from domain.clock import Clock
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.ports import Store
+from protocols.rocketmq.headers import Credentials
+from protocols.rocketmq.names import Address
+from store_client.rocketmq.settings import RocketMqSettings
+from store_client.rocketmq.store import RocketMqStore
+
+__all__ = ["RocketMqSettings", "RocketMqStore", "open_rocketmq"]
+
+
+async def open_rocketmq(
+    endpoints: Sequence[str],
+    clock: Clock,
+    *,
+    topics: Sequence[str] = (),
+    access_key: str = "",
+    secret: str = "",
+    session_token: str = "",
+    side: Store | None = None,
+    group_defaults: ConsumerGroup | None = None,
+    **others: Any,
+) -> Store:
+    """A store in front of the cluster whose proxies listen at `endpoints` (`host:port`, IPv6 as `[address]:port`).
+
+    `topics` are asked for at once, so that they are known from the beginning; others are when they are first used.
+    `others` are fields of `RocketMqSettings` by name.
+
+    Raises BAD_REQUEST for an endpoint that is none, and what asking for the topics raises: TOPIC_NOT_FOUND,
+    UNAVAILABLE.
+    """
+    credentials = Credentials(access_key, secret, session_token)
+    settings = RocketMqSettings(tuple(map(_address, endpoints)), credentials=credentials, **others)
+    store = RocketMqStore(settings, clock, side=side, group_defaults=group_defaults)
+    try:
+        await store.find_topics(topics)
+    except BaseException:
+        await store.close()
+        raise
+    return store
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+        raise EntrepotError(Code.BAD_REQUEST, f"{text!r} is not host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,10 @@
+from tests.contract import test_settling
+from tests.contract_rocketmq import carried as why
+
+NOT_CARRIED: dict[str, str] = {
+    "test_rejecting_moves_to_the_dead_letters_once": why.REASONS,
+    "test_after_the_last_attempt_comes_the_dead_letter": why.REASONS,
+    "test_dead_letters_are_read_by_another_group": why.TOPOLOGY,
+}
+
+globals().update(why.carried(test_settling, NOT_CARRIED))
