@@ -18,26 +18,33 @@ Append = Callable[[Sequence[Message]], Confirmation]
 
 
 class Placement:
-    """`name`: the broker's own."""
+    """`name` says what the broker is called; it is asked once the broker is in use."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(self, store: Store, name: Callable[[], str]) -> None:
         self._store, self._name = store, name
-        self._elsewhere = {topic.name for topic in store.topics() if self._is_elsewhere(topic)}
-        store.watch_topics(self._topic_changed)
+        self._elsewhere: set[str] | None = None
+
+    @property
+    def elsewhere(self) -> set[str]:
+        """Topics that are not placed here."""
+        if self._elsewhere is None:
+            self._elsewhere = {topic.name for topic in self._store.topics() if self._is_elsewhere(topic)}
+            self._store.watch_topics(self._topic_changed)
+        return self._elsewhere
 
     def _is_elsewhere(self, topic: Topic) -> bool:
-        return bool(topic.placement) and not topic.queues_on(self._name)
+        return bool(topic.placement) and not topic.queues_on(self._name())
 
     def _topic_changed(self, name: str) -> None:
         topic = self._store.topic(name)
         if topic is not None and self._is_elsewhere(topic):
-            self._elsewhere.add(name)
+            self.elsewhere.add(name)
         else:
-            self._elsewhere.discard(name)
+            self.elsewhere.discard(name)
 
     def append(self, messages: Sequence[Message], append: Append) -> Confirmation:
         """Append those that may come here."""
-        refusals = [self._refusal_of(message) for message in messages] if self._elsewhere else []
+        refusals = [self._refusal_of(message) for message in messages] if self.elsewhere else []
         if not any(refusals):
             return append(messages)
         places = [place for place, refusal in enumerate(refusals) if refusal is None]
@@ -49,8 +56,8 @@ class Placement:
 
     def _refusal_of(self, message: Message) -> EntrepotError | None:
         for topic in (message.topic, *(topic for topic, _ in message.further_queues)):
-            if topic in self._elsewhere:
-                return EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {topic!r} is not placed on broker {self._name!r}")
+            if topic in self.elsewhere:
+                return EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {topic!r} is not placed on broker {self._name()!r}")
         return None
 
     async def refusal_to_leave(self, topic: Topic) -> EntrepotError | None:
@@ -69,6 +76,6 @@ class Placement:
             return None
         return EntrepotError(
             Code.PRECONDITION_FAILED,
-            f"queue {undrained[0]} of topic {topic.name!r} on broker {self._name!r} is not drained: let every group "
+            f"queue {undrained[0]} of topic {topic.name!r} on broker {self._name()!r} is not drained: let every group "
             "settle what is in it before the topic leaves the broker",
         )

@@ -36,7 +36,7 @@ class StoreService:
         self.store = store
         self.deletions = deletions
         self._info = info
-        self._placement = Placement(store, info().name)
+        self._placement = Placement(store, lambda: info().name)
         self._definition_streams: set[DefinitionStream] = set()
 
     def install(self, service: Service) -> None:

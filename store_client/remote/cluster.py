@@ -36,6 +36,7 @@ from store_client.remote.fault_detector import FaultDetector
 
 REPAIR_PAUSE_SECONDS: Final = 0.3
 """Brokers that disagree are told after about so long: often another gateway has done it by then."""
+REPAIR_AGAIN_SECONDS: Final = 5.0
 REVISION_BITS: Final = 12
 
 log = structlog.get_logger(__name__)
@@ -252,9 +253,8 @@ class Cluster:
         self._queues_changed(self.topics.keys() - topics)
         for watcher in tuple(self.info_watchers):
             watcher()
-        if self._repair_timer is None and not self._is_closed:
-            pause = REPAIR_PAUSE_SECONDS * random.uniform(0.5, 1.5)
-            self._repair_timer = self._loop.call_later(pause, self._begin_repair)
+        if not self._is_closed:
+            self._repair_soon(REPAIR_PAUSE_SECONDS)
 
     def merge(self, topics: Iterable[str], groups: Iterable[str]) -> None:
         """Look at some definitions anew, and tell who watches topics."""
@@ -280,22 +280,37 @@ class Cluster:
         """Every namespace but `default`, with its revision."""
         return prevailing_namespaces([client.view for client in self.clients.values()])
 
+    def deletion(self, what: str) -> int:
+        """The revision of the last deletion of a definition; 0 if there was none."""
+        return deletion(what, [client.view for client in self.clients.values()])
+
     def next_revision(self, what: str, current: int = 0) -> int:
         """A revision above all that is known of a definition; two gateways never make the same."""
-        known = max(current, deletion(what, [client.view for client in self.clients.values()]), self._last_revision)
+        known = max(current, self.deletion(what), self._last_revision)
         now = self._clock.now_ms() << REVISION_BITS
         self._last_revision = max(now, known + 1) + random.randrange(1 << REVISION_BITS)
         return self._last_revision
 
     # -- repair --------------------------------------------------------------------------------------------------
 
+    def _repair_soon(self, pause: float) -> None:
+        """Begin after a pause, or sooner if that was said before."""
+        due = self._loop.time() + pause * random.uniform(0.5, 1.5)
+        if self._repair_timer is not None:
+            if self._repair_timer.when() <= due:
+                return
+            self._repair_timer.cancel()
+        self._repair_timer = self._loop.call_at(due, self._begin_repair)
+
     def _begin_repair(self) -> None:
         self._repair_timer = None
         if self._repairing is None or self._repairing.done():
             self._repairing = self._loop.create_task(self._repair())
+        else:  # what has changed since it began may have escaped it
+            self._repair_soon(REPAIR_PAUSE_SECONDS)
 
     async def _repair(self) -> None:
-        """Tell the brokers that are behind."""
+        """Tell the brokers that are behind; those that will not have it yet are told again later."""
         ready = self.ready
         if len(ready) < 2 and len(self.clients) < 2:
             return
@@ -307,6 +322,7 @@ class Cluster:
                     await self._carry_out(client, plan)
                 except EntrepotError as error:
                     log.warning("a broker could not be brought up to date", broker=client.name, error=error.message)
+                    self._repair_soon(REPAIR_AGAIN_SECONDS)
 
     async def _carry_out(self, client: BrokerClient, plan: Repairs) -> None:
         log.info(
@@ -328,6 +344,8 @@ class Cluster:
         if plan.topics:
             outcomes = await client.ask(wire.PUT_TOPICS, plan.topics)
             for topic, refusal in zip(plan.topics, outcomes, strict=True):
+                if refusal is not None:
+                    self._repair_soon(REPAIR_AGAIN_SECONDS)
                 if refusal is not None and f"{client.name}/{topic.name}" not in self._told_refusals:
                     self._told_refusals.add(f"{client.name}/{topic.name}")
                     log.warning("a broker refuses a topic", broker=client.name, topic=topic.name, why=refusal.message)
