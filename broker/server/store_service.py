@@ -162,20 +162,20 @@ class StoreService:
         return found
 
     async def _delete_topic(self, name: str, revision: int) -> None:
-        topic = self.store.topic(name)
-        if topic is None or topic.revision <= revision or not revision:
+        if not _is_later(self.store.topic(name), revision):
             await self.deletions.note_deleted("topic", name, revision)
-            await self.store.delete_topic(name)
+            if not _is_later(self.store.topic(name), revision):  # it may have been made anew while that was written
+                await self.store.delete_topic(name)
 
     async def _put_group(self, group: ConsumerGroup) -> None:
         if not self.deletions.is_deleted("group", group.name, group.revision):
             await self.store.put_group(group)
 
     async def _delete_group(self, name: str, revision: int) -> None:
-        group = self.store.group(name)
-        if group is None or group.revision <= revision or not revision:
+        if not _is_later(self.store.group(name), revision):
             await self.deletions.note_deleted("group", name, revision)
-            await self.store.delete_group(name)
+            if not _is_later(self.store.group(name), revision):
+                await self.store.delete_group(name)
 
     async def _put_namespace(self, name: str, revision: int) -> None:
         if not self.deletions.is_deleted("namespace", name, revision):
@@ -253,6 +253,11 @@ class StoreService:
             close()
 
         stream.on_close = closed
+
+
+def _is_later(definition: Topic | ConsumerGroup | None, revision: int) -> bool:
+    """Whether there is a definition that a deletion of this revision does not mean."""
+    return definition is not None and definition.revision > revision > 0
 
 
 def _stored(call: Callable[..., Awaitable[list[Any]]]) -> Call:

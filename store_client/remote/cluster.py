@@ -352,11 +352,13 @@ class Cluster:
         for group in plan.groups:
             await client.ask(wire.PUT_GROUP, group)
 
-    @staticmethod
-    async def _unless_absent(client: BrokerClient, operation: wire.Operation, name: str, revision: int) -> None:
+    async def _unless_absent(self, client: BrokerClient, operation: wire.Operation, name: str, revision: int) -> None:
         """Deleting what is not there has been done."""
         try:
             await client.ask(operation, name, revision)
         except EntrepotError as error:
-            if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.BAD_REQUEST):
+            if error.code == Code.PRECONDITION_FAILED:  # a namespace that is not empty there
+                log.warning("a broker refuses a deletion", broker=client.name, what=name, why=error.message)
+                self._repair_soon(REPAIR_AGAIN_SECONDS)
+            elif error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.BAD_REQUEST):
                 raise
