@@ -11,7 +11,7 @@ from domain.position import Position
 from domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from domain.shard import broker_of_queue, local_queue
 from protocols.remoting import operations as wire
-from store_client.remote.broker_client import BrokerClient
+from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.topology import RemoteTopology, ask_all
 
@@ -85,6 +85,8 @@ class RemoteSettling:
             client = self._cluster.of_queue(topic, queue_id)
             await client.ask(wire.RESET_GROUP, group, topic, position, local_queue(queue_id))
             return await self._topology.group_status(group)
+        if self._cluster.absent_of(topic):
+            raise unavailable(f"group {group!r} can be reset once all that have topic {topic!r} are back")
         answers = await ask_all(
             self._cluster.of_topic(topic), lambda c: c.ask(wire.RESET_GROUP, group, topic, position, None)
         )

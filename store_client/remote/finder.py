@@ -15,7 +15,7 @@ from domain.shard import broker_of_place, local_place
 from domain.timing import TimedMessage, TimerCursor
 from domain.transaction import TransactionEnd
 from protocols.remoting import operations as wire
-from store_client.remote.broker_client import BrokerClient
+from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.topology import AWAY, ask_all
 
@@ -31,15 +31,15 @@ class RemoteFinder:
 
     async def query(self, query: MessageQuery) -> MessagePage:
         brokers = self._cluster.of_topic(query.topic)
-        if len(brokers) == 1:
-            return await self._page(brokers[0], query)
         cursors = _cursors_of(query.cursor)
         asked = [c for c in brokers if cursors is None or str(c.number) in cursors]
+        if cursors is not None and len(asked) < len(cursors):
+            raise unavailable("one that the cursor goes on at is away")
         pages: list[tuple[BrokerClient, MessagePage]] = []
         for client in asked:
             cursor = cursors[str(client.number)] or None if cursors is not None else None
             pages.append((client, await self._page(client, replace(query, cursor=cursor))))
-        return _merged(pages, min(max(query.limit, 1), MAX_QUERY_MESSAGES))
+        return _merged(pages, cursors or {}, min(max(query.limit, 1), MAX_QUERY_MESSAGES))
 
     async def _page(self, client: BrokerClient, query: MessageQuery) -> MessagePage:
         found, following = await client.ask(wire.QUERY, query)
@@ -88,6 +88,8 @@ class RemoteFinder:
         answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(operation, topic, *arguments))
         refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
         if len(refusals) == len(answers):
+            if self._cluster.absent_of(topic):
+                refusals.append(unavailable(f"one that may have it of topic {topic!r} is away"))
             raise next((r for r in refusals if r.code != Code.OFFSET_NOT_FOUND), refusals[0])
 
     async def timed_messages(self, topic: str | None, after: TimerCursor | None, limit: int) -> list[TimedMessage]:
@@ -111,6 +113,8 @@ class RemoteFinder:
         outcomes: list[EntrepotError | None] = []
         for at in range(len(ends)):
             told = [answer if isinstance(answer, EntrepotError) else answer[at] for _, answer in answers]
+            if self._cluster.absent_of(ends[at].topic):
+                told.append(unavailable("one that may have the transaction is away"))
             if any(outcome is None for outcome in told):
                 outcomes.append(None)
             else:
@@ -136,8 +140,8 @@ def _cursors_of(cursor: str | None) -> dict[str, str] | None:
         raise EntrepotError(Code.BAD_REQUEST, f"{cursor[:80]!r} is not a cursor") from None
 
 
-def _merged(pages: list[tuple[BrokerClient, MessagePage]], limit: int) -> MessagePage:
-    """The newest of all pages, and where each broker goes on."""
+def _merged(pages: list[tuple[BrokerClient, MessagePage]], before: dict[str, str], limit: int) -> MessagePage:
+    """The newest of all pages, and where each broker goes on; `before`: where it went on this time."""
     found = sorted((message for _, page in pages for message in page.messages), key=_newest_first)[:limit]
     cursors: dict[str, str] = {}
     for client, page in pages:
@@ -145,8 +149,10 @@ def _merged(pages: list[tuple[BrokerClient, MessagePage]], limit: int) -> Messag
         if len(taken) == len(page.messages):
             if page.next is not None:
                 cursors[str(client.number)] = page.next
-        else:  # of what it told some was left: it is told again
-            cursors[str(client.number)] = str(local_place(taken[-1].commit_log_offset)) if taken else ""
+        elif taken:  # of what it told some was left: it is told again
+            cursors[str(client.number)] = str(local_place(taken[-1].commit_log_offset))
+        else:
+            cursors[str(client.number)] = before.get(str(client.number), "")
     return MessagePage(found, msgspec.json.encode(cursors).decode() if cursors else None)
 
 
