@@ -1,7 +1,7 @@
 """Placement, as the broker sees it that a topic is not placed on.
 
-It keeps the definition, with a queue that nobody reads.  So it takes no messages for it, and does not give up its queues
-before they are drained: what is in them would never be seen again.
+It keeps the definition, with a queue that nobody reads.  So it takes no messages for it, and does not give up its
+queues before they are drained: what is in them would never be seen again.
 """
 
 from __future__ import annotations

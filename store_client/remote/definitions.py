@@ -59,7 +59,6 @@ class BrokerView:
         touched_groups |= {what.removeprefix("group/") for what in told.deleted if what.startswith("group/")}
         return touched_topics, touched_groups
 
-
     def took_topic(self, topic: Topic) -> None:
         """It has taken a definition, unless it has told of a later one, or of its deletion, since."""
         _take(self.topics, topic, self.deleted.get(f"topic/{topic.name}", 0))

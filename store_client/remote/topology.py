@@ -264,7 +264,7 @@ def _took(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
 
 
 def _raise(answers: list[tuple[BrokerClient, Any]]) -> None:
-    """Raise why nobody did it: a refusal in earnest, rather than that somebody is away, rather than that it is not there."""
+    """Raise why nobody did it: a refusal in earnest, else that somebody is away, else that it is not there."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
     raise min(refusals, key=lambda refusal: 2 if refusal.code in ABSENCE else 1 if refusal.code in AWAY else 0)
 

@@ -9,6 +9,7 @@ from typing import Any
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from domain.clock import Clock
+from domain.ports import Store
 from domain.topic import Topic
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
@@ -69,7 +70,8 @@ class BrokerWorld:
     def _views(self) -> list[str]:
         """What each of them has, without the queues, which differ by placement."""
         views = []
-        for each in (*(served.broker for served in self.brokers), *self.stores):
+        everybody: list[Store] = [*(served.broker for served in self.brokers), *self.stores]
+        for each in everybody:
             topics = [(t.name, t.permission, t.placement or t.queues) for t in each.topics() if t.name[0] != "%"]
             views.append(f"{topics} {[(g.name, g.max_attempts) for g in each.groups()]} {each.namespaces()}")
         return views

@@ -191,9 +191,7 @@ async def test_transactions_end_wherever_they_were_begun(world: BrokerWorld, sto
     assert codes(await store.end_transactions(ends)) == [Code.INVALID_TRANSACTION_ID] * 5
 
 
-async def test_a_transaction_of_a_broker_that_is_away_is_not_said_to_be_nowhere(
-    world: BrokerWorld, store: RemoteStore
-):
+async def test_a_transaction_of_a_broker_that_is_away_is_not_said_to_be_nowhere(world: BrokerWorld, store: RemoteStore):
     await world.topic()
     assert await settled(store.append_half([half("a", 0), half("b", 10000)])) is None
     await world.stop(1)

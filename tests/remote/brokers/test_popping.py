@@ -96,9 +96,7 @@ async def test_a_long_poll_that_waits_already_wakes_when_a_message_is_due_again(
     assert sorted((d.message.body, d.attempt) for [d] in got) == [(b"a", 1), (b"a", 2)]
 
 
-async def test_a_long_poll_wakes_when_a_message_is_released(
-    world: BrokerWorld, store: RemoteStore, other: RemoteStore
-):
+async def test_a_long_poll_wakes_when_a_message_is_released(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
     await world.topic()
     await append(store, "t", "a", queue_id=10000)
     held = await pop(other, "t")
@@ -244,7 +242,11 @@ async def test_a_try_with_a_name_gets_the_same_again(world: BrokerWorld, store: 
 
 async def test_filters_hold_on_all_brokers(world: BrokerWorld, store: RemoteStore):
     await world.topic()
-    sent = [message("t", f"{tag}{q}", q, tag=tag, filter_hash=filter_hash("t", tag)) for q in (0, 10000) for tag in ("red", "blue")]
+    sent = [
+        message("t", f"{tag}{q}", q, tag=tag, filter_hash=filter_hash("t", tag))
+        for q in (0, 10000)
+        for tag in ("red", "blue")
+    ]
     assert set(await append_all(store, *sent)) == {None}
     wanted = PopRequest("t", "g", 10, filter=FilterExpression(FilterKind.TAG, "red"))
     assert sorted(bodies(await store.pop(wanted))) == ["red0", "red10000"]

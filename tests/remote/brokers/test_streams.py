@@ -7,8 +7,8 @@ import pytest
 from domain.errors import EntrepotError
 from domain.key_value import KeyValueChange, KeyValueEvent
 from domain.message import StoredMessage
-from domain.position import EARLIEST_POSITION, Position
 from domain.ports import Tail
+from domain.position import EARLIEST_POSITION, Position
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, refusal_of
