@@ -44,6 +44,7 @@ class OpenedStore:
     restatements: Restatements
     consumption: Consumption
     on_topic: list[Callable[[str], None]]
+    store_id: str
 
 
 def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> OpenedStore:
@@ -138,7 +139,7 @@ def assemble(
         disk.remove(f"{root}/{FORMAT_1_CHECKPOINT}")
     mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
     consumption = Consumption(engine, registry, progress, mint, settings)
-    return OpenedStore(engine, registry, key_values, progress, restatements, consumption, watchers)
+    return OpenedStore(engine, registry, key_values, progress, restatements, consumption, watchers, identity.store_id)
 
 
 def _row_readers(

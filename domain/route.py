@@ -24,7 +24,7 @@ class BrokerInfo:
 
     `number` tells its queues from those of others (`domain.shard`), `store_id` is that of its data directory, and
     `epoch` that of the process: the milliseconds at which it began.  `address`: host:port that clients reach it at.
-    `is_draining`: no new messages go to it.  `keeps_key_values`: it is the one that has them.
+    `is_draining`: no new messages go to it.  `keeps_key_values`: it is the one that has them; None: not settled yet.
     """
 
     name: str
@@ -34,7 +34,7 @@ class BrokerInfo:
     epoch: int
     zone: str = ""
     is_draining: bool = False
-    keeps_key_values: bool = False
+    keeps_key_values: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,127 +7,116 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
-import os
-import resource
-import signal
 import socket
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import orjson
 import structlog
-import uvloop
 
 from domain.clock import Clock
+from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.ports import Store
 from gateway.clock import SystemClock
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.listener import TcpListener, address_of, bind
-from gateway.log import configure_logging
+from gateway.listener import TcpListener, address_of
 from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
 from gateway.settings import LoadedSettings, Settings
+from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.workers import run_workers
 
 if TYPE_CHECKING:
     from gateway.http.server import HttpListener
-
-GC_THRESHOLD = 50_000
-"""Allocations before the collector looks: messages die by reference count, the rest lives long."""
 
 log = structlog.get_logger(__name__)
 
 
 def run(loaded: LoadedSettings) -> int:
-    """Serve until told to stop; returns the process's exit code."""
-    configure_logging(loaded.settings.log.level, loaded.settings.log.format)
-    _raise_file_limit()
-    try:
-        return uvloop.run(serve(loaded))
-    except (EntrepotError, OSError) as error:
-        log.critical("cannot serve", error=str(error))
-        return 1
+    """`entrepot serve`: doors and a store of their own, until told to stop; returns the process's exit code."""
+    return run_process(loaded, serve)
 
 
-def _raise_file_limit() -> None:
-    """Every connection is a file: take as many as the system lets us."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+def run_gateway(loaded: LoadedSettings) -> int:
+    """`entrepot gateway`: doors over a store on other machines, in one process or several."""
+    if loaded.settings.cluster.workers > 1:
+        return run_workers(loaded, doors_of(loaded.settings), serve_gateway)
+    return run_process(loaded, serve_gateway)
 
 
 async def serve(loaded: LoadedSettings) -> int:
     """Everything between opening the store and closing it; returns the exit code."""
-    clock = SystemClock()
-    sockets = _bind_doors(loaded)
+    settings, clock = loaded.settings, SystemClock()
+    sockets = bind_doors(loaded, (*doors_of(settings), *broker_door_of(settings)))
     try:
-        store = await open_store(loaded.settings, clock)
+        store = await open_store(settings, clock)
+        broker = None
+        if "broker" in sockets:
+            broker = open_broker_door(settings, store, sockets["broker"], clock)
     except BaseException:
         for listener in sockets.values():
             listener.close()
         raise
-    gateway = Gateway(loaded.settings, store, clock, sockets)
     try:
-        await gateway.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD, 20, 100)
-        _announce(loaded.settings, gateway.addresses)
-        code = await gateway.until_stopped()
-        await gateway.drain()
+        if broker is not None:
+            await broker.start()
+        return await _run_doors(settings, store, clock, sockets)
+    finally:
+        if broker is not None:
+            await broker.close()
+        await store.close()
+
+
+async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], object] = lambda: None) -> int:
+    """The same over a store on other machines.  `on_ready` is called once everything is up."""
+    settings, clock = loaded.settings, SystemClock()
+    sockets = bind_doors(loaded, doors_of(settings))
+    try:
+        store = await open_store_elsewhere(settings, clock)
+    except BaseException:
+        for listener in sockets.values():
+            listener.close()
+        raise
+    try:
+        return await _run_doors(settings, store, clock, sockets, on_ready)
     finally:
         await store.close()
+
+
+def doors_of(settings: Settings) -> tuple[str, ...]:
+    """The doors for clients that are open."""
+    return tuple(
+        door for door, is_open in (("mqtt", settings.mqtt.enabled), ("http", settings.http.enabled)) if is_open
+    )
+
+
+def broker_door_of(settings: Settings) -> tuple[str, ...]:
+    """The door for gateways, if it is open."""
+    return ("broker",) if settings.broker.enabled and settings.store.kind == "embedded" else ()
+
+
+async def _run_doors(
+    settings: Settings,
+    store: Store,
+    clock: Clock,
+    sockets: dict[str, socket.socket],
+    on_ready: Callable[[], object] = lambda: None,
+) -> int:
+    gateway = Gateway(settings, store, clock, sockets)
+    await gateway.start()
+    on_ready()
+    settle_memory()
+    _announce(_where_it_is_kept(settings, store), gateway.addresses)
+    code = await gateway.until_stopped()
+    await gateway.drain()
     log.info("stopped", exit_code=code)
     return code
-
-
-async def open_store(settings: Settings, clock: Clock) -> Store:
-    """The face of the ports that the settings name."""
-    if settings.store.kind == "memory":
-        from store_client.memory import MemoryStore
-
-        return MemoryStore(
-            clock,
-            max_message_bytes=settings.store.max_message_bytes,
-            group_defaults=settings.groups.new_group("defaults"),
-            hold_back_limit=settings.store.hold_back_messages,
-            check_after_ms=int(settings.store.transaction_check_after_seconds * 1000),
-            check_interval_ms=int(settings.store.transaction_check_interval_seconds * 1000),
-            max_checks=settings.store.transaction_max_checks,
-        )
-    from store_client.embedded import embedded_settings, open_embedded
-
-    kept = settings.store
-    return await open_embedded(
-        embedded_settings(
-            kept.data_dir,
-            segment_size_bytes=kept.segment_size_bytes,
-            preallocate_bytes=kept.preallocate_bytes,
-            reserve_bytes=kept.reserve_bytes,
-            flush_async=kept.flush == "async",
-            linger_ms=kept.flush_linger_us_max / 1000,
-            max_unconfirmed_bytes=kept.max_unconfirmed_bytes,
-            max_message_bytes=kept.max_message_bytes,
-            max_in_flight_per_queue=kept.max_in_flight_per_queue,
-            hold_back_limit=kept.hold_back_messages,
-            retention_seconds=kept.retention_seconds,
-            retention_interval_seconds=kept.retention_interval_seconds,
-            free_bytes=(kept.disk_warn_free_bytes, kept.disk_refuse_free_bytes, kept.disk_emergency_free_bytes),
-            index_sizes=(kept.index_slots, kept.index_entries),
-            transaction_check_after_ms=int(kept.transaction_check_after_seconds * 1000),
-            transaction_check_interval_ms=int(kept.transaction_check_interval_seconds * 1000),
-            transaction_max_checks=kept.transaction_max_checks,
-            checkpoint_interval_bytes=kept.checkpoint_interval_bytes,
-            checkpoint_interval_seconds=kept.checkpoint_interval_seconds,
-            group_defaults=settings.groups.new_group("defaults"),
-        ),
-        clock,
-    )
 
 
 class Gateway:
@@ -139,7 +128,7 @@ class Gateway:
         self.addresses = {door: address_of(listener) for door, listener in sockets.items()}
         self._loop = asyncio.get_running_loop()
         self._wheel = DeadlineWheel(self._loop)
-        self._stop: asyncio.Future[int] = self._loop.create_future()
+        self._stop = StopSignal()
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
@@ -182,8 +171,6 @@ class Gateway:
 
     async def start(self) -> None:
         """Open the doors; the ready file comes last."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._signalled, number)
         if self._mqtt_listener is not None:
             await self._mqtt_listener.start()
         if self._http_listener is not None:
@@ -196,12 +183,11 @@ class Gateway:
 
     async def until_stopped(self) -> int:
         """Wait for a signal (0) or for the store to fail (1)."""
-        while not self._stop.done():
-            await asyncio.wait((self._stop,), timeout=0.2)
-            if self.store.failure is not None and not self._stop.done():
+        while (code := await self._stop.wait(0.2)) is None:
+            if self.store.failure is not None:
                 log.critical("stopping: the store has failed", error=self.store.failure.message)
-                self._stop.set_result(1)
-        return self._stop.result()
+                self._stop.give(1)
+        return code
 
     async def drain(self) -> None:
         """Answer who waits, let what is under way finish, say goodbye; at most `drain_seconds`."""
@@ -226,39 +212,17 @@ class Gateway:
                 if self.store.failure is None:
                     await self.sender.settle()
 
-    def _signalled(self, number: int) -> None:
-        if self._stop.done():
-            os._exit(128 + number)
-        log.info("draining", signal=signal.Signals(number).name)
-        self._stop.set_result(0)
+
+def _where_it_is_kept(settings: Settings, store: Store) -> str:
+    """For a person."""
+    if isinstance(store, Clustered):
+        return f"{len(store.topics())} topics on brokers elsewhere"
+    return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
 
 
-def _bind_doors(loaded: LoadedSettings) -> dict[str, socket.socket]:
-    """A listening socket for each open door.  Raises OSError naming the address that cannot be had."""
-    settings = loaded.settings
-    sockets: dict[str, socket.socket] = {}
-    try:
-        for door, is_open in (("mqtt", settings.mqtt.enabled), ("http", settings.http.enabled)):
-            if is_open:
-                sockets[door] = bind(settings.server.host, loaded.listener_port(door))
-    except OSError:
-        for listener in sockets.values():
-            listener.close()
-        raise
-    return sockets
-
-
-def write_ready_file(path: Path, addresses: dict[str, str]) -> None:
-    """Door -> address as JSON, put in place whole."""
-    draft = path.with_name(path.name + ".draft")
-    draft.write_bytes(orjson.dumps(addresses))
-    draft.replace(path)
-
-
-def _announce(settings: Settings, addresses: dict[str, str]) -> None:
+def _announce(kept: str, addresses: dict[str, str]) -> None:
     """Tell a person what listens where, and what to try."""
     where = "  ".join(f"{door}://{address}" for door, address in addresses.items())
-    kept = f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
     lines = [f"\nEntrepôt is ready: {where}  ({kept})"]
     if "http" in addresses:
         http = f"http://{addresses['http']}"

@@ -12,14 +12,25 @@ from gateway.driver import Conversation, Driver
 LISTEN_BACKLOG = 4096
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """A listening TCP socket; port 0 takes a free one.  Raises OSError naming the address."""
+def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
+    """A listening TCP socket; port 0 takes a free one.  `is_shared`: other processes of ours listen there, too.
+
+    Raises OSError naming the address.
+    """
+    listener = reserve(host, port, is_shared=is_shared)
+    listener.listen(LISTEN_BACKLOG)
+    return listener
+
+
+def reserve(host: str, port: int, *, is_shared: bool = True) -> socket.socket:
+    """A TCP socket with an address, that nobody can connect to yet.  Raises OSError naming the address."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_shared:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind((host, port))
-        listener.listen(LISTEN_BACKLOG)
     except OSError as error:
         listener.close()
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error

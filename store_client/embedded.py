@@ -1,18 +1,36 @@
-"""The store in this process: `broker.Broker` is the ports itself, so nothing stands between.
+"""The store in this process: `broker.Broker` is the ports itself, so nothing stands between; and the processes that
+are made of `broker` alone.
 
 The engine is loaded when a function here is called, so that who imports this for its name alone never loads it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from domain.clock import Clock
+from domain.errors import EntrepotError
 from domain.ports import Store
 
 if TYPE_CHECKING:
+    from broker.namesrv.server import NameServer
     from broker.settings import BrokerSettings
+
+
+class ServedBroker(Protocol):
+    """The door through which gateways on other machines reach a store.  `start` and `close` it.
+
+    `stopped` is done when it has left its cluster (None), or may not be in it (why).
+    """
+
+    stopped: asyncio.Future[EntrepotError | None]
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 def embedded_settings(
@@ -49,3 +67,29 @@ async def open_embedded(settings: BrokerSettings, clock: Clock) -> Store:
     from broker.broker import Broker
 
     return await Broker.open(settings, clock)
+
+
+def serve_embedded(
+    store: Store, listener: socket.socket, clock: Clock, *, tls: tuple[Path | None, ...], **others: Any
+) -> ServedBroker:
+    """The door through which gateways on other machines reach an embedded store.
+
+    `tls`: certificate, key and authority.  `others` are fields of `BrokerProcessSettings` by name.  Raises
+    StoreFailedError where the data directory belongs to another broker.
+    """
+    from broker.broker import Broker
+    from broker.remoting.tls import TlsFiles
+    from broker.server.process import BrokerProcess, BrokerProcessSettings
+
+    assert isinstance(store, Broker), "only a store in this process can be served"
+    return BrokerProcess(store, BrokerProcessSettings(tls=TlsFiles(*tls), **others), listener, clock)
+
+
+def make_name_server(
+    listener: socket.socket, *, tls: tuple[Path | None, ...], lease_seconds: float, cluster: str
+) -> NameServer:
+    """A name server behind a listening socket."""
+    from broker.namesrv.server import NameServer
+    from broker.remoting.tls import TlsFiles
+
+    return NameServer(listener, lease_seconds=lease_seconds, cluster=cluster, tls=TlsFiles(*tls).server())

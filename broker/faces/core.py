@@ -30,6 +30,7 @@ class BrokerCore:
         self.settings = settings
         self.clock = clock
         self.engine: StorageEngine = opened.engine
+        self.store_id = opened.store_id
         self.registry: Registry = opened.registry
         self.key_values: KeyValueTable = opened.key_values
         self.consumption: Consumption = opened.consumption

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ from broker.server.placement import Placement
 from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream, ServedStore, TailStream
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValue, KeyValueChange
 from domain.message import Message
@@ -38,6 +39,10 @@ class StoreService:
         self._info = info
         self._placement = Placement(store, lambda: info().name)
         self._definition_streams: set[DefinitionStream] = set()
+        self._loop = asyncio.get_running_loop()
+        self.is_sealed = False
+        """Key-values are being moved to another broker: none may change."""
+        self.last_append = 0.0
 
     def install(self, service: Service) -> None:
         """Put its operations into a service."""
@@ -67,6 +72,7 @@ class StoreService:
         self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
     ) -> None:
         """Answered when it is durable; no task waits for it."""
+        self.last_append = self._loop.time()
         confirmation = self._placement.append(decode_messages(request.payload), append)
 
         def settled(failure: EntrepotError | None) -> None:
@@ -192,11 +198,17 @@ class StoreService:
     def _key_value_calls(self) -> dict[wire.Operation, Call]:
         return {wire.GET: self._get, wire.SCAN: self._scan, wire.WRITE: self._write}
 
+    def _check_keeper(self) -> None:
+        if not self._info().keeps_key_values:
+            raise EntrepotError(Code.UNAVAILABLE, "another broker keeps the key-values")
+
     async def _get(self, keys: list[str]) -> list[KeyValue | None]:
         check_keys(keys)
+        self._check_keeper()
         return await self.store.get(keys)
 
     async def _scan(self, prefix: str, after: str, limit: int) -> list[KeyValue]:
+        self._check_keeper()
         found: list[KeyValue] = []
         while len(found) < limit:
             page = await self.store.scan(prefix, after=after, limit=limit)
@@ -208,6 +220,9 @@ class StoreService:
 
     async def _write(self, changes: list[KeyValueChange]) -> int:
         check_keys([change.key for change in changes])
+        self._check_keeper()
+        if self.is_sealed:
+            raise EntrepotError(Code.UNAVAILABLE, "the key-values are being moved to another broker: try again")
         return await self.store.write(changes)
 
     # -- timers and transactions ---------------------------------------------------------------------------------

@@ -18,6 +18,9 @@ def serve(
     host: Annotated[str | None, typer.Option(metavar="H", help="Address that every listener binds to.")] = None,
     mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
+    broker_port: Annotated[
+        int | None, typer.Option(metavar="N", help="Open the door for gateways on other machines; 0: a free port.")
+    ] = None,
     free_ports: Annotated[
         bool, typer.Option("--free-ports", help="A free port for every listener that is given none.")
     ] = False,
@@ -39,6 +42,8 @@ def serve(
             "server.host": ("--host", host),
             "mqtt.port": ("--mqtt-port", mqtt_port),
             "http.port": ("--http-port", http_port),
+            "broker.port": ("--broker-port", broker_port),
+            "broker.enabled": ("--broker-port", None if broker_port is None else True),
             "server.free_ports": ("--free-ports", free_ports or None),
             "server.ready_file": ("--ready-file", ready_file),
         },

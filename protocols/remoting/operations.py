@@ -159,15 +159,19 @@ class Drainage:
         return not (self.unsettled or self.waiting or self.key_values)
 
 
+Readers = list[tuple[str, str]]
+"""Groups with topics that they read, as (group, topic)."""
 WATCH_DEFINITIONS: Final = _operation(70, "watch_definitions", tuple[()], Definitions, stream=True)
 MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
-DRAINAGE: Final = _operation(72, "drainage", tuple[()], Drainage, again=True)
-SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], Drainage, again=True)
+DRAINAGE: Final = _operation(72, "drainage", tuple[Readers], Drainage, again=True)
+SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], None, again=True)
 SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[()], None, again=True)
 KEEP_KEY_VALUES: Final = _operation(75, "keep_key_values", tuple[bool], None, again=True)
-LEAVE: Final = _operation(76, "leave", tuple[()], None)
+LEAVE: Final = _operation(76, "leave", tuple[Readers], None)
+READERS: Final = _operation(78, "readers", tuple[()], Readers, again=True)
+IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyValueChange]], None, again=True)
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)

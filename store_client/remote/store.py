@@ -28,6 +28,7 @@ from store_client.remote.cluster import Cluster
 from store_client.remote.consumption import RemoteSettling
 from store_client.remote.finder import RemoteFinder
 from store_client.remote.key_values import RemoteKeyValues
+from store_client.remote.operating import ClusterOperations
 from store_client.remote.popping import Popping
 from store_client.remote.tails import Tails
 from store_client.remote.topology import RemoteTopology, ask_all
@@ -36,7 +37,7 @@ from store_client.remote.topology import RemoteTopology, ask_all
 class RemoteStore:
     """Implements `domain.ports.Store`; each of its parts does one of the ports.
 
-    `group_defaults`: of groups that come into being by a pop.  `on_close` is called at the end of `close`.
+    `group_defaults`: of groups that come into being by a pop.
     """
 
     def __init__(self, cluster: Cluster, tails: Tails, group_defaults: ConsumerGroup) -> None:
@@ -49,6 +50,8 @@ class RemoteStore:
         self._settling = RemoteSettling(cluster, self._topology)
         self._facts = RemoteKeyValues(cluster)
         self._finder = RemoteFinder(cluster)
+        self.operations: ClusterOperations | None = None
+        """What operators do with the brokers, where they are found by routes."""
 
     # -- messages ------------------------------------------------------------------------------------------------
 
@@ -278,4 +281,6 @@ class RemoteStore:
         self.release_waiting()
         await self._appending.settle()
         self._facts.close()
+        if self.operations is not None:
+            await self.operations.close()
         await self.cluster.close()

@@ -1,0 +1,120 @@
+"""NameServer: the route table behind a listening socket."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import socket
+import ssl
+from typing import Final
+
+import structlog
+
+from broker.namesrv.route_table import RouteTable
+from broker.remoting.listener import RemotingListener, ServerChannel, ServerStream, Service
+from domain.route import Registration, Routes
+from protocols.remoting import operations as wire
+from protocols.remoting.connection import Requested
+from protocols.remoting.values import encode
+
+SCAN_SECONDS: Final = 0.5
+GATHER_SECONDS: Final = 0.01
+"""Changes are gathered for a moment before watchers are told."""
+
+log = structlog.get_logger(__name__)
+
+
+class NameServer:
+    """Make one on the loop it is to live on; `start`, `close`."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        *,
+        lease_seconds: float = 10.0,
+        cluster: str = "",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.table = RouteTable(secrets.token_hex(8), lease_seconds)
+        service = Service(on_closed=self._disconnected)
+        service.direct[wire.REGISTER] = self._register
+        service.direct[wire.HEARTBEAT] = self._heartbeat
+        service.calls[wire.UNREGISTER] = self._unregister
+        service.calls[wire.ROUTES] = self._routes
+        service.streams[wire.WATCH_ROUTES] = self._watch
+        self._listener = RemotingListener(service, listener, "nameserver", cluster, tls)
+        self._watchers: set[ServerStream] = set()
+        self._told_version = 0
+        self._telling: asyncio.TimerHandle | None = None
+        self._scanning: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        await self._listener.start()
+        self._scan()
+
+    async def close(self) -> None:
+        for timer in (self._telling, self._scanning):
+            if timer is not None:
+                timer.cancel()
+        await self._listener.close()
+
+    def _register(self, channel: ServerChannel, request: Requested) -> None:
+        assert wire.REGISTER.arguments is not None
+        registration: Registration
+        (registration,) = wire.REGISTER.arguments.decode(request.payload)
+        self.table.register(registration, channel, self._loop.time())
+        channel.answer(request.id, encode(None))
+        self._changed()
+
+    def _heartbeat(self, channel: ServerChannel, request: Requested) -> None:
+        assert wire.HEARTBEAT.arguments is not None
+        name, epoch, version = wire.HEARTBEAT.arguments.decode(request.payload)
+        is_known = self.table.heartbeat(name, epoch, version, channel, self._loop.time())
+        channel.answer(request.id, encode(is_known))
+
+    async def _unregister(self, name: str, epoch: int) -> None:
+        self.table.unregister(name, epoch)
+        self._changed()
+
+    async def _routes(self) -> Routes:
+        return self.table.routes()
+
+    def _watch(self, stream: ServerStream) -> None:
+        self._watchers.add(stream)
+        stream.on_close = lambda: self._watchers.discard(stream)
+        stream.on_credit = lambda: self._tell_one(stream)
+        self._tell_one(stream)
+
+    def _tell_one(self, stream: ServerStream) -> None:
+        stream.send(encode(self.table.routes()))
+
+    def _disconnected(self, channel: ServerChannel) -> None:
+        self.table.disconnected(channel)
+        self._changed()
+
+    def _scan(self) -> None:
+        self.table.scan(self._loop.time())
+        self._changed()
+        self._scanning = self._loop.call_later(SCAN_SECONDS, self._scan)
+
+    def _changed(self) -> None:
+        if self.table.version != self._told_version and self._telling is None:
+            self._telling = self._loop.call_later(GATHER_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        self._told_version = self.table.version
+        log.info("routes", version=self.table.version, brokers=_words(self.table.routes()))
+        for stream in tuple(self._watchers):
+            if stream.has_credit:
+                self._tell_one(stream)
+
+
+def _words(routes: Routes) -> str:
+    """For the log: every broker, and how it is."""
+
+    def state(is_alive: bool, has_left: bool) -> str:
+        return "left" if has_left else "alive" if is_alive else "away"
+
+    return " ".join(f"{r.broker.name}={state(r.is_alive, r.has_left)}" for r in routes.brokers)

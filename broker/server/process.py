@@ -1,0 +1,143 @@
+"""BrokerProcess: a broker as others see it: the door to its store, and how it makes itself known.
+
+store -> identity -> service and control -> listener -> registration -> who keeps the key-values
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from broker.broker import Broker
+from broker.remoting.link import LinkSettings
+from broker.remoting.listener import RemotingListener, Service
+from broker.remoting.tls import TlsFiles
+from broker.server.control import BrokerControl
+from broker.server.definition_log import DefinitionLog
+from broker.server.identity import BrokerIdentity, open_identity
+from broker.server.registration import Registrar
+from broker.server.store_service import StoreService
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.route import BrokerInfo
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerProcessSettings:
+    """`number` None: what the name says.  `address`: host:port that gateways reach it at.
+
+    `keeps_key_values` None: settled with the other brokers.
+    """
+
+    name: str
+    address: str
+    number: int | None = None
+    zone: str = ""
+    cluster: str = ""
+    name_servers: Sequence[str] = ()
+    keeps_key_values: bool | None = None
+    register_seconds: float = 30.0
+    heartbeat_seconds: float = 1.0
+    silence_seconds: float = 5.0
+    tls: TlsFiles = field(default_factory=TlsFiles)
+
+
+class BrokerProcess:
+    """Serves an opened store.  `stopped` is done when it has left its cluster (None), or may not be in it (why)."""
+
+    def __init__(self, broker: Broker, settings: BrokerProcessSettings, listener: socket.socket, clock: Clock) -> None:
+        self._broker, self._settings = broker, settings
+        data_dir = broker.settings.data_dir
+        self.identity: BrokerIdentity = open_identity(data_dir, settings.name, settings.number)
+        self._data_dir = data_dir
+        self._epoch = clock.now_ms()
+        self._loop = asyncio.get_running_loop()
+        self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
+        self._deletions = DefinitionLog(broker)
+        self._service = StoreService(broker, self._deletions, self.info)
+        self._control = BrokerControl(
+            broker, self.identity, data_dir, self._service, self._changed, lambda: self._stop(None)
+        )
+        service = Service()
+        self._service.install(service)
+        self._control.install(service)
+        self._listener = RemotingListener(
+            service, listener, self.identity.name, settings.cluster, settings.tls.server()
+        )
+        self._registrar = Registrar(
+            settings.name_servers,
+            LinkSettings(
+                who=self.identity.name,
+                cluster=settings.cluster,
+                tls=settings.tls.client(),
+                silence_seconds=settings.silence_seconds,
+            ),
+            broker,
+            self.info,
+            register_seconds=settings.register_seconds,
+            heartbeat_seconds=settings.heartbeat_seconds,
+            on_refused=self._stop,
+        )
+        self._deciding: asyncio.Task[None] | None = None
+
+    def info(self) -> BrokerInfo:
+        """Who this is just now."""
+        return BrokerInfo(
+            self.identity.name,
+            self.identity.number,
+            self._settings.address,
+            self._broker.store_id,
+            self._epoch,
+            self._settings.zone,
+            self.identity.is_draining,
+            self.identity.keeps_key_values,
+        )
+
+    async def start(self) -> None:
+        """Listen, and make it known."""
+        await self._deletions.load()
+        wanted = self._settings.keeps_key_values
+        if wanted is not None and wanted != self.identity.keeps_key_values:
+            self.identity.keeps_key_values = wanted
+            self.identity.save(self._data_dir)
+        await self._listener.start()
+        self._registrar.start()
+        if self.identity.keeps_key_values is None:
+            self._deciding = self._loop.create_task(self._decide())
+        log.info(
+            "broker",
+            name=self.identity.name,
+            number=self.identity.number,
+            address=self._settings.address,
+            name_servers=list(self._settings.name_servers),
+        )
+
+    async def _decide(self) -> None:
+        keeps = await self._registrar.decide_keeper(self.identity)
+        log.info("keeps the key-values" if keeps else "another broker keeps the key-values", broker=self.identity.name)
+        await self._control.keep_key_values(keeps)
+
+    def _changed(self) -> None:
+        self._service.info_changed()
+        self._registrar.changed()
+
+    def _stop(self, why: EntrepotError | None) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(why)
+
+    async def close(self) -> None:
+        """Say goodbye to all; a broker that has left says that, too."""
+        if self._deciding is not None:
+            self._deciding.cancel()
+            await asyncio.gather(self._deciding, return_exceptions=True)
+        if self.stopped.done() and self.stopped.result() is None:
+            await self._registrar.unregister()
+        await self._registrar.close()
+        self._broker.release_waiting()
+        await self._listener.close()

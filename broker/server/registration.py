@@ -1,0 +1,163 @@
+"""Registrar: makes a broker known to every name server, each by itself.
+
+All that the broker has goes to each of them when a connection is made, at every change, and every 30 s; a heartbeat
+each second.  A name server that knows something else asks for all of it again.
+
+It also settles who keeps the key-values of a cluster, once: a new broker takes them if, a moment after it has
+registered, nobody has settled it and none of the others, all as undecided, has a lower number.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from broker.remoting.link import Link, LinkSettings
+from broker.server.identity import BrokerIdentity
+from domain.errors import Code, EntrepotError
+from domain.names import is_system_topic
+from domain.ports import Store
+from domain.route import BrokerInfo, BrokerRoute, Registration, TopicRoute
+from protocols.remoting import operations as wire
+
+GATHER_SECONDS: Final = 0.05
+ASK_SECONDS: Final = 3.0
+DECISION_SECONDS: Final = 1.0
+"""How long a new broker waits for others to come before it looks who is to keep the key-values."""
+
+log = structlog.get_logger(__name__)
+
+
+class Registrar:
+    """`on_refused` is called with why, where a name server knows another broker of this name or number."""
+
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        settings: LinkSettings,
+        store: Store,
+        info: Callable[[], BrokerInfo],
+        *,
+        register_seconds: float,
+        heartbeat_seconds: float,
+        on_refused: Callable[[EntrepotError], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._store, self._info = store, info
+        self._register_seconds, self._heartbeat_seconds = register_seconds, heartbeat_seconds
+        self._on_refused = on_refused
+        self._version = 0
+        self._told: Registration | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._links = [self._link(address, settings) for address in name_servers]
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stop = store.watch_topics(lambda name: self.changed())
+
+    def _link(self, address: str, settings: LinkSettings) -> Link:
+        return Link(address, settings, on_up=self._register_all)
+
+    def start(self) -> None:
+        for link in self._links:
+            link.start()
+        self._tasks = [self._loop.create_task(self._keep(link)) for link in self._links]
+
+    async def close(self) -> None:
+        self._stop()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(link.close() for link in self._links))
+
+    def changed(self) -> None:
+        """Something of what the broker has is different: tell it soon."""
+        if self._timer is None:
+            self._timer = self._loop.call_later(GATHER_SECONDS, self._register_all)
+
+    def _registration(self) -> Registration:
+        topics = tuple(
+            TopicRoute(topic.name, topic.queues, topic.writable_queues)
+            for topic in self._store.topics()
+            if not is_system_topic(topic.name)
+        )
+        made = Registration(self._info(), self._version, topics)
+        if self._told is None or made != self._told:
+            self._version += 1
+            made = self._told = Registration(made.broker, self._version, topics)
+        return made
+
+    def _register_all(self) -> None:
+        self._timer = None
+        for link in self._links:
+            if link.is_up:
+                self._register(link)
+
+    def _register(self, link: Link) -> None:
+        payload = wire.REGISTER.encode_arguments(self._registration())
+        link.send(wire.REGISTER, payload, ASK_SECONDS, self._registered)
+
+    def _registered(self, error: EntrepotError | None, payload: bytes) -> None:
+        if error is not None and error.code == Code.PRECONDITION_FAILED:
+            self._on_refused(error)
+
+    async def _keep(self, link: Link) -> None:
+        """Heartbeats, and now and then all of it."""
+        registered = self._loop.time()
+        while True:
+            await asyncio.sleep(self._heartbeat_seconds)
+            if not link.is_up:
+                continue
+            if self._loop.time() - registered >= self._register_seconds:
+                registered = self._loop.time()
+                self._register(link)
+                continue
+            told = self._registration()
+            try:
+                if not await link.ask(
+                    wire.HEARTBEAT, told.broker.name, told.broker.epoch, told.version, seconds=ASK_SECONDS
+                ):
+                    self._register(link)
+            except EntrepotError as error:
+                log.debug("a heartbeat was not answered", name_server=link.address, problem=error.message)
+
+    async def unregister(self) -> None:
+        """Tell every name server that the broker leaves for good."""
+        info = self._info()
+        asked = (link.ask(wire.UNREGISTER, info.name, info.epoch, seconds=ASK_SECONDS) for link in self._links)
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    # -- who keeps the key-values --------------------------------------------------------------------------------
+
+    async def brokers(self) -> dict[str, BrokerRoute]:
+        """Every broker that a name server knows, this one included, by name."""
+        answers = await asyncio.gather(
+            *(link.ask(wire.ROUTES, seconds=ASK_SECONDS) for link in self._links), return_exceptions=True
+        )
+        found: dict[str, BrokerRoute] = {}
+        for answer in answers:
+            if not isinstance(answer, BaseException):
+                found.update({route.broker.name: route for route in answer.brokers if not route.has_left})
+        return found
+
+    async def decide_keeper(self, identity: BrokerIdentity) -> bool:
+        """Whether this broker is to keep the key-values; returns when that is clear.  With no name server it is."""
+        if not self._links:
+            return True
+        while True:
+            await asyncio.sleep(DECISION_SECONDS)
+            known = await self.brokers()
+            if identity.name not in known:
+                continue  # no name server knows us yet
+            others = [route for name, route in known.items() if name != identity.name]
+            if any(route.broker.keeps_key_values for route in others):
+                return False
+            if all(
+                route.broker.keeps_key_values is None and route.broker.number > identity.number
+                for route in others
+                if route.is_alive
+            ):
+                return True

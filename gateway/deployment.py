@@ -1,0 +1,89 @@
+"""The processes of a deployment that have no doors for clients: the broker and the name server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from gateway.clock import SystemClock
+from gateway.listener import address_of
+from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
+from gateway.settings import LoadedSettings, Settings
+from gateway.stores import open_broker_door, open_store
+
+log = structlog.get_logger(__name__)
+
+
+def run_broker(loaded: LoadedSettings) -> int:
+    """`entrepot broker`; returns the process's exit code."""
+    return run_process(loaded, serve_broker)
+
+
+def run_name_server(loaded: LoadedSettings) -> int:
+    """`entrepot nameserver`; returns the process's exit code."""
+    return run_process(loaded, serve_name_server)
+
+
+async def serve_broker(loaded: LoadedSettings) -> int:
+    """A store, and the door through which gateways reach it, until told to stop, or until it has left its cluster."""
+    settings, clock = loaded.settings, SystemClock()
+    [listener] = bind_doors(loaded, ("broker",)).values()
+    store = await open_store(settings, clock)
+    try:
+        broker = open_broker_door(settings, store, listener, clock, is_alone=False)
+        stop = StopSignal()
+        await broker.start()
+        settle_memory()
+        with _ready(settings, {"broker": address_of(listener)}):
+            while (code := await stop.wait(0.2)) is None:
+                if store.failure is not None:
+                    log.critical("stopping: the store has failed", error=store.failure.message)
+                    stop.give(1)
+                elif broker.stopped.done():
+                    refusal = broker.stopped.result()
+                    if refusal is not None:
+                        log.critical("stopping: a name server refuses this broker", error=refusal.message)
+                    stop.give(0 if refusal is None else 1)
+        await broker.close()
+    finally:
+        await store.close()
+    log.info("stopped", exit_code=code)
+    return code
+
+
+async def serve_name_server(loaded: LoadedSettings) -> int:
+    """Routes, until told to stop.  Nothing is kept."""
+    from store_client.embedded import make_name_server
+
+    settings = loaded.settings
+    [listener] = bind_doors(loaded, ("nameserver",)).values()
+    cluster = settings.cluster
+    server = make_name_server(
+        listener,
+        tls=(cluster.tls_certificate, cluster.tls_key, cluster.tls_ca),
+        lease_seconds=settings.nameserver.lease_seconds,
+        cluster=cluster.name,
+    )
+    stop = StopSignal()
+    await server.start()
+    with _ready(settings, {"nameserver": address_of(listener)}):
+        code = await stop.wait()
+    await server.close()
+    return code or 0
+
+
+@contextmanager
+def _ready(settings: Settings, addresses: dict[str, str]) -> Iterator[None]:
+    """Say that it is up, and take that back at the end."""
+    for door, address in addresses.items():
+        log.info("listening", door=door, address=address)
+    ready_file = settings.server.ready_file
+    if ready_file is not None:
+        write_ready_file(ready_file, addresses)
+    try:
+        yield
+    finally:
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)

@@ -1,0 +1,106 @@
+"""What every process of ours does, whatever it serves: logging, limits, sockets, signals, the ready file."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import orjson
+import structlog
+import uvloop
+
+from domain.errors import EntrepotError
+from gateway.listener import bind
+from gateway.log import configure_logging
+from gateway.settings import LoadedSettings
+
+GC_THRESHOLD = 50_000
+"""Allocations before the collector looks: messages die by reference count, the rest lives long."""
+
+log = structlog.get_logger(__name__)
+
+
+def run_process(loaded: LoadedSettings, main: Callable[[LoadedSettings], Awaitable[int]]) -> int:
+    """Run until told to stop; returns the process's exit code."""
+    configure_logging(loaded.settings.log.level, loaded.settings.log.format)
+    _raise_file_limit()
+
+    async def run() -> int:
+        return await main(loaded)
+
+    try:
+        return uvloop.run(run())
+    except (EntrepotError, OSError) as error:
+        log.critical("cannot serve", error=str(error))
+        return 1
+
+
+def _raise_file_limit() -> None:
+    """Every connection is a file: take as many as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def settle_memory() -> None:
+    """All that is there now stays: the collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD, 20, 100)
+
+
+def bind_doors(loaded: LoadedSettings, doors: tuple[str, ...]) -> dict[str, socket.socket]:
+    """A listening socket for each door.  Raises OSError naming the address that cannot be had."""
+    sockets: dict[str, socket.socket] = {}
+    is_shared = loaded.settings.cluster.workers > 1
+    try:
+        for door in doors:
+            sockets[door] = bind(loaded.settings.server.host, loaded.listener_port(door), is_shared=is_shared)
+    except OSError:
+        for listener in sockets.values():
+            listener.close()
+        raise
+    return sockets
+
+
+class StopSignal:
+    """Whether to stop, and with which exit code.  A second signal ends the process at once."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._code: asyncio.Future[int] = self._loop.create_future()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.add_signal_handler(number, self._signalled, number)
+
+    @property
+    def is_given(self) -> bool:
+        return self._code.done()
+
+    def give(self, code: int) -> None:
+        """Stop with an exit code; the first one counts."""
+        if not self._code.done():
+            self._code.set_result(code)
+
+    async def wait(self, seconds: float | None = None) -> int | None:
+        """The exit code; None if the time is over before."""
+        await asyncio.wait((self._code,), timeout=seconds)
+        return self._code.result() if self._code.done() else None
+
+    def _signalled(self, number: int) -> None:
+        if self._code.done():
+            os._exit(128 + number)
+        log.info("draining", signal=signal.Signals(number).name)
+        self._code.set_result(0)
+
+
+def write_ready_file(path: Path, addresses: dict[str, str]) -> None:
+    """Door -> address as JSON, put in place whole."""
+    draft = path.with_name(path.name + ".draft")
+    draft.write_bytes(orjson.dumps(addresses))
+    draft.replace(path)

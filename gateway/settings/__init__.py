@@ -1,0 +1,64 @@
+"""The settings: one typed tree, and where each value came from.
+
+The tree is two levels deep, sections of fields, so every setting has one dotted key (`mqtt.port`) that is written the
+same way everywhere: as `[mqtt] port = 1883` in the TOML file, as `ENTREPOT__MQTT__PORT` in the environment, as
+`--set mqtt.port=1883` on the command line.  File < environment < flags.  A section with a field `port` is a door, and
+its name is the door's name in the ready file.
+
+Invariants: nothing is read from the process here (the caller passes the environment and the flags), a key that is not
+in the tree is an error wherever it stands, and every error names the key, where it was found and, where one is
+near, the key that was probably meant.
+"""
+
+from gateway.settings.doors import (
+    GroupsSettings,
+    HttpSettings,
+    MqttSettings,
+    ServerSettings,
+    TopicRule,
+    TopicsSettings,
+)
+from gateway.settings.loading import (
+    DEFAULT_ORIGIN,
+    DOORS,
+    ENVIRONMENT_PREFIX,
+    KNOWN_KEYS,
+    LoadedSettings,
+    SettingRow,
+    SettingsError,
+    environment_name,
+    load_settings,
+)
+from gateway.settings.stores import (
+    BrokerSettings,
+    ClusterSettings,
+    NameServerSettings,
+    RocketMqClusterSettings,
+    StoreSettings,
+)
+from gateway.settings.tree import LogSettings, Settings
+
+__all__ = [
+    "BrokerSettings",
+    "ClusterSettings",
+    "DEFAULT_ORIGIN",
+    "DOORS",
+    "ENVIRONMENT_PREFIX",
+    "GroupsSettings",
+    "HttpSettings",
+    "KNOWN_KEYS",
+    "LoadedSettings",
+    "LogSettings",
+    "MqttSettings",
+    "NameServerSettings",
+    "RocketMqClusterSettings",
+    "ServerSettings",
+    "SettingRow",
+    "Settings",
+    "SettingsError",
+    "StoreSettings",
+    "TopicRule",
+    "TopicsSettings",
+    "environment_name",
+    "load_settings",
+]

@@ -1,0 +1,111 @@
+"""The tables of the settings that are about clients: the process, its doors, topics and groups as they begin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from domain.names import is_topic_name
+from domain.routing.topic_filter import is_valid_filter
+from domain.topic import MAX_QUEUES
+from gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
+
+
+class ServerSettings(Table):
+    """The process as a whole."""
+
+    host: str = Field("127.0.0.1", min_length=1, description="Address that every listener binds to")
+    ready_file: Path | None = Field(
+        None, description="File that gets a JSON object of every listener's real address once everything is up"
+    )
+    drain_seconds: Seconds = Field(10, description="Longest time a stop waits for what is under way")
+    free_ports: bool = Field(False, description="Every listener without a port of its own takes a free one")
+
+
+class MqttSettings(Table):
+    """The MQTT door (3.1.1 and 5 on TCP)."""
+
+    enabled: bool = Field(True, description="Whether this door is open")
+    port: Port = Field(1883, description="TCP port; 0 takes a free one")
+    max_connections: Count = Field(100_000, description="Connections at one time; more are refused")
+    connect_timeout_seconds: Seconds = Field(10, description="Time a client has for its CONNECT")
+    keep_alive_max_seconds: int = Field(
+        65_535, ge=1, le=65_535, description="Longest keep-alive granted; MQTT 5 clients are told a shorter one"
+    )
+    max_packet_size_bytes: int = Field(
+        4 * MIB + 64 * KIB, ge=1 * KIB, le=268_435_460, description="Largest packet taken from a client"
+    )
+    receive_maximum: int = Field(
+        1024, ge=1, le=65_535, description="Publishes a client may have unconfirmed, as announced in CONNACK"
+    )
+    max_subscriptions_per_client: Count = Field(1000, description="Topic filters one client may subscribe to")
+    max_queued_messages: Count = Field(1000, description="Messages that may wait for one slow subscriber")
+    max_inflight_messages: int = Field(
+        1024, ge=1, le=65_535, description="QoS 1 messages sent to one subscriber and not acknowledged yet"
+    )
+    write_buffer_bytes: Bytes = Field(1 * MIB, description="What may wait to be written to one socket")
+
+
+class HttpSettings(Table):
+    """The HTTP door: CloudEvents, administration, metrics."""
+
+    enabled: bool = Field(True, description="Whether this door is open")
+    port: Port = Field(8080, description="TCP port; 0 takes a free one")
+    max_body_bytes: Bytes = Field(4 * MIB, description="Largest request body")
+    max_batch_events: Count = Field(1000, description="Events in one batched publish")
+    keep_alive_seconds: Seconds = Field(75, description="How long an idle connection is kept")
+    max_wait_seconds: Seconds = Field(120, description="Longest a receive may wait for a message")
+    event_type: str = Field(
+        "dev.entrepot.message", min_length=1, description="CloudEvents type of messages that came by another protocol"
+    )
+
+
+class TopicRule(Table):
+    """One rule of which Topic an MQTT name belongs to."""
+
+    filter: str = Field(description="MQTT topic filter that the name must match")
+    topic: str = Field(description="Topic that takes the messages")
+
+    @field_validator("filter")
+    @classmethod
+    def _is_a_filter(cls, value: str) -> str:
+        if not is_valid_filter(value):
+            raise ValueError(f"{value!r} is not an MQTT topic filter")
+        return value
+
+    @field_validator("topic")
+    @classmethod
+    def _is_a_topic(cls, value: str) -> str:
+        if not is_topic_name(value):
+            raise ValueError(f"{value!r} is not a topic name")
+        return value
+
+
+class TopicsSettings(Table):
+    """Topics, and how names become topics."""
+
+    auto_create: bool = Field(True, description="Whether a first publish or receive creates its topic")
+    default_queues: int = Field(4, ge=1, le=MAX_QUEUES, description="Message queues of a new topic")
+    max_auto_created: Count = Field(10_000, description="Topics beyond which none is created by use")
+    rules: list[TopicRule] = Field(
+        [], description="Rules from MQTT filters to topics, first match wins; else the first level is the topic"
+    )
+
+
+class GroupsSettings(Table):
+    """What a consumer group has unless it says otherwise."""
+
+    max_attempts: int = Field(
+        16, ge=1, le=MAX_ATTEMPTS_LIMIT, description="Deliveries of one message before it is dead-lettered"
+    )
+    invisible_seconds: int = Field(
+        30, ge=1, le=MAX_INVISIBLE_SECONDS, description="How long a received message stays with its consumer"
+    )
+    start: Literal["earliest", "latest"] = Field("earliest", description="Where a new group begins to read")
+
+    def new_group(self, name: str) -> ConsumerGroup:
+        """A group that has said nothing yet."""
+        return ConsumerGroup(name, self.max_attempts, self.invisible_seconds, self.start)

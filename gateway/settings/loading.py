@@ -1,0 +1,221 @@
+"""Where the settings come from: a file, the environment, flags; and what is wrong with them, in words."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from gateway.settings.tree import Settings
+
+ENVIRONMENT_PREFIX: Final = "ENTREPOT__"
+DEFAULT_ORIGIN: Final = "default"
+
+
+class SettingsError(Exception):
+    """The settings cannot be used; one sentence for each problem."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """One setting as it stands."""
+
+    key: str
+    value: Any
+    """As JSON would carry it."""
+    origin: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """The effective settings, and for every dotted key where its value came from."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+    def listener_port(self, door: str) -> int:
+        """The port to bind for a door: its own; or 0 where free ports are wanted and nobody gave it one."""
+        key = f"{door}.port"
+        if self.settings.server.free_ports and self.origins[key] == DEFAULT_ORIGIN:
+            return 0
+        port: int = getattr(self.settings, door).port
+        return port
+
+    def rows(self) -> list[SettingRow]:
+        """Every setting, in the order of the tree."""
+        values = self.settings.model_dump(mode="json")
+        rows = []
+        for key in KNOWN_KEYS:
+            section, name = key.split(".")
+            description = _SECTIONS[section].model_fields[name].description or ""
+            rows.append(SettingRow(key, values[section][name], self.origins[key], description))
+        return rows
+
+
+def _sections() -> dict[str, type[BaseModel]]:
+    tables = {name: field.annotation for name, field in Settings.model_fields.items()}
+    return {name: table for name, table in tables.items() if isinstance(table, type) and issubclass(table, BaseModel)}
+
+
+_SECTIONS: Final = _sections()
+KNOWN_KEYS: Final = tuple(f"{section}.{name}" for section, table in _SECTIONS.items() for name in table.model_fields)
+DOORS: Final = tuple(section for section, table in _SECTIONS.items() if "port" in table.model_fields)
+"""Names of the listeners, in the order of the tree."""
+
+
+def environment_name(key: str) -> str:
+    """The environment variable of a dotted key."""
+    return ENVIRONMENT_PREFIX + key.replace(".", "__").upper()
+
+
+def load_settings(
+    config_file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+    flag_names: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """The settings out of a TOML file, an environment and command-line flags, the later over the earlier.
+
+    `flags` has values by dotted key.  `flag_names` says by which flag a key was given; a key it does not have came
+    by `--set`.  Raises `SettingsError` with every problem found.
+    """
+    loader = _Loader()
+    if config_file is not None:
+        loader.add_file(config_file)
+    loader.add_environment(environ or {})
+    loader.add_flags(flags or {}, flag_names or {})
+    return loader.load()
+
+
+class _Loader:
+    """Collects values with their origins, then validates all of them at once."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, object]] = {}
+        self._origins: dict[str, str] = dict.fromkeys(KNOWN_KEYS, DEFAULT_ORIGIN)
+        self._problems: list[str] = []
+
+    def add_file(self, path: Path) -> None:
+        origin = f"file {path}"
+        for section, table in _read_toml(path).items():
+            if section not in _SECTIONS:
+                if isinstance(table, dict) and table:
+                    for name in table:
+                        self._unknown(f"{section}.{name}", origin)
+                else:
+                    self._unknown(section, origin)
+            elif not isinstance(table, dict):
+                self._problems.append(f"bad value for {section!r} ({origin}): it is a section, not a value")
+            else:
+                for name, value in table.items():
+                    self._put(f"{section}.{name}", value, origin)
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        for variable, text in environ.items():
+            if variable.startswith(ENVIRONMENT_PREFIX):
+                key = variable.removeprefix(ENVIRONMENT_PREFIX).lower().replace("__", ".")
+                self._put(key, text, f"environment {variable}", written_as=environment_name)
+
+    def add_flags(self, flags: Mapping[str, object], flag_names: Mapping[str, str]) -> None:
+        for key, value in flags.items():
+            self._put(key, value, f"flag {flag_names.get(key, f'--set {key}')}")
+
+    def load(self) -> LoadedSettings:
+        settings = None
+        try:
+            settings = Settings.model_validate(self._values)
+        except ValidationError as invalid:
+            self._problems += [self._explain(tuple(error["loc"]), error) for error in invalid.errors()]
+        if settings is None or self._problems:
+            raise SettingsError(self._problems)
+        return LoadedSettings(settings, self._origins)
+
+    def _put(self, key: str, value: object, origin: str, written_as: Any = repr) -> None:
+        if key not in self._origins:
+            self._unknown(key, origin, written_as)
+            return
+        section, name = key.split(".")
+        if isinstance(value, str):
+            try:
+                value = _from_text(value, _SECTIONS[section].model_fields[name].annotation)
+            except ValueError as error:
+                self._problems.append(f"bad value for {key!r} ({origin}): {error}")
+                return
+        self._values.setdefault(section, {})[name] = value
+        self._origins[key] = origin
+
+    def _unknown(self, key: str, origin: str, written_as: Any = repr) -> None:
+        self._problems.append(f"unknown setting {key!r} ({origin}){_suggestion(key, KNOWN_KEYS, written_as)}")
+
+    def _explain(self, location: tuple[int | str, ...], error: Any) -> str:
+        key = ".".join(str(step) for step in location[:2])
+        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location).lstrip(".")
+        origin = self._origins.get(key, DEFAULT_ORIGIN)
+        if error["type"] == "extra_forbidden":
+            known = _names_at(location[:-1])
+            return f"unknown key {where!r} ({origin}){_suggestion(str(location[-1]), known, repr)}"
+        given = "" if error["type"] == "missing" else f"{_shortened(error['input'])}: "
+        return f"bad value for {where!r} ({origin}): {given}{_reason(error)}"
+
+
+def _read_toml(path: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError([f"cannot read the settings file {path}: {error.strerror or error}"]) from error
+    except UnicodeDecodeError as error:
+        raise SettingsError([f"the settings file {path} is not UTF-8 text"]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"the settings file {path} is not TOML: {error}"]) from error
+
+
+def _from_text(text: str, annotation: Any) -> object:
+    """A value written as text: JSON for a list, nothing for none; the rest is pydantic's to read."""
+    if get_origin(annotation) is list:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{_shortened(text)}: a list is written as JSON: {error}") from error
+    if text == "" and get_origin(annotation) in (Union, UnionType) and type(None) in get_args(annotation):
+        return None
+    return text
+
+
+def _names_at(location: tuple[int | str, ...]) -> tuple[str, ...]:
+    """The keys of the table at a place in the tree."""
+    table: Any = Settings
+    for step in location:
+        table = get_args(table)[0] if isinstance(step, int) else table.model_fields[step].annotation
+    return tuple(table.model_fields)
+
+
+def _suggestion(key: str, known: tuple[str, ...], written_as: Any) -> str:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    if not near:
+        last = key.rpartition(".")[2]  # the right name in the wrong section
+        near = [candidate for candidate in known if candidate.rpartition(".")[2] == last]
+    return f"; did you mean {written_as(near[0])}?" if near else ""
+
+
+def _reason(error: Any) -> str:
+    message = str(error["msg"])
+    if error["type"] == "value_error":
+        return message.removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,40 @@
+"""The whole tree of the settings."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from gateway.settings.doors import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
+from gateway.settings.stores import (
+    BrokerSettings,
+    ClusterSettings,
+    NameServerSettings,
+    RocketMqClusterSettings,
+    StoreSettings,
+)
+from gateway.settings.table import Table
+
+
+class LogSettings(Table):
+    """What the process says about itself, on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least severe event that is told")
+    format: Literal["console", "json"] = Field("console", description="console is for people, json for machines")
+
+
+class Settings(Table):
+    """The whole tree."""
+
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    mqtt: MqttSettings = Field(default_factory=MqttSettings)
+    http: HttpSettings = Field(default_factory=HttpSettings)
+    topics: TopicsSettings = Field(default_factory=TopicsSettings)
+    groups: GroupsSettings = Field(default_factory=GroupsSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    broker: BrokerSettings = Field(default_factory=BrokerSettings)
+    nameserver: NameServerSettings = Field(default_factory=NameServerSettings)
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+    rocketmq: RocketMqClusterSettings = Field(default_factory=RocketMqClusterSettings)
+    log: LogSettings = Field(default_factory=LogSettings)

@@ -1,0 +1,141 @@
+"""Which store the settings name, opened: in this process, on other machines, or an Apache RocketMQ cluster."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.ports import Store
+from gateway.listener import address_of
+from gateway.settings import ClusterSettings, Settings
+
+if TYPE_CHECKING:
+    from store_client.embedded import ServedBroker
+
+
+async def open_store(settings: Settings, clock: Clock) -> Store:
+    """The face of the ports that the settings name."""
+    if settings.store.kind == "memory":
+        from store_client.memory import MemoryStore
+
+        return MemoryStore(
+            clock,
+            max_message_bytes=settings.store.max_message_bytes,
+            group_defaults=settings.groups.new_group("defaults"),
+            hold_back_limit=settings.store.hold_back_messages,
+            check_after_ms=int(settings.store.transaction_check_after_seconds * 1000),
+            check_interval_ms=int(settings.store.transaction_check_interval_seconds * 1000),
+            max_checks=settings.store.transaction_max_checks,
+        )
+    from store_client.embedded import embedded_settings, open_embedded
+
+    kept = settings.store
+    return await open_embedded(
+        embedded_settings(
+            kept.data_dir,
+            segment_size_bytes=kept.segment_size_bytes,
+            preallocate_bytes=kept.preallocate_bytes,
+            reserve_bytes=kept.reserve_bytes,
+            flush_async=kept.flush == "async",
+            linger_ms=kept.flush_linger_us_max / 1000,
+            max_unconfirmed_bytes=kept.max_unconfirmed_bytes,
+            max_message_bytes=kept.max_message_bytes,
+            max_in_flight_per_queue=kept.max_in_flight_per_queue,
+            hold_back_limit=kept.hold_back_messages,
+            retention_seconds=kept.retention_seconds,
+            retention_interval_seconds=kept.retention_interval_seconds,
+            free_bytes=(kept.disk_warn_free_bytes, kept.disk_refuse_free_bytes, kept.disk_emergency_free_bytes),
+            index_sizes=(kept.index_slots, kept.index_entries),
+            transaction_check_after_ms=int(kept.transaction_check_after_seconds * 1000),
+            transaction_check_interval_ms=int(kept.transaction_check_interval_seconds * 1000),
+            transaction_max_checks=kept.transaction_max_checks,
+            checkpoint_interval_bytes=kept.checkpoint_interval_bytes,
+            checkpoint_interval_seconds=kept.checkpoint_interval_seconds,
+            group_defaults=settings.groups.new_group("defaults"),
+            name=settings.broker.name,
+        ),
+        clock,
+    )
+
+
+async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
+    """A store on other machines: an Apache RocketMQ cluster if one is named, else the brokers of this deployment.
+
+    Raises UNAVAILABLE where nobody is there, BAD_REQUEST where nothing says where.
+    """
+    if settings.rocketmq.endpoints:
+        return await _open_rocketmq(settings, clock)
+    from store_client.remote import RemoteSettings, open_remote
+
+    named = settings.cluster
+    return await open_remote(
+        RemoteSettings(
+            name_servers=named.name_servers,
+            brokers=named.brokers,
+            route_cache=named.route_cache,
+            cluster=named.name,
+            zone=named.zone,
+            start_seconds=named.start_seconds,
+            request_seconds=named.request_seconds,
+            silence_seconds=named.silence_seconds,
+            group_defaults=settings.groups.new_group("defaults"),
+            tls=_tls(named),
+        ),
+        clock,
+    )
+
+
+async def _open_rocketmq(settings: Settings, clock: Clock) -> Store:
+    from store_client.rocketmq import open_rocketmq
+
+    named, side = settings.rocketmq, None
+    if named.side_data_dir is not None:
+        kept = settings.store.model_copy(update={"data_dir": named.side_data_dir, "kind": "embedded"})
+        side = await open_store(settings.model_copy(update={"store": kept}), clock)
+    return await open_rocketmq(
+        named.endpoints,
+        clock,
+        topics=named.topics,
+        access_key=named.access_key,
+        secret=named.secret,
+        side=side,
+        group_defaults=settings.groups.new_group("defaults"),
+    )
+
+
+def open_broker_door(
+    settings: Settings, store: Store, listener: socket.socket, clock: Clock, *, is_alone: bool = True
+) -> ServedBroker:
+    """The door through which gateways on other machines reach an embedded store.
+
+    `is_alone`: it is the only broker, unless it is given a number or name servers.
+    """
+    from store_client.embedded import serve_embedded
+
+    named, cluster = settings.broker, settings.cluster
+    number = 0 if is_alone and named.number is None and not cluster.name_servers else named.number
+    return serve_embedded(
+        store,
+        listener,
+        clock,
+        name=named.name,
+        number=number,
+        address=named.advertise or address_of(listener),
+        zone=named.zone,
+        cluster=cluster.name,
+        name_servers=cluster.name_servers,
+        keeps_key_values={"yes": True, "no": False, "auto": None}[named.keeps_key_values],
+        register_seconds=named.register_seconds,
+        heartbeat_seconds=named.heartbeat_seconds,
+        silence_seconds=cluster.silence_seconds,
+        tls=_tls(cluster),
+    )
+
+
+def _tls(cluster: ClusterSettings) -> tuple[Path | None, Path | None, Path | None]:
+    if (cluster.tls_certificate is None) != (cluster.tls_key is None):
+        raise EntrepotError(Code.BAD_REQUEST, "cluster.tls_certificate and cluster.tls_key belong together")
+    return cluster.tls_certificate, cluster.tls_key, cluster.tls_ca

@@ -1,0 +1,135 @@
+"""Workers: several gateway processes that share the ports of one machine (SO_REUSEPORT).
+
+The kernel spreads connections over them.  They know nothing of each other: each is a gateway like those on other
+machines.  The parent reserves the ports, starts the workers, starts one anew that ends, and passes the stop on.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from gateway.listener import address_of, reserve
+from gateway.log import configure_logging
+from gateway.process import run_process, write_ready_file
+from gateway.settings import LoadedSettings
+
+RESTART_SECONDS: Final = 1.0
+"""Shortest time between two starts of one worker."""
+Main = Callable[[LoadedSettings, Callable[[], object]], Awaitable[int]]
+
+log = structlog.get_logger(__name__)
+
+
+def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main) -> int:
+    """Run until told to stop; returns the process's exit code: 1 if a worker could not be started at all."""
+    configure_logging(loaded.settings.log.level, loaded.settings.log.format)
+    reserved = {door: reserve(loaded.settings.server.host, loaded.listener_port(door)) for door in doors}
+    try:
+        ports = {door: listener.getsockname()[1] for door, listener in reserved.items()}
+        addresses = {door: address_of(listener) for door, listener in reserved.items()}
+        return _Workers(loaded, ports, addresses, main).run()
+    finally:
+        for listener in reserved.values():
+            listener.close()
+
+
+class _Workers:
+    """The parent's side."""
+
+    def __init__(self, loaded: LoadedSettings, ports: dict[str, int], addresses: dict[str, str], main: Main) -> None:
+        self._loaded, self._ports, self._addresses, self._main = loaded, ports, addresses, main
+        self._pids: dict[int, float] = {}
+        self._is_stopping = False
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        for _ in range(self._loaded.settings.cluster.workers):
+            if not self._start():
+                self._stop()
+                self._reap_all()
+                return 1
+        ready_file = self._loaded.settings.server.ready_file
+        if ready_file is not None:
+            write_ready_file(ready_file, self._addresses)
+        log.info("workers are ready", count=len(self._pids), **self._addresses)
+        while not self._is_stopping:
+            select.select([self._wake_read], [], [], 1.0)
+            self._drain_wakes()
+            self._restart_ended()
+        if ready_file is not None:
+            ready_file.unlink(missing_ok=True)
+        self._reap_all()
+        return 0
+
+    def _start(self) -> bool:
+        """Start a worker and wait until it is ready; says whether it is."""
+        ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            os.close(ready_read)
+            code = 1
+            try:
+                code = self._be_worker(ready_write)
+            finally:
+                os._exit(code)
+        os.close(ready_write)
+        self._pids[pid] = time.monotonic()
+        try:
+            return os.read(ready_read, 1) == b"1"  # nothing but the end of the pipe where it has ended
+        finally:
+            os.close(ready_read)
+
+    def _be_worker(self, ready: int) -> int:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        tree = self._loaded.settings.model_copy(
+            update={
+                door: getattr(self._loaded.settings, door).model_copy(update={"port": port})
+                for door, port in self._ports.items()
+            }
+        )
+        server = tree.server.model_copy(update={"ready_file": None, "free_ports": False})
+        mine = LoadedSettings(tree.model_copy(update={"server": server}), self._loaded.origins)
+        return run_process(mine, lambda loaded: self._main(loaded, lambda: os.write(ready, b"1")))
+
+    def _restart_ended(self) -> None:
+        for pid in list(self._pids):
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found and not self._is_stopping:
+                started = self._pids.pop(pid)
+                log.error("a worker has ended", pid=pid, code=os.waitstatus_to_exitcode(status))
+                time.sleep(max(0.0, started + RESTART_SECONDS - time.monotonic()))
+                self._start()
+
+    def _drain_wakes(self) -> None:
+        try:
+            os.read(self._wake_read, 4096)
+        except BlockingIOError:
+            return
+
+    def _stop(self, number: int = signal.SIGTERM, frame: object = None) -> None:
+        self._is_stopping = True
+        for pid in self._pids:
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+
+    def _reap_all(self) -> None:
+        for pid in self._pids:
+            try:
+                os.waitpid(pid, 0)
+            except ChildProcessError:
+                continue

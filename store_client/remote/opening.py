@@ -1,0 +1,90 @@
+"""Opening a store on other machines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from broker.remoting.link import LinkSettings
+from broker.remoting.tls import TlsFiles
+from domain.clock import Clock
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from store_client.remote.cluster import Cluster
+from store_client.remote.directory import Directory
+from store_client.remote.operating import ClusterOperations
+from store_client.remote.store import RemoteStore
+from store_client.remote.tails import Tails
+
+SETTLE_SECONDS = 1.0
+"""Once one broker is there, others that are known have so long to come, too, before doors open."""
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    """Where the brokers are, and how they are talked to.  `name_servers` or `brokers` have at least one address.
+
+    `tls`: certificate, key and authority (PEM files); with none of them the wire is plain TCP.
+    """
+
+    name_servers: Sequence[str] = ()
+    brokers: Sequence[str] = ()
+    route_cache: Path | None = None
+    cluster: str = ""
+    zone: str = ""
+    who: str = "gateway"
+    start_seconds: float = 30.0
+    request_seconds: float = 10.0
+    silence_seconds: float = 5.0
+    group_defaults: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("defaults"))
+    tls: tuple[Path | None, Path | None, Path | None] = (None, None, None)
+
+
+async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
+    """A store over the brokers of a cluster, once one of them is there.
+
+    Raises BAD_REQUEST where nothing says where they are, UNAVAILABLE where none comes within `start_seconds`.
+    """
+    if not settings.name_servers and not settings.brokers:
+        raise EntrepotError(Code.BAD_REQUEST, "neither name servers nor brokers are given: where is the store?")
+    links = LinkSettings(
+        who=settings.who,
+        cluster=settings.cluster,
+        tls=TlsFiles(*settings.tls).client(),
+        silence_seconds=settings.silence_seconds,
+    )
+    cluster = Cluster(links, clock, zone=settings.zone, request_seconds=settings.request_seconds)
+    directory = Directory(settings.name_servers, links, cluster.take_routes, settings.route_cache)
+    store = RemoteStore(cluster, Tails(cluster, clock), settings.group_defaults)
+    store.operations = ClusterOperations(cluster, directory)
+    for address in settings.brokers:
+        cluster.add(address)
+    directory.start()
+    if not await _some_broker(cluster, settings.start_seconds):
+        await store.close()
+        asked = ", ".join((*settings.name_servers, *settings.brokers))
+        raise EntrepotError(Code.UNAVAILABLE, f"no broker was found within {settings.start_seconds:g} s: asked {asked}")
+    return store
+
+
+async def _some_broker(cluster: Cluster, seconds: float) -> bool:
+    """Wait for the first broker, and a moment for the others.  Returns whether there is one."""
+    changed = asyncio.Event()
+    cluster.ready_watchers.append(lambda client, is_ready: changed.set())
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    while not cluster.ready or not all(client.is_ready for client in cluster.clients.values()):
+        if cluster.ready:
+            end = min(end, loop.time() + SETTLE_SECONDS)
+        changed.clear()
+        try:
+            async with asyncio.timeout_at(end):
+                await changed.wait()
+        except TimeoutError:
+            break
+    return bool(cluster.ready)
