@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -24,6 +23,7 @@ from protocols.remoting import operations as wire
 from protocols.remoting.message_batch import decode_deliveries
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
+from store_client.remote.topology import AWAY
 
 LINGER_SECONDS: Final = 10.0
 """How long streams stay open after the last pop that waited: consumers come back."""
@@ -59,16 +59,20 @@ class Popping:
                 return answer
             request = replace(request, wait_ms=max(int((deadline - self._loop.time()) * 1000), 0))
             brokers = self._cluster.of_topic(request.topic)
-        found = await self._round(brokers, request)
+        found = await self._round(request)
         if found or request.wait_ms <= 0 or self._released.done():
             return found
-        waiting = self._waiting_for(request.topic, request.group)
         while not self._released.done():
+            waiting = self._waiting_for(request.topic, request.group)
             if not await waiting.wait(deadline):
                 return []
-            found = await self._round(self._cluster.of_topic(request.topic), request)
-            if len(found) >= request.max_messages:
-                waiting.wake()
+            is_enough = True
+            try:
+                found = await self._round(request)
+                is_enough = len(found) >= request.max_messages
+            finally:
+                if is_enough:  # or it was cut short, and what is there is for the next
+                    waiting.wake()
             if found:
                 return found
         return []
@@ -100,9 +104,11 @@ class Popping:
 
     # -- several -------------------------------------------------------------------------------------------------
 
-    async def _round(self, brokers: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
+    async def _round(self, request: PopRequest) -> list[Delivery]:
         """Ask one after the other until there is enough.  A try that has a name begins where it began before, so that
-        it finds again what it was given.  Raises only if none of them answers."""
+        it finds again what it was given.  Raises only if none of them answers: one that refuses may not know the topic
+        yet, or have given the group all that it may hold."""
+        brokers = self._cluster.of_topic(request.topic)
         if request.attempt_id:
             first = crc32(request.attempt_id.encode()) % len(brokers)
         else:
@@ -119,9 +125,8 @@ class Popping:
                 found += await self._pop_at(client, replace(request, max_messages=missing, wait_ms=0))
                 has_answer = True
             except EntrepotError as error:
-                problem = error
-                if error.code not in (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN) and not found:
-                    raise
+                if problem is None or error.code not in AWAY:
+                    problem = error
         if problem is not None and not has_answer:
             raise problem
         return found
