@@ -65,6 +65,12 @@ class Placement:
         known = self._store.topic(topic.name)
         if known is None or self._is_elsewhere(known) or not self._is_elsewhere(topic):
             return None
+        if await self._store.timed_messages(topic.name, limit=1) or (await self._store.gauges())["half_messages"]:
+            return EntrepotError(
+                Code.PRECONDITION_FAILED,
+                f"messages wait on broker {self._name()!r} for their time, or the end of their transaction: topic "
+                f"{topic.name!r} cannot leave it before they are delivered",
+            )
         ends = {b.queue_id: b.max_offset for b in await self._store.bounds(topic.name) if b.max_offset > b.min_offset}
         readers = [(await self._store.group_status(group.name)).progress for group in self._store.groups() if ends]
         progress = [each for of_group in readers for each in of_group if each.topic == topic.name]

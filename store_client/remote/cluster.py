@@ -210,6 +210,10 @@ class Cluster:
 
     # -- how they are --------------------------------------------------------------------------------------------
 
+    def is_avoided(self, client: BrokerClient) -> bool:
+        """Whether a broker had better be left alone for now."""
+        return self.faults.is_avoided(client.number, self._loop.time())
+
     def took(self, client: BrokerClient, seconds: float) -> None:
         """A broker has answered an append."""
         if self.faults.took(client.number, seconds, self._loop.time()):

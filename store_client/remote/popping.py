@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
-from zlib import crc32
 
 from broker.remoting.link import ClientStream
 from domain.errors import Code, EntrepotError
@@ -27,6 +27,8 @@ from store_client.remote.topology import AWAY
 
 LINGER_SECONDS: Final = 10.0
 """How long streams stay open after the last pop that waited: consumers come back."""
+AT_ONCE_SECONDS: Final = 2.0
+"""A pop that does not wait is answered at once, or its broker is not well: others are asked."""
 MAX_WAITING: Final = 100_000
 
 
@@ -100,31 +102,40 @@ class Popping:
 
     async def _pop_at(self, client: BrokerClient, request: PopRequest) -> list[Delivery]:
         seconds = request.wait_ms / 1000 + client.request_seconds
+        if not request.wait_ms:
+            seconds = min(seconds, AT_ONCE_SECONDS)
         return decode_deliveries(await client.ask(wire.POP, request, seconds=seconds), client.number)
 
     # -- several -------------------------------------------------------------------------------------------------
 
     async def _round(self, request: PopRequest) -> list[Delivery]:
-        """Ask one after the other until there is enough.  A try that has a name begins where it began before, so that
-        it finds again what it was given.  Raises only if none of them answers: one that refuses may not know the topic
-        yet, or have given the group all that it may hold."""
+        """Ask one after the other until there is enough, those last that had better be avoided.  A try that has a name
+        is first asked about everywhere, so that it finds again what it was given.  Raises only if none of them
+        answers: one that refuses may not know the topic yet, or have given the group all that it may hold."""
         brokers = self._cluster.of_topic(request.topic)
+        self._turn += 1
+        first = self._turn % len(brokers)
+        turn = sorted((*brokers[first:], *brokers[:first]), key=self._cluster.is_avoided)
         if request.attempt_id:
-            first = crc32(request.attempt_id.encode()) % len(brokers)
-        else:
-            self._turn += 1
-            first = self._turn % len(brokers)
+            again = await self._ask(turn, replace(request, wait_ms=0, is_again=True))
+            if again:
+                return again
+        return await self._ask(turn, replace(request, wait_ms=0))
+
+    async def _ask(self, turn: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
         found: list[Delivery] = []
         problem: EntrepotError | None = None
         has_answer = False
-        for client in (*brokers[first:], *brokers[:first]):
+        for client in turn:
             missing = request.max_messages - len(found)
-            if missing <= 0:
+            if missing <= 0 or (found and self._cluster.is_avoided(client)):
                 break
             try:
-                found += await self._pop_at(client, replace(request, max_messages=missing, wait_ms=0))
+                found += await self._pop_at(client, replace(request, max_messages=missing))
                 has_answer = True
             except EntrepotError as error:
+                if error.code in AWAY:
+                    self._cluster.failed(client)
                 if problem is None or error.code not in AWAY:
                     problem = error
         if problem is not None and not has_answer:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
+from domain.revision import BY_USE
 from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
@@ -66,8 +67,10 @@ class RemoteTopology:
 
     def _revised(self, topic: Topic) -> Topic:
         known = self._cluster.topics.get(topic.name)
-        if known is not None and known == topic:
+        if known is not None and (known == topic or topic.revision == BY_USE):
             return known
+        if topic.revision == BY_USE:
+            return replace(topic, revision=self._cluster.deletion(f"topic/{topic.name}") + BY_USE)
         current = 0 if known is None else known.revision
         return replace(topic, revision=self._cluster.next_revision(f"topic/{topic.name}", current))
 
@@ -193,7 +196,7 @@ class RemoteTopology:
             if not missing:
                 return
             check_group_name(split_name(name)[1])
-            lowest = self._cluster.deletion(f"group/{name}") + 1
+            lowest = self._cluster.deletion(f"group/{name}") + BY_USE
             known = self._cluster.groups.get(name) or replace(defaults, name=name, revision=lowest)
             await self._tell_group(known, missing)
 

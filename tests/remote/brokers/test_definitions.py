@@ -190,7 +190,7 @@ async def test_a_change_while_repairs_are_under_way_is_made_good(world: BrokerWo
     await store.put_topic(Topic("u"))
     await until(lambda: repairing._timer is None, "what that began is over")
     under_way = asyncio.get_running_loop().create_future()
-    repairing._task = asyncio.ensure_future(asyncio.wait((under_way,)))  # type: ignore[assignment]
+    repairing._task = asyncio.ensure_future(asyncio.wait((under_way,)))  # type: ignore[arg-type, assignment]
     await world.brokers[1].serve()
     await until(lambda: len(store.cluster.ready) == 2, "it is back")
     first = repairing._timer
