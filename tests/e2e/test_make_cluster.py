@@ -142,3 +142,15 @@ def test_make_runs_it() -> None:
     command = ["make", "-n", "-o", "setup", "cluster", "ARGS=--brokers 3"]
     told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert told.strip().endswith("-m deploy.cluster --brokers 3")
+
+
+def test_a_second_signal_kills(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "--nameservers", "1", "--brokers", "1", "--gateways", "1")
+    cluster.wait_for("Ctrl-C stops it")
+    pids = [cluster.pid(name) for name in cluster.rows()]
+    os.kill(cluster.pid("broker-0"), signal.SIGSTOP)  # it does not stop when it is told to
+    cluster.process.send_signal(signal.SIGINT)
+    cluster.wait_for("stopping")
+    assert cluster.stop(signal.SIGINT) == 1, cluster.output()
+    assert "broker-0 was killed by SIGKILL instead of stopping cleanly" in cluster.output()
+    assert [pid for pid in pids if is_running(pid)] == []
