@@ -9,7 +9,7 @@ TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check format bench demo proto peers lock clean
+.PHONY: help setup run cluster test check format bench demo proto peers lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 run: setup ## start the server with a store under ./data (make run ARGS='--mqtt-port 1884')
 	@exec $(BIN)/entrepot serve $(ARGS)
+
+cluster: setup ## start 2 name servers, 2 brokers, 2 gateways on free ports (make cluster ARGS='--brokers 3')
+	@exec $(BIN)/python -m deploy.cluster $(ARGS)
 
 test: setup ## all tests (make test ARGS='-k mqtt')
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
