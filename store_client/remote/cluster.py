@@ -189,6 +189,8 @@ class Cluster:
         if topic.placement and not topic.queues_on(client.name):
             return 0, 0
         if known is not None:
+            if known.revision <= (self.deletion(f"topic/{topic.name}") or -1):
+                return 0, 0  # it was away when the topic was deleted: what it has goes as soon as it is told
             return known.queues, known.writable_queues
         if client.registration is not None and not client.is_ready:
             for route in client.registration.topics:
