@@ -170,6 +170,7 @@ class Cluster:
     def _find_queues(self, topic: Topic) -> TopicQueues:
         readable: list[int] = []
         writable: list[int] = []
+        there: list[int] = []
         best: list[int] = []
         near: list[int] = []
         now = self._loop.time()
@@ -181,12 +182,14 @@ class Cluster:
                 continue
             ids = range(first, first + write_queues)
             writable += ids
+            if client.is_ready:
+                there += ids
             if client.is_ready and not self.faults.is_avoided(client.number, now):
                 best += ids
                 if self.zone and client.zone == self.zone:
                     near += ids
         writable = writable or readable or [0]
-        return TopicQueues(tuple(readable), tuple(writable), tuple(near or best or writable))
+        return TopicQueues(tuple(readable), tuple(writable), tuple(near or best or there or writable))
 
     def _counts(self, client: BrokerClient, topic: Topic) -> tuple[int, int]:
         """How many queues of a topic a broker has, and how many of them take new messages."""
