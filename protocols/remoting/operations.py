@@ -102,6 +102,8 @@ GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, ag
 # -- key-values ------------------------------------------------------------------------------------------------------
 GET: Final = _operation(40, "get", tuple[list[str]], list[KeyValue | None], again=True)
 SCAN: Final = _operation(41, "scan", tuple[str, str, int], list[KeyValue], again=True)
+SCAN_BYTES: Final = 16 << 20
+"""A scan's answer ends, before its limit, with the value that makes it so large."""
 WRITE: Final = _operation(42, "write", tuple[list[KeyValueChange]], int)
 WATCH_KEY_VALUES: Final = _operation(43, "watch", tuple[str], list[KeyValueEvent], stream=True)
 
