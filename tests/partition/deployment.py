@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ LEASE_SECONDS = 2.0
 INVISIBLE_SECONDS = 4
 START_SECONDS = 30.0
 _LINK = LinkSettings()
+_CLOSED_STATES = ("04", "05", "09", "0B")
+"""FIN_WAIT1, FIN_WAIT2, LAST_ACK, CLOSING."""
 SLACK_SECONDS = 1.5
 """For a machine that does other things, too."""
 
@@ -60,6 +63,7 @@ class Node:
     def __init__(self, network: Network, machine: str, directory: Path, *arguments: str) -> None:
         self.addresses: dict[str, str] = {}
         self.machine = machine
+        self._network = network
         directory.mkdir()
         self._log, self._ready_file = directory / "log", directory / "ready.json"
         command = [sys.executable, "-m", "gateway.cli", *arguments, "--host", network.address(machine)]
@@ -79,6 +83,16 @@ class Node:
     @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
+
+    def bytes_in_wait(self, machine: str) -> int:
+        """What connections that are closed here still hold for a machine, and would send it when they can."""
+        packed = socket.inet_aton(self._network.address(machine))
+        found = 0
+        for line in Path(f"/proc/{self._process.pid}/net/tcp").read_text().splitlines()[1:]:
+            _, _, remote, state, queues, *_ = line.split()
+            if bytes.fromhex(remote[:8])[::-1] == packed and state in _CLOSED_STATES:
+                found += int(queues.partition(":")[0], 16)
+        return found
 
     def kill(self) -> None:
         self._process.kill()

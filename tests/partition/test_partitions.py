@@ -65,6 +65,10 @@ def test_a_gateway_goes_on_without_a_broker_that_it_cannot_reach(
                 deployment.network.cut(*cut)
             # a refusal of what was not done means that the gateway knows: nothing is sent there any more
             _measured("known to be away", lambda: load.http_keyed[1].refused, AWAY_BOUND + ANSWER_BOUND, load.told)
+            # else they would be done when nobody expects it any more, behind what is asked over a new connection
+            assert deployment.gateway.bytes_in_wait(BROKERS[1]) == 0, (
+                "requests that were given up are still on their way"
+            )
             _measured("the others go on", _more(load.nearby), ANSWER_BOUND, load.told)
             failures = [line.failures for line in load.nearby]
             popped = len(load.popped)
