@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from protocols.mqtt.packets import Puback, Publish
 from tests.partition.client import HttpClient, key_of_broker, mqtt_client
 from tests.partition.deployment import Deployment
+from tests.support.waiting import wait_until
 
 PACE_SECONDS = 0.005
 GROUP = "workers"
@@ -82,6 +83,7 @@ class Load:
 
     def start(self) -> None:
         client = HttpClient(self._deployment)
+        wait_until(lambda: all(client.brokers()), "every broker is there")  # those of a new topic are those that are
         assert client.publish(self.topic, "first").status < 300
         assert client.receive(self.topic, GROUP).status < 300  # the group is there, at the beginning of all queues
         client.close()

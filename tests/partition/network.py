@@ -89,7 +89,7 @@ class Network:
 
     def command(self, machine: str, *command: str) -> list[str]:
         """A command on a machine; it dies with this process."""
-        return ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.namespace(machine), *command]
+        return ["ip", "netns", "exec", self.namespace(machine), "setpriv", "--pdeathsig", "KILL", *command]
 
     def enter(self, machine: str) -> None:
         """Let this thread be on a machine for good: its sockets are there."""

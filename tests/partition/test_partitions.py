@@ -98,6 +98,7 @@ def test_a_gateway_goes_on_without_a_broker_that_it_cannot_reach(
 def test_brokers_that_no_name_server_hears_go_on_and_are_known_again(deployment: Deployment) -> None:
     client = HttpClient(deployment)
     with deployment.healed_after():
+        wait_until(lambda: all(client.brokers()), "every broker is there")
         assert client.publish("known", "before").status < 300
         for broker in BROKERS:
             for name_server in NAME_SERVERS:
@@ -160,6 +161,7 @@ def test_a_pop_that_waits_is_answered_though_a_broker_is_away(deployment: Deploy
     """On both brokers it is answered when the other one has something, on the one that is away with an error."""
     shared, alone, client = HttpClient(deployment), HttpClient(deployment), HttpClient(deployment)
     with deployment.healed_after():
+        wait_until(lambda: all(client.brokers()), "every broker is there")
         definition = {"queues": 4, "placement": {BROKERS[1]: 4}}
         assert client.ask("PUT", "/api/v1/topics/placed", definition).status < 300
         for topic in ("placed", "shared"):
