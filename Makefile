@@ -54,7 +54,7 @@ proto: setup ## generate the stubs of protocols/rocketmq from their .proto
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto
 
 # Other people's programs that the tests talk to.  Debian starts a mosquitto of its own on 1883: it is stopped.
-PEERS := mosquitto mosquitto-clients strace curl
+PEERS := mosquitto mosquitto-clients strace curl iproute2
 peers: setup ## install Debian's clients and brokers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
