@@ -20,6 +20,8 @@ from gateway.log import configure_logging
 from gateway.process import run_process, write_ready_file
 from gateway.settings import LoadedSettings
 
+GRACE_SECONDS: Final = 5.0
+STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 RESTART_SECONDS: Final = 1.0
 """Shortest time between two starts of one worker."""
 Main = Callable[[LoadedSettings, Callable[[], object]], Awaitable[int]]
@@ -46,6 +48,7 @@ class _Workers:
     def __init__(self, loaded: LoadedSettings, ports: dict[str, int], addresses: dict[str, str], main: Main) -> None:
         self._loaded, self._ports, self._addresses, self._main = loaded, ports, addresses, main
         self._pids: dict[int, float] = {}
+        self._told: set[int] = set()
         self._is_stopping = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
@@ -75,6 +78,7 @@ class _Workers:
     def _start(self) -> bool:
         """Start a worker and wait until it is ready; says whether it is."""
         ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until the worker is known, and has handlers of its own
         pid = os.fork()
         if pid == 0:
             os.close(ready_read)
@@ -85,15 +89,18 @@ class _Workers:
                 os._exit(code)
         os.close(ready_write)
         self._pids[pid] = time.monotonic()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         try:
             return os.read(ready_read, 1) == b"1"  # nothing but the end of the pipe where it has ended
         finally:
             os.close(ready_read)
 
     def _be_worker(self, ready: int) -> int:
+        os.setpgid(0, 0)  # a terminal's Ctrl-C is the parent's to pass on
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         tree = self._loaded.settings.model_copy(
             update={
                 door: getattr(self._loaded.settings, door).model_copy(update={"port": port})
@@ -110,8 +117,11 @@ class _Workers:
             if found and not self._is_stopping:
                 started = self._pids.pop(pid)
                 log.error("a worker has ended", pid=pid, code=os.waitstatus_to_exitcode(status))
-                time.sleep(max(0.0, started + RESTART_SECONDS - time.monotonic()))
-                self._start()
+                again = started + RESTART_SECONDS
+                while time.monotonic() < again and not self._is_stopping:
+                    time.sleep(0.05)
+                if not self._is_stopping:
+                    self._start()
 
     def _drain_wakes(self) -> None:
         try:
@@ -121,15 +131,23 @@ class _Workers:
 
     def _stop(self, number: int = signal.SIGTERM, frame: object = None) -> None:
         self._is_stopping = True
-        for pid in self._pids:
+        for pid in self._pids.keys() - self._told:  # a second signal would cut its draining short
+            self._told.add(pid)
             try:
                 os.kill(pid, signal.SIGTERM)
             except ProcessLookupError:
                 continue
 
     def _reap_all(self) -> None:
-        for pid in self._pids:
-            try:
-                os.waitpid(pid, 0)
-            except ChildProcessError:
-                continue
+        """Wait for all, and insist when they take longer than they may."""
+        end = time.monotonic() + self._loaded.settings.server.drain_seconds + GRACE_SECONDS
+        self._stop()
+        while self._pids:
+            for pid in list(self._pids):
+                found, _ = os.waitpid(pid, os.WNOHANG)
+                if found:
+                    del self._pids[pid]
+                elif time.monotonic() > end:
+                    log.error("a worker does not end", pid=pid)
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)

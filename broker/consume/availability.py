@@ -24,11 +24,12 @@ class AvailabilityWatch:
         self._topic, self._group = topic, group
         self._callback = callback
         self._timer: asyncio.TimerHandle | None = None
-        self._is_told = False
+        self._is_told = self._is_closed = False
         self._stop = broker.polling.watch(topic, group, self._woken)
         self._arm()
 
     def close(self) -> None:
+        self._is_closed = True
         self._stop()
         if self._timer is not None:
             self._timer.cancel()
@@ -42,6 +43,8 @@ class AvailabilityWatch:
 
     def _tell(self) -> None:
         self._is_told = False
+        if self._is_closed:
+            return
         self._callback()
         self._arm()
 

@@ -7,6 +7,7 @@ finish what is there.  It may leave once that is empty.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -48,6 +49,7 @@ class BrokerControl:
         self._on_changed, self._on_leave = on_changed, on_leave
         self._loop = asyncio.get_running_loop()
         self._sealed: asyncio.TimerHandle | None = None
+        self._token = 0
 
     def install(self, service: Service) -> None:
         service.calls[wire.READERS] = self._readers
@@ -55,7 +57,7 @@ class BrokerControl:
         service.calls[wire.SET_DRAINING] = self._set_draining
         service.calls[wire.SEAL_KEY_VALUES] = self._seal
         service.calls[wire.IMPORT_KEY_VALUES] = self._import
-        service.calls[wire.KEEP_KEY_VALUES] = self.keep_key_values
+        service.calls[wire.KEEP_KEY_VALUES] = self.hand_over_key_values
         service.calls[wire.LEAVE] = self._leave
 
     # -- draining ------------------------------------------------------------------------------------------------
@@ -102,7 +104,17 @@ class BrokerControl:
             self._on_changed()
 
     async def _leave(self, readers: wire.Readers) -> None:
-        """Go, if nothing is left to do here.  Raises PRECONDITION_FAILED, saying what is."""
+        """Go, if nothing is left to do here; no message is taken while that is looked at.  Raises PRECONDITION_FAILED,
+        saying what is."""
+        self._service.is_leaving = True
+        try:
+            await self._check_empty(readers)
+        except EntrepotError:
+            self._service.is_leaving = False
+            raise
+        self._loop.call_soon(self._on_leave)
+
+    async def _check_empty(self, readers: wire.Readers) -> None:
         left = await self.drainage(readers)
         if not left.is_draining:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"broker {self._identity.name!r} is not draining")
@@ -117,34 +129,56 @@ class BrokerControl:
                 Code.PRECONDITION_FAILED,
                 f"messages still come to broker {self._identity.name!r}: try again in a moment",
             )
-        self._loop.call_soon(self._on_leave)
 
     # -- key-values ----------------------------------------------------------------------------------------------
 
-    async def _seal(self) -> None:
-        """Take no writes of key-values for a while: they are being moved."""
+    async def _seal(self, token: int) -> int:
+        """Take no writes of key-values for a while: they are being moved.  Returns a token, by which the seal is
+        renewed; 0 begins one.  Raises PRECONDITION_FAILED where it has ended meanwhile: there were writes, perhaps."""
+        if token and token != self._token:
+            raise self._seal_is_over()
+        self._token = token or secrets.randbits(48) + 1
         self._service.is_sealed = True
         if self._sealed is not None:
             self._sealed.cancel()
         self._sealed = self._loop.call_later(SEAL_SECONDS, self._unseal)
+        return self._token
+
+    @staticmethod
+    def _seal_is_over() -> EntrepotError:
+        return EntrepotError(Code.PRECONDITION_FAILED, "the key-values may have changed meanwhile: move them again")
 
     def _unseal(self) -> None:
         self._service.is_sealed = False
-        self._sealed = None
+        if self._sealed is not None:
+            self._sealed.cancel()
+        self._sealed, self._token = None, 0
 
-    async def _import(self, changes: list[KeyValueChange]) -> None:
-        """Take key-values of the broker that kept them so far."""
+    async def _import(self, changes: list[KeyValueChange], is_first: bool) -> None:
+        """Take key-values of the broker that kept them so far, at first in place of all there are.
+
+        Raises PRECONDITION_FAILED at the one that keeps them: its own are those that count.
+        """
+        if self._identity.keeps_key_values:
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"broker {self._identity.name!r} keeps the key-values itself")
+        if is_first:
+            await self._forget_key_values()
         await self._broker.write([KeyValueChange(change.key, change.value) for change in changes])
 
+    async def hand_over_key_values(self, keeps: bool, token: int) -> None:
+        """Be the one that keeps them, or not any more.  `token`: of the seal under which they were copied away; 0 where
+        another has kept them since, and these count no more."""
+        if not keeps and token and token != self._token:
+            raise self._seal_is_over()
+        await self.keep_key_values(keeps)
+
     async def keep_key_values(self, keeps: bool) -> None:
-        """Be the one that keeps them, or not any more."""
+        """Be the one that keeps them, or not any more: then they are forgotten."""
         self._identity.keeps_key_values = keeps
         self._identity.save(self._data_dir)
         self._on_changed()
         if not keeps:
             await self._forget_key_values()
-            if self._sealed is not None:
-                self._sealed.cancel()
             self._unseal()
 
     async def _forget_key_values(self) -> None:

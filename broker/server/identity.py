@@ -1,6 +1,6 @@
 """BrokerIdentity: who a broker is, kept beside its store for as long as its data lives.
 
-broker.json   {"name": ..., "number": ..., "keeps_key_values": true | false | null, "is_draining": false}
+broker.json   {"name": ..., "number": ..., "keeps_key_values": true | false | null, "is_draining": false, "epoch": ...}
 
 The number is part of every queue id that the world has of this broker, so it never changes with the data.
 """
@@ -20,12 +20,14 @@ FILE: Final = "broker.json"
 
 
 class BrokerIdentity(msgspec.Struct):
-    """`keeps_key_values`: None until that is decided (`broker.server.registration`)."""
+    """`keeps_key_values`: None until that is decided (`broker.server.registration`).  `epoch`: of the last process that
+    had it, in milliseconds; it only grows, whatever the clock does."""
 
     name: str
     number: int
     keeps_key_values: bool | None = None
     is_draining: bool = False
+    epoch: int = 0
 
     def save(self, data_dir: Path) -> None:
         """Put it in place whole, durably."""

@@ -56,7 +56,8 @@ class BrokerProcess:
         data_dir = broker.settings.data_dir
         self.identity: BrokerIdentity = open_identity(data_dir, settings.name, settings.number)
         self._data_dir = data_dir
-        self._epoch = clock.now_ms()
+        self.identity.epoch = max(clock.now_ms(), self.identity.epoch + 1)
+        self.identity.save(data_dir)
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
         self._deletions = DefinitionLog(broker)
@@ -93,7 +94,7 @@ class BrokerProcess:
             self.identity.number,
             self._settings.address,
             self._broker.store_id,
-            self._epoch,
+            self.identity.epoch,
             self._settings.zone,
             self.identity.is_draining,
             self.identity.keeps_key_values,

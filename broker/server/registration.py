@@ -25,6 +25,8 @@ from protocols.remoting import operations as wire
 
 GATHER_SECONDS: Final = 0.05
 ASK_SECONDS: Final = 3.0
+REFUSED_SECONDS: Final = 0.5
+"""How long a broker that is refused waits for another name server to take it."""
 DECISION_SECONDS: Final = 1.0
 """How long a new broker waits for others to come before it looks who is to keep the key-values."""
 
@@ -50,6 +52,7 @@ class Registrar:
         self._register_seconds, self._heartbeat_seconds = register_seconds, heartbeat_seconds
         self._on_refused = on_refused
         self._version = 0
+        self._is_accepted = False
         self._told: Registration | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._links = [self._link(address, settings) for address in name_servers]
@@ -101,7 +104,15 @@ class Registrar:
         link.send(wire.REGISTER, payload, ASK_SECONDS, self._registered)
 
     def _registered(self, error: EntrepotError | None, payload: bytes) -> None:
-        if error is not None and error.code == Code.PRECONDITION_FAILED:
+        if error is None:
+            self._is_accepted = True
+        elif error.code == Code.PRECONDITION_FAILED:
+            log.critical("a name server knows another broker of this name or number", problem=error.message)
+            self._loop.call_later(REFUSED_SECONDS, self._refused, error)
+
+    def _refused(self, error: EntrepotError) -> None:
+        """One that no name server takes has no place here; one that has its place is not driven out by another."""
+        if not self._is_accepted:
             self._on_refused(error)
 
     async def _keep(self, link: Link) -> None:

@@ -39,10 +39,14 @@ class StoreService:
         self._info = info
         self._placement = Placement(store, lambda: info().name)
         self._definition_streams: set[DefinitionStream] = set()
+        self._tails: dict[str, set[TailStream]] = {}
+        store.watch_topics(self._topic_changed)
         self._loop = asyncio.get_running_loop()
         self.is_sealed = False
         """Key-values are being moved to another broker: none may change."""
         self.last_append = 0.0
+        self.is_leaving = False
+        """No message is taken any more."""
 
     def install(self, service: Service) -> None:
         """Put its operations into a service."""
@@ -72,8 +76,13 @@ class StoreService:
         self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
     ) -> None:
         """Answered when it is durable; no task waits for it."""
+        messages = decode_messages(request.payload)
+        if self.is_leaving:
+            refusal = EntrepotError(Code.UNAVAILABLE, "the broker leaves: the message was not taken")
+            channel.answer(request.id, encode([refusal] * len(messages)))
+            return
         self.last_append = self._loop.time()
-        confirmation = self._placement.append(decode_messages(request.payload), append)
+        confirmation = self._placement.append(messages, append)
 
         def settled(failure: EntrepotError | None) -> None:
             if failure is not None:
@@ -260,8 +269,21 @@ class StoreService:
 
     # -- streams -------------------------------------------------------------------------------------------------
 
-    def _open_tail(self, stream: ServerStream, *arguments: Any) -> None:
-        TailStream(self.store, stream, *arguments)
+    def _open_tail(self, stream: ServerStream, topic: str, *arguments: Any) -> None:
+        opened = TailStream(self.store, stream, topic, *arguments)
+        self._tails.setdefault(topic, set()).add(opened)
+        close = stream.on_close
+
+        def closed() -> None:
+            self._tails.get(topic, set()).discard(opened)
+            close()
+
+        stream.on_close = closed
+
+    def _topic_changed(self, name: str) -> None:
+        if name in self._tails and self.store.topic(name) is None:
+            for stream in self._tails.pop(name):
+                stream.topic_is_gone()
 
     def _open_availability(self, stream: ServerStream, topic: str, group: str) -> None:
         AvailabilityStream(self.store, stream, topic, group)

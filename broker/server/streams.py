@@ -78,6 +78,10 @@ class TailStream:
         if not self._stream.has_credit:
             self._stop()
 
+    def topic_is_gone(self) -> None:
+        """What this follows is no more, even if there is a topic of that name again."""
+        self._stream.end(EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {self._topic!r} was deleted"))
+
     def _resume(self) -> None:
         if self._tail is None:
             try:

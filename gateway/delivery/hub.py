@@ -16,7 +16,7 @@ from typing import Final, Protocol
 import structlog
 
 from domain.clock import Clock
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.names import NAMESPACE_SEPARATOR, is_system_topic
 from domain.ports import Store, Tail
@@ -27,6 +27,8 @@ from protocols.mqtt.mapping import is_expired, to_properties
 from protocols.mqtt.properties import EMPTY
 
 CATCH_UP_BATCH: Final = 256
+PUT_OFF_SECONDS: Final = 0.2
+"""How long a subscriber waits for a queue whose broker is away, before it asks again."""
 MAX_MATCHES: Final = 16_384
 """Names whose subscribers are remembered; forgotten at every change of a subscription."""
 
@@ -79,6 +81,7 @@ class DeliveryHub:
         self._wanted_since_ms: dict[str, int] = {}
         self._tails: dict[QueueKey, Tail] = {}
         self._starting: set[QueueKey] = set()
+        self._left: dict[QueueKey, int] = {}
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
         self._catching_up: dict[Subscriber, asyncio.Task[None]] = {}
         self.any_level_topics: set[str] = set()
@@ -129,10 +132,12 @@ class DeliveryHub:
                 self._follow(topic.name, self._store.queues(topic).readable, None)
 
     def _follow(self, topic: str, queues: Sequence[int], start: Position | None) -> None:
+        """What was followed before goes on where it was left."""
         for queue_id in queues:
             key = (topic, queue_id)
             if key not in self._tails:
-                tail = self._tails[key] = self._store.tail(topic, queue_id, start, self._fan_out)
+                begin = self._left.pop(key, None) or start
+                tail = self._tails[key] = self._store.tail(topic, queue_id, begin, self._fan_out)
                 self._starting.add(key)
                 tail.when_begun(partial(self._begun, key))
 
@@ -145,12 +150,16 @@ class DeliveryHub:
                 waiting[1]()
 
     def _unfollow(self, key: QueueKey) -> None:
-        self._tails.pop(key).close()
+        tail = self._tails.pop(key)
+        self._left[key] = tail.next_offset
+        tail.close()
         self._begun(key)
 
     def _unfollow_unwanted(self) -> None:
+        """Nobody wants them: who does later begins at their end."""
         for key in [key for key in self._tails if not self._is_wanted(key[0])]:
             self._unfollow(key)
+        self._left.clear()
 
     def _since(self, topic: str) -> Position:
         """Where a queue of a wanted topic begins for us that we did not know when the topic came to be wanted."""
@@ -167,6 +176,9 @@ class DeliveryHub:
         there = () if topic is None else self._store.queues(topic).readable
         for key in [key for key in self._tails if key[0] == name and key[1] not in there]:
             self._unfollow(key)
+        if topic is None:
+            for key in [key for key in self._left if key[0] == name]:
+                del self._left[key]
         if topic is not None and self._is_wanted(name):
             self._follow(name, there, self._since(name))
         else:
@@ -234,7 +246,11 @@ class DeliveryHub:
         try:
             while subscriber.lagging and not subscriber.has_backlog:
                 key, offset = next(iter(subscriber.lagging.items()))
-                messages = await self._read(key, offset)
+                try:
+                    messages = await self._read(key, offset)
+                except EntrepotError as error:
+                    await self._put_off(subscriber, key, error)
+                    continue
                 lagging = subscriber.lagging
                 if not lagging or key not in lagging:
                     continue  # it went away meanwhile
@@ -252,10 +268,23 @@ class DeliveryHub:
         finally:
             del self._catching_up[subscriber]
 
+    async def _put_off(self, subscriber: Subscriber, key: QueueKey, error: EntrepotError) -> None:
+        """Its queue cannot be read now: others have their turn, then it is tried again.  A queue that is gone has
+        nothing more for it."""
+        lagging = subscriber.lagging
+        if lagging and key in lagging:
+            offset = lagging.pop(key)
+            if error.code != Code.TOPIC_NOT_FOUND:
+                lagging[key] = offset
+                await asyncio.sleep(PUT_OFF_SECONDS)
+
     async def _read(self, key: QueueKey, offset: int) -> list[StoredMessage] | None:
+        """None where what lies there cannot be read, ever.  Raises what may be otherwise later, and TOPIC_NOT_FOUND."""
         try:
             return await self._store.read(key[0], key[1], offset, CATCH_UP_BATCH)
         except EntrepotError as error:
+            if error.code not in (Code.MESSAGE_CORRUPTED, Code.ILLEGAL_OFFSET):
+                raise
             log.error("a message cannot be read on", topic=key[0], queue=key[1], offset=offset, error=error.message)
             return None
 

@@ -181,7 +181,7 @@ class Sender:
     def move(self, message: Message) -> bool:
         """Give a message that no broker took another queue, if it may go to any; says whether it may."""
         topic = self._store.topic(message.topic)
-        if topic is None or _ordering_key(message) or topic.type is TopicType.PRIORITY:
+        if topic is None or message.further_queues or _ordering_key(message) or topic.type is TopicType.PRIORITY:
             return False
         message.queue_id = self._round_robin.queue(self._store.queues(topic).preferred)
         return True

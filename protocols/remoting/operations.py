@@ -169,11 +169,11 @@ MEASURE: Final = _operation(
 )
 DRAINAGE: Final = _operation(72, "drainage", tuple[Readers], Drainage, again=True)
 SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], None, again=True)
-SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[()], None, again=True)
-KEEP_KEY_VALUES: Final = _operation(75, "keep_key_values", tuple[bool], None, again=True)
+SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[int], int, again=True)
+KEEP_KEY_VALUES: Final = _operation(75, "keep_key_values", tuple[bool, int], None, again=True)
 LEAVE: Final = _operation(76, "leave", tuple[Readers], None)
 READERS: Final = _operation(78, "readers", tuple[()], Readers, again=True)
-IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyValueChange]], None, again=True)
+IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyValueChange], bool], None, again=True)
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)

@@ -46,6 +46,8 @@ class BrokerClient:
         """What name servers say of it: for while it is away."""
         self.number = 0
         self.is_ready = False
+        self.has_other_store = False
+        """It came back with other data than it had: offsets of before mean nothing."""
         self._is_first = True
         self._definitions: ClientStream | None = None
         self.link = Link(address, settings, self._up, self._down)
@@ -58,11 +60,18 @@ class BrokerClient:
 
     @property
     def zone(self) -> str:
-        return self.info.zone if self.info is not None else ""
+        return "" if self.known is None else self.known.zone
 
     @property
     def is_draining(self) -> bool:
-        return self.info is not None and self.info.is_draining
+        return self.known is not None and self.known.is_draining
+
+    @property
+    def known(self) -> BrokerInfo | None:
+        """What it told of itself, or else what name servers say."""
+        if self.info is None and self.registration is not None:
+            return self.registration.broker
+        return self.info
 
     def start(self) -> None:
         self.link.start()
@@ -75,6 +84,11 @@ class BrokerClient:
         self.registration = registration
         if self.info is None:
             self.number = registration.broker.number
+
+    def follow_on(self, other: BrokerClient) -> None:
+        """It is the broker that was known at another address: what that told holds until this one tells."""
+        if self.info is None:
+            self.info, self.number, self.view = other.info, other.number, other.view
 
     # -- what it tells of itself ---------------------------------------------------------------------------------
 
@@ -99,6 +113,8 @@ class BrokerClient:
         told: wire.Definitions = wire.WATCH_DEFINITIONS.result.decode(payload)
         if self.info is not None and self.info.number != told.info.number:
             log.error("another broker answers", address=self.link.address, was=self.info.name, now=told.info.name)
+        if self._is_first:
+            self.has_other_store = self.info is not None and self.info.store_id != told.info.store_id
         self.info, self.number = told.info, told.info.number
         topics, groups = self.view.apply(told, is_first=self._is_first)
         self._is_first = False

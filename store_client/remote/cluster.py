@@ -86,10 +86,11 @@ class Cluster:
                 if address in self.clients and self._is_same(self.clients[address], route):
                     self._forget(address)
                 continue
-            for old in [a for a, c in self.clients.items() if a != address and self._is_same(c, route)]:
-                self._forget(old)  # it has moved
             client = self.add(address)
             client.register(route.registration)
+            for old in [a for a, c in self.clients.items() if c is not client and self._is_same(c, route)]:
+                client.follow_on(self.clients[old])  # it has moved, or was known by another address
+                self._forget(old)
         self._queues_changed(self.topics)
 
     @staticmethod
@@ -227,7 +228,10 @@ class Cluster:
             self._advice_changed()
 
     def _advice_changed(self) -> None:
-        self._queues.clear()
+        for name in tuple(self._queues):  # what is readable and writable is the same: nobody is told
+            topic = self.topics.get(name)
+            if topic is not None:
+                self._queues[name] = self._find_queues(topic)
         due = self.faults.next_change(self._loop.time())
         if self._fault_timer is not None:
             self._fault_timer.cancel()
@@ -250,6 +254,10 @@ class Cluster:
         self.merge(topics, groups)
         self._repairing.look_at(topics, groups)
         assert client.info is not None
+        for address, other in tuple(self.clients.items()):
+            if other is not client and other.info is not None and _is_one(other.info, client.info):
+                self._forget(client.link.address if client.registration is None else address)
+                return
         if self._infos.get(client.link.address) != client.info:
             self._infos[client.link.address] = client.info
             self._queues_changed(self.topics.keys() - topics)
@@ -290,3 +298,8 @@ class Cluster:
         now = self._clock.now_ms() << REVISION_BITS
         self._last_revision = max(now, known + 1) + random.randrange(1 << REVISION_BITS)
         return self._last_revision
+
+
+def _is_one(one: BrokerInfo, other: BrokerInfo) -> bool:
+    """Whether two addresses lead to the same broker."""
+    return bool(one.store_id) and (one.name, one.store_id) == (other.name, other.store_id)

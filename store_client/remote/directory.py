@@ -41,6 +41,7 @@ class Directory:
         self._cache = cache
         self._told: dict[str, Routes] = {}
         self._known: dict[str, BrokerRoute] = {}
+        self._left: dict[str, int] = {}
         self._writing: asyncio.TimerHandle | None = None
         self._links = [self._link(address, settings) for address in name_servers]
 
@@ -85,13 +86,17 @@ class Directory:
         now = dict(self._known)
         for name, route in self._best().items():
             known = now.get(name)
+            if route.broker.epoch <= self._left.get(name, 0):
+                continue  # a name server that did not hear that it left
             if known is None and route.has_left:
+                self._left[name] = route.broker.epoch
                 continue
             if known is None or route.broker.epoch >= known.broker.epoch:
                 now[name] = route
         if now != self._known:
             self._known = now
             self._on_routes(self.routes())
+            self._left.update((name, route.broker.epoch) for name, route in now.items() if route.has_left)
             self._known = {name: route for name, route in now.items() if not route.has_left}
             self._write_soon()
 

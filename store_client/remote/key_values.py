@@ -113,6 +113,7 @@ class _Watch:
         self._key_values = key_values
         self._prefix, self._callback = prefix, callback
         self._keeper: BrokerClient | None = None
+        self._is_closed = False
         self._stream: ClientStream | None = None
         self._versions: dict[str, int] = {}
         self._fresh: set[str] | None = None
@@ -122,6 +123,8 @@ class _Watch:
 
     def look(self) -> None:
         """Follow the keeper, if it is another than before or is back."""
+        if self._is_closed:
+            return
         try:
             keeper = self._key_values.keeper()
             if self._stream is not None and keeper is self._keeper:
@@ -135,6 +138,7 @@ class _Watch:
             self._stream = None  # looked for again when a broker comes
 
     def close(self) -> None:
+        self._is_closed = True
         if self._stream is not None:
             self._stream.close()
             self._stream = None

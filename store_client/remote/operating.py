@@ -83,7 +83,7 @@ class ClusterOperations:
                 )
             await client.ask(wire.SET_DRAINING, True)
             if client.info is not None and client.info.keeps_key_values:
-                await self._move_key_values(client, others[0])
+                await self._move_key_values(client, min(others, key=_keeps_already))
         else:
             await client.ask(wire.SET_DRAINING, False)
         return await self._status(client, await self._readers())
@@ -100,17 +100,31 @@ class ClusterOperations:
     async def _move_key_values(self, old: BrokerClient, new: BrokerClient) -> None:
         """Hand all of them to another broker: none may change meanwhile, and there is always one that has them all.
 
-        Where this is cut short, the old one still keeps them, and it is done again from the beginning.
+        Of two that keep them the one with the lower number is asked.  So where this was cut short before `old` gave
+        them up, `new` has been asked since, or never was; and it is ended, or begun anew.
         """
         async with self._moving:
-            await old.ask(wire.SEAL_KEY_VALUES)
+            if new.info is not None and new.info.keeps_key_values:
+                if new.number < old.number:
+                    await old.ask(wire.KEEP_KEY_VALUES, False, 0)
+                    return
+                await new.ask(wire.KEEP_KEY_VALUES, False, 0)
+            token: int = await old.ask(wire.SEAL_KEY_VALUES, 0)
+            await new.ask(wire.IMPORT_KEY_VALUES, [], True)
             after, moved = "", 0
             while True:
+                await old.ask(wire.SEAL_KEY_VALUES, token)
                 page: list[KeyValue] = await old.ask(wire.SCAN, "", after, PAGE)
                 if not page:
                     break
-                await new.ask(wire.IMPORT_KEY_VALUES, [KeyValueChange(each.key, each.value) for each in page])
+                await new.ask(wire.IMPORT_KEY_VALUES, [KeyValueChange(e.key, e.value) for e in page], False)
                 after, moved = page[-1].key, moved + len(page)
-            await new.ask(wire.KEEP_KEY_VALUES, True)
-            await old.ask(wire.KEEP_KEY_VALUES, False)
+            await old.ask(wire.SEAL_KEY_VALUES, token)
+            await new.ask(wire.KEEP_KEY_VALUES, True, 0)
+            await old.ask(wire.KEEP_KEY_VALUES, False, token)
             log.info("key-values moved", count=moved, to=new.name, was=old.name)
+
+
+def _keeps_already(client: BrokerClient) -> tuple[bool, int]:
+    """First the one that a hand-over was begun to."""
+    return not (client.info is not None and client.info.keeps_key_values), client.number

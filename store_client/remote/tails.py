@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -17,6 +18,7 @@ from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
 log = structlog.get_logger(__name__)
+AGAIN_SECONDS = 0.2
 CLOCK_SLACK_MS = 1000
 """How far a broker's clock may be behind ours."""
 
@@ -74,6 +76,10 @@ class RemoteTail:
         for callback in waiting:
             callback()
 
+    def forget_place(self) -> None:
+        """What there is now is another queue: it is followed from its beginning."""
+        self._next, self._start = None, 0
+
     def reopen(self, client: BrokerClient) -> None:
         """The broker is back, perhaps at another address."""
         self._client = client
@@ -110,6 +116,9 @@ class RemoteTail:
 
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None
+        if error.code == Code.TOPIC_NOT_FOUND:  # if there is one of its name again, that is another
+            self.forget_place()
+            self._tails.loop.call_later(AGAIN_SECONDS, self.open)
         self._pin_start()
         if not isinstance(error, ConnectionLostError) and error.code != Code.TOPIC_NOT_FOUND:
             log.warning("a tail has ended", topic=self._topic, queue=self._queue_id, problem=error.message)
@@ -123,6 +132,7 @@ class Tails:
         self._cluster = cluster
         self._clock = clock
         self._open: dict[int, set[RemoteTail]] = {}
+        self.loop = asyncio.get_running_loop()
         cluster.ready_watchers.append(self._ready_changed)
 
     def tail(
@@ -146,6 +156,8 @@ class Tails:
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         for tail in tuple(self._open.get(client.number, ())):
             if is_ready:
+                if client.has_other_store:
+                    tail.forget_place()
                 tail.reopen(client)
             else:
                 tail.begun()
