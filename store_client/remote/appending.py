@@ -113,8 +113,10 @@ class Appending:
 
     def append(self, messages: Sequence[Message], operation: wire.Operation = wire.APPEND) -> Confirmation:
         confirmation = PartedConfirmation(len(messages))
-        for part in self._cut(messages, confirmation):
-            self._send(part, operation, confirmation)
+        parts = self._cut(messages, confirmation)
+        numbers = [confirmation.add_part(part.indexes) for part in parts]  # all of them before one can be settled
+        for part, number in zip(parts, numbers, strict=True):
+            self._send(part, number, operation, confirmation)
         if not confirmation.is_pending:
             return confirmation if confirmation.settled else confirmation.settled_now()
         self._unsettled.add(confirmation)
@@ -155,8 +157,7 @@ class Appending:
                 put(message, index)
         return parts
 
-    def _send(self, part: _Part, operation: wire.Operation, confirmation: PartedConfirmation) -> None:
-        number = confirmation.add_part(part.indexes)
+    def _send(self, part: _Part, number: int, operation: wire.Operation, confirmation: PartedConfirmation) -> None:
         try:
             part.client.check_ready()
             payload = encode_messages(part.messages)
