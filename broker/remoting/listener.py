@@ -79,12 +79,19 @@ class Service:
 
 
 class RemotingListener:
-    """Accepts connections until it is closed."""
+    """Accepts connections until it is closed.  `window_bytes`: what each client may have unanswered."""
 
     def __init__(
-        self, service: Service, listener: socket.socket, who: str, cluster: str = "", tls: ssl.SSLContext | None = None
+        self,
+        service: Service,
+        listener: socket.socket,
+        who: str,
+        cluster: str = "",
+        tls: ssl.SSLContext | None = None,
+        window_bytes: int = WINDOW_BYTES,
     ) -> None:
         self.service = service
+        self.window_bytes = window_bytes
         self._socket = listener
         self.who, self.cluster = who, cluster
         self._tls = tls
@@ -119,7 +126,7 @@ class ServerChannel(asyncio.Protocol):
     def __init__(self, listener: RemotingListener) -> None:
         self._listener = listener
         self._service = listener.service
-        self._connection = ServerConnection(listener.who, WINDOW_BYTES, listener.cluster)
+        self._connection = ServerConnection(listener.who, listener.window_bytes, listener.cluster)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
