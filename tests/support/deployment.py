@@ -173,6 +173,9 @@ class ClusterProcesses:
     def resident_bytes(self) -> int:
         return sum(process.resident_bytes() for process in self.all if process.is_running)
 
+    def open_sockets(self) -> int:
+        return sum(process.open_sockets() for process in self.all if process.is_running)
+
     def log_text(self) -> str:
         return "".join(f"-- {process.name}\n{process.log_text()}" for process in self.all)
 

@@ -51,6 +51,11 @@ class Process:
         return self._process.pid
 
     @property
+    def all(self) -> list[Process]:
+        """The processes that it is."""
+        return [self]
+
+    @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 

@@ -51,8 +51,9 @@ def abused(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @contextmanager
 def undisturbed(server: Deployment) -> Iterator[None]:
-    """A client publishes to itself all the while, one message after the other; the memory before and after is near."""
-    before = server.resident_bytes()
+    """A client publishes to itself all the while, one message after the other; the memory before and after is near, of each
+    process."""
+    before = [process.resident_bytes() for process in server.all]
     failures: list[BaseException] = []
     stop = threading.Event()
     rounds = 0
@@ -80,8 +81,9 @@ def undisturbed(server: Deployment) -> Iterator[None]:
         stop.set()
         thread.join()
     assert not failures, failures
-    grown = server.resident_bytes() - before
-    assert grown < MEMORY_MARGIN, f"{grown / MIB:.1f} MiB more"
+    for process, resident in zip(server.all, before, strict=True):
+        grown = process.resident_bytes() - resident
+        assert grown < MEMORY_MARGIN, f"{process.name}: {grown / MIB:.1f} MiB more"
 
 
 def test_slow_senders(abused: Deployment) -> None:

@@ -95,12 +95,12 @@ def test_a_subscriber_that_never_acknowledges_gets_no_more_than_its_window(small
         publish_many(port, "window", 500)
         check_complete(other.expect_deliveries(500), 500)
         held = client.expect_deliveries(7)
-        other.publish("window/0", b"500")
+        other.publish("window/4", b"500")  # of another queue than the rest: it may come before some of them
         other.expect_deliveries(1)
         assert client.deliveries == []
         client.acknowledges = True
         client.say(*[Puback(delivery.packet_id) for delivery in held])
-        check_complete([*held, *client.expect_deliveries(493)], 500)
+        check_complete([*held, *client.expect_deliveries(494)], 501)
 
 
 def test_a_slow_subscriber_that_goes_leaves_nothing_behind(small: Deployment) -> None:
