@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [mqtt] [store] [http]`: run, print tables, keep the results."""
+"""`python -m benchmarks [--quick] [mqtt] [store] [http] [remote]`: run, print tables, keep the results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
 from benchmarks.report import machine_facts
 
-NAMES: Final = ("store", "mqtt", "http")
+NAMES: Final = ("store", "mqtt", "http", "remote")
 
 
 def main() -> int:

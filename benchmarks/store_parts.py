@@ -9,11 +9,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from benchmarks.processes import BenchmarkError, cpu_seconds
-from broker.broker import Broker
 from domain.confirmation import Confirmation
 from domain.filter_hash import filter_hash
 from domain.message import Message
-from domain.ports import PopRequest
+from domain.ports import PopRequest, Store
 
 TOPIC: Final = "bench"
 GROUP: Final = "workers"
@@ -52,7 +51,7 @@ def make_messages(count: int) -> list[Message]:
     ]
 
 
-async def append_all(broker: Broker, messages: list[Message]) -> None:
+async def append_all(broker: Store, messages: list[Message]) -> None:
     """Append in batches with a few of them unconfirmed at a time, as connections do; ends when all is confirmed."""
     loop = asyncio.get_running_loop()
     finished = loop.create_future()
@@ -79,7 +78,7 @@ async def append_all(broker: Broker, messages: list[Message]) -> None:
     await finished
 
 
-async def consume_all(broker: Broker, count: int) -> None:
+async def consume_all(broker: Store, count: int) -> None:
     """Pop and acknowledge everything, by consumers of one group."""
     left = count
 

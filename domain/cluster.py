@@ -32,6 +32,11 @@ class BrokerStatus:
 class ClusterControl(Protocol):
     """Brokers come by themselves; this is how they are looked at, drained, and let go."""
 
+    @property
+    def is_available(self) -> bool:
+        """Whether any broker can be asked now."""
+        ...
+
     async def brokers(self) -> list[BrokerStatus]:
         """Every broker that is known, by number."""
         ...

@@ -23,7 +23,7 @@ def broker_number(name: str) -> int:
     Two names may come to one number; name servers take only the first of them.
     """
     digits = name[len(name.rstrip("0123456789")) :]
-    if digits and int(digits) <= MAX_BROKER_NUMBER:
+    if digits and len(digits.lstrip("0")) <= len(str(MAX_BROKER_NUMBER)):
         return int(digits)
     return FIRST_HASHED_NUMBER + crc32(name.encode()) % (MAX_BROKER_NUMBER + 1 - FIRST_HASHED_NUMBER)
 

@@ -150,7 +150,13 @@ class Link:
                 )
                 if not self.is_up and not lost.done():
                     raise RemotingError("it does not greet")
-            except (OSError, RemotingError, TimeoutError, ssl.SSLError) as error:
+            except (
+                OSError,
+                RemotingError,
+                TimeoutError,
+                ValueError,
+                OverflowError,
+            ) as error:  # the last two: no address
                 self._gone(str(error) or type(error).__name__)
             if self.is_up:
                 backoff = first
@@ -212,15 +218,16 @@ class Link:
             channel.abort()
         if self._up.done():
             self._up = self._loop.create_future()
-        sent = connection.sent_ids() if connection is not None else set()
+        # What the connection knows no more counts as sent: its answer may have come with what broke the rules.
+        held = connection.held_ids() if connection is not None else set()
         calls, self._calls = self._calls, {}
         streams, self._streams = self._streams, {}
         if was_up:
-            self._on_down()
+            _told(self._on_down)
         for id_, call in calls.items():
-            self._settle(call, self._loss(call.operation, id_ in sent), b"")
+            self._settle(call, self._loss(call.operation, id_ not in held), b"")
         for stream in streams.values():
-            stream.on_end(ConnectionLostError(f"{self.address}: {problem}"))
+            _told(stream.on_end, ConnectionLostError(f"{self.address}: {problem}"))
         if self._lost is not None and not self._lost.done():
             self._lost.set_result(None)
         self._tell_relieved()
@@ -259,7 +266,7 @@ class Link:
             return
         stream = self._streams.pop(id_, None)
         if stream is not None:
-            stream.on_end(error or EntrepotError(Code.UNAVAILABLE, f"{self.address}: the stream has ended"))
+            _told(stream.on_end, error or EntrepotError(Code.UNAVAILABLE, f"{self.address}: the stream has ended"))
 
     def _settle(self, call: _Call, error: EntrepotError | None, payload: bytes) -> None:
         if call.timer is not None:
@@ -403,6 +410,14 @@ class Link:
             data = self._connection.data_to_send()
             if data:
                 self._channel.write(data)
+
+
+def _told(callback: Callable[..., None], *arguments: Any) -> None:
+    """Tell who wants to know; one listener's fault is not the others'."""
+    try:
+        callback(*arguments)
+    except Exception:
+        log.exception("a listener of a connection failed")
 
 
 def _resolve(future: asyncio.Future[bytes], error: EntrepotError | None, payload: bytes) -> None:

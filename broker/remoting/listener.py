@@ -20,17 +20,30 @@ import structlog
 
 from domain.errors import Code, EntrepotError
 from protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
-from protocols.remoting.frames import RemotingError
+from protocols.remoting.frames import HEADER_SIZE, RemotingError
 from protocols.remoting.operations import OPERATIONS, Operation
 from protocols.remoting.values import encode
 
-WINDOW_BYTES: Final = 64 << 20
-WRITE_HIGH_WATER_BYTES: Final = 8 << 20
-GREETING_SECONDS: Final = 10.0
-SILENCE_SECONDS: Final = 30.0
-MAX_CONNECTIONS: Final = 10_000
-
 log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """`window_bytes`: of requests unanswered; `write_bytes`: that wait to be written before reading stops.
+
+    `greeting_seconds` begin with the connection, `silence_seconds` with what was heard last; `sweep_seconds`: how often
+    that is looked at, and how long a goodbye may take to be read.
+    """
+
+    connections: int = 10_000
+    window_bytes: int = 64 << 20
+    write_bytes: int = 8 << 20
+    greeting_seconds: float = 10.0
+    silence_seconds: float = 30.0
+    sweep_seconds: float = 1.0
+
+
+DEFAULT_LIMITS: Final = ListenerLimits()
 
 
 class ServerStream:
@@ -48,7 +61,7 @@ class ServerStream:
         return self.credit > 0
 
     def send(self, payload: bytes) -> None:
-        self.credit -= len(payload)
+        self.credit -= HEADER_SIZE + len(payload)
         self.channel.send_item(self._id, payload)
 
     def end(self, error: EntrepotError) -> None:
@@ -79,7 +92,7 @@ class Service:
 
 
 class RemotingListener:
-    """Accepts connections until it is closed.  `window_bytes`: what each client may have unanswered."""
+    """Accepts connections until it is closed."""
 
     def __init__(
         self,
@@ -88,10 +101,10 @@ class RemotingListener:
         who: str,
         cluster: str = "",
         tls: ssl.SSLContext | None = None,
-        window_bytes: int = WINDOW_BYTES,
+        limits: ListenerLimits = DEFAULT_LIMITS,
     ) -> None:
         self.service = service
-        self.window_bytes = window_bytes
+        self.limits = limits
         self._socket = listener
         self.who, self.cluster = who, cluster
         self._tls = tls
@@ -101,8 +114,13 @@ class RemotingListener:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        self._server = await self._loop.create_server(lambda: ServerChannel(self), sock=self._socket, ssl=self._tls)
-        self._sweep = self._loop.call_later(1.0, self._close_silent)
+        self._server = await self._loop.create_server(
+            lambda: ServerChannel(self),
+            sock=self._socket,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else self.limits.greeting_seconds,
+        )
+        self._sweep = self._loop.call_later(self.limits.sweep_seconds, self._close_silent)
 
     async def close(self, goodbye: str = "the server stops") -> None:
         """Stop accepting, say goodbye to everybody, close."""
@@ -117,7 +135,7 @@ class RemotingListener:
         now = self._loop.time()
         for channel in tuple(self.channels):
             channel.check_silence(now)
-        self._sweep = self._loop.call_later(1.0, self._close_silent)
+        self._sweep = self._loop.call_later(self.limits.sweep_seconds, self._close_silent)
 
 
 class ServerChannel(asyncio.Protocol):
@@ -126,13 +144,17 @@ class ServerChannel(asyncio.Protocol):
     def __init__(self, listener: RemotingListener) -> None:
         self._listener = listener
         self._service = listener.service
-        self._connection = ServerConnection(listener.who, listener.window_bytes, listener.cluster)
+        self._limits = listener.limits
+        self._connection = ServerConnection(listener.who, self._limits.window_bytes, listener.cluster)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._streams: dict[int, ServerStream] = {}
         self._is_flushing = False
-        self._heard = self._loop.time()
+        self._unflushed = 0
+        self._is_writable = asyncio.Event()
+        self._is_writable.set()
+        self._since = self._heard = self._loop.time()
         self.peer = ""
         self.before_answer: Callable[[], None] = lambda: None
         """Called before each answer to a call: what the call has changed is told first."""
@@ -141,19 +163,19 @@ class ServerChannel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self._transport.set_write_buffer_limits(high=self._limits.write_bytes)
         address = transport.get_extra_info("peername")
         self.peer = f"{address[0]}:{address[1]}" if address else ""
         self._listener.channels.add(self)
-        if len(self._listener.channels) > MAX_CONNECTIONS:
-            self.goodbye(f"more than {MAX_CONNECTIONS} connections")
+        if len(self._listener.channels) > self._limits.connections:
+            self.goodbye(f"more than {self._limits.connections} connections")
 
     def data_received(self, data: bytes) -> None:
         self._heard = self._loop.time()
         try:
             for event in self._connection.receive_data(data):
                 if isinstance(event, Requested):
-                    self._requested(event)
+                    self._take(event)
                 elif isinstance(event, Cancelled):
                     self._cancelled(event.id)
                 elif isinstance(event, Credited):
@@ -168,10 +190,12 @@ class ServerChannel(asyncio.Protocol):
         self._flush_soon()
 
     def pause_writing(self) -> None:
+        self._is_writable.clear()
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._is_writable.set()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
@@ -192,8 +216,11 @@ class ServerChannel(asyncio.Protocol):
         self._close()
 
     def check_silence(self, now: float) -> None:
-        limit = GREETING_SECONDS if self._connection.hello is None else SILENCE_SECONDS
-        if now - self._heard > limit:
+        if self._transport is not None and self._transport.is_closing():
+            self._transport.abort()  # it has not read the goodbye, and what waits for it would stay for ever
+        elif self._connection.hello is None and now - self._since > self._limits.greeting_seconds:
+            self.goodbye("no greeting in time")
+        elif now - self._heard > self._limits.silence_seconds:
             self.goodbye("silent for too long")
 
     def _close(self) -> None:
@@ -202,6 +229,17 @@ class ServerChannel(asyncio.Protocol):
             self._transport.close()
 
     # -- requests ------------------------------------------------------------------------------------------------
+
+    def _take(self, request: Requested) -> None:
+        """Raises RemotingError, with the goodbye queued."""
+        try:
+            self._requested(request)
+        except RemotingError as error:
+            self._connection.goodbye(str(error))
+            raise
+        except Exception:  # one request's fault is not the others'
+            log.exception("a request failed", operation=request.operation, peer=self.peer)
+            self.refuse(request.id, EntrepotError(Code.INTERNAL_ERROR, f"operation {request.operation} failed"))
 
     def _requested(self, request: Requested) -> None:
         operation = OPERATIONS.get(request.operation)
@@ -229,6 +267,8 @@ class ServerChannel(asyncio.Protocol):
         if request.amount:
             timer = self._loop.call_later(request.amount / 1000, self._expired, request.id, operation)
         try:
+            if not self._is_writable.is_set():  # answers are larger than requests: those read already wait, too
+                await self._is_writable.wait()
             result = await call(*arguments)
             self.before_answer()
             self.answer(request.id, result if isinstance(result, bytes) else encode(result))
@@ -241,13 +281,18 @@ class ServerChannel(asyncio.Protocol):
         finally:
             if timer is not None:
                 timer.cancel()
-            self._tasks.pop(request.id, None)
+            if self._tasks.get(request.id) is asyncio.current_task():
+                del self._tasks[request.id]
 
     def _expired(self, id_: int, operation: Operation) -> None:
         task = self._tasks.pop(id_, None)
         if task is not None:
             task.cancel()
-            self.refuse(id_, EntrepotError(Code.REQUEST_TIMEOUT, f"{operation.name} took longer than its deadline"))
+            text = f"{operation.name} took longer than its deadline"
+            if operation.is_idempotent:
+                self.refuse(id_, EntrepotError(Code.REQUEST_TIMEOUT, text))
+            else:  # it was begun, and may have been done
+                self.refuse(id_, EntrepotError(Code.OUTCOME_UNKNOWN, f"{text}: its outcome is unknown"))
 
     def _begin_stream(self, operation: Operation, open_stream: OpenStream, request: Requested) -> None:
         assert operation.arguments is not None
@@ -278,7 +323,11 @@ class ServerChannel(asyncio.Protocol):
 
     def answer(self, id_: int, payload: bytes) -> None:
         self._connection.answer(id_, payload)
-        self._flush_soon()
+        self._unflushed += len(payload)
+        if self._unflushed > self._limits.write_bytes:
+            self._flush()
+        else:
+            self._flush_soon()
 
     def refuse(self, id_: int, error: EntrepotError) -> None:
         self._connection.refuse(id_, error)
@@ -301,6 +350,7 @@ class ServerChannel(asyncio.Protocol):
 
     def _flush(self) -> None:
         self._is_flushing = False
+        self._unflushed = 0
         data = self._connection.data_to_send()
         if data and self._transport is not None:
             self._transport.write(data)

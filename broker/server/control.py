@@ -50,6 +50,7 @@ class BrokerControl:
         self._sealed: asyncio.TimerHandle | None = None
 
     def install(self, service: Service) -> None:
+        service.calls[wire.READERS] = self._readers
         service.calls[wire.DRAINAGE] = self.drainage
         service.calls[wire.SET_DRAINING] = self._set_draining
         service.calls[wire.SEAL_KEY_VALUES] = self._seal
@@ -59,17 +60,27 @@ class BrokerControl:
 
     # -- draining ------------------------------------------------------------------------------------------------
 
-    async def drainage(self) -> wire.Drainage:
+    async def _readers(self) -> wire.Readers:
+        return list(self._broker.consumption.progress.windows)
+
+    async def drainage(self, readers: wire.Readers) -> wire.Drainage:
+        """What is still here.  `readers`: groups that read topics on other brokers; one of them may not have come
+        here yet, and then has all of it to settle."""
         broker = self._broker
         unsettled = unread = 0
-        read = {topic for _, topic in broker.consumption.progress.windows}
+        windows = broker.consumption.progress.windows
+        read = {topic for _, topic in windows}
+        to_come = {
+            topic for group, topic in readers if (group, topic) not in windows and group in broker.registry.groups
+        }
         for topic in broker.topics():
-            if is_system_topic(topic.name) and topic.name not in read:
-                continue  # dead letters and traces that nobody reads stay with the data
-            if topic.name in read:
+            held = sum(bounds.max_offset - bounds.min_offset for bounds in broker.bounds_of(topic))
+            if topic.name in to_come:
+                unsettled += held
+            elif topic.name in read:
                 unsettled += broker.consumption.backlog(topic)
-            else:
-                unread += sum(bounds.max_offset - bounds.min_offset for bounds in broker.bounds_of(topic))
+            elif not is_system_topic(topic.name):
+                unread += held  # dead letters and traces that nobody reads stay with the data
         gauges = await broker.gauges()
         waiting = int(gauges["timing_messages"] + gauges["half_messages"])
         return wire.Drainage(self._identity.is_draining, unsettled, waiting, unread, await self._count_key_values())
@@ -83,17 +94,16 @@ class BrokerControl:
             after = page[-1].key
         return found
 
-    async def _set_draining(self, is_draining: bool) -> wire.Drainage:
+    async def _set_draining(self, is_draining: bool) -> None:
         if self._identity.is_draining != is_draining:
             self._identity.is_draining = is_draining
             self._identity.save(self._data_dir)
             log.info("draining" if is_draining else "not draining any more", broker=self._identity.name)
             self._on_changed()
-        return await self.drainage()
 
-    async def _leave(self) -> None:
+    async def _leave(self, readers: wire.Readers) -> None:
         """Go, if nothing is left to do here.  Raises PRECONDITION_FAILED, saying what is."""
-        left = await self.drainage()
+        left = await self.drainage(readers)
         if not left.is_draining:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"broker {self._identity.name!r} is not draining")
         if not left.is_empty or self._identity.keeps_key_values:

@@ -14,7 +14,7 @@ import structlog
 
 from broker.broker import Broker
 from broker.remoting.link import LinkSettings
-from broker.remoting.listener import WINDOW_BYTES, RemotingListener, Service
+from broker.remoting.listener import ListenerLimits, RemotingListener, Service
 from broker.remoting.tls import TlsFiles
 from broker.server.control import BrokerControl
 from broker.server.definition_log import DefinitionLog
@@ -73,7 +73,7 @@ class BrokerProcess:
             self.identity.name,
             settings.cluster,
             settings.tls.server(),
-            min(WINDOW_BYTES, broker.settings.max_unconfirmed_bytes),  # a gateway holds back its publishers beyond
+            ListenerLimits(window_bytes=min(ListenerLimits().window_bytes, broker.settings.max_unconfirmed_bytes)),
         )
         self._registrar = Registrar(
             settings.name_servers,

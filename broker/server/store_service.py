@@ -139,6 +139,12 @@ class StoreService:
 
     # -- topology ------------------------------------------------------------------------------------------------
 
+    async def _note_deleted(self, kind: str, name: str, revision: int) -> None:
+        """Keep that it was deleted, and say so: also where it is not here, or here anew with a later revision, for
+        who compares brokers would else tell this one again and again."""
+        await self.deletions.note_deleted(kind, name, revision)
+        self.info_changed()
+
     def _topology_calls(self) -> dict[wire.Operation, Call]:
         store = self.store
         return {
@@ -160,8 +166,8 @@ class StoreService:
 
     async def _delete_topic(self, name: str, revision: int) -> None:
         topic = self.store.topic(name)
+        await self._note_deleted("topic", name, revision)
         if topic is None or topic.revision <= revision or not revision:
-            await self.deletions.note_deleted("topic", name, revision)
             await self.store.delete_topic(name)
 
     async def _put_group(self, group: ConsumerGroup) -> None:
@@ -170,8 +176,8 @@ class StoreService:
 
     async def _delete_group(self, name: str, revision: int) -> None:
         group = self.store.group(name)
+        await self._note_deleted("group", name, revision)
         if group is None or group.revision <= revision or not revision:
-            await self.deletions.note_deleted("group", name, revision)
             await self.store.delete_group(name)
 
     async def _put_namespace(self, name: str, revision: int) -> None:
@@ -180,9 +186,12 @@ class StoreService:
             await self.deletions.note_namespace(name, revision)
 
     async def _delete_namespace(self, name: str, revision: int) -> None:
-        if self.deletions.namespaces.get(name, 0) <= revision or not revision:
+        is_later = 0 < revision < self.deletions.namespaces.get(name, 0)
+        if is_later or name not in self.store.namespaces():
+            await self._note_deleted("namespace", name, revision)
+        if not is_later:
             await self.store.delete_namespace(name)
-            await self.deletions.note_deleted("namespace", name, revision)
+            await self._note_deleted("namespace", name, revision)
 
     # -- key-values ----------------------------------------------------------------------------------------------
 
@@ -207,6 +216,11 @@ class StoreService:
                 break
             found += visible(page)
             after = page[-1].key
+        size = 0
+        for count, each in enumerate(found[:limit], 1):
+            size += len(each.value)
+            if size >= wire.SCAN_BYTES:  # beyond some size no frame could take it
+                return found[:count]
         return found[:limit]
 
     async def _write(self, changes: list[KeyValueChange]) -> int:

@@ -7,6 +7,7 @@ Key-value events cannot be asked for later: a watcher that is too far behind is 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -27,6 +28,7 @@ from protocols.remoting.values import encode
 ITEM_BYTES: Final = 1 << 20
 """Messages of a tail go in items of about so much."""
 MAX_WAITING_EVENTS: Final = 100_000
+MAX_WAITING_BYTES: Final = 32 << 20
 DEFINITIONS_PAUSE_SECONDS: Final = 0.02
 """Changes of definitions are gathered for so long."""
 
@@ -90,19 +92,35 @@ class TailStream:
 
 
 class AvailabilityStream:
-    """An empty item whenever it may be worth while to pop."""
+    """An empty item whenever it may be worth while to pop; without credit, one when there is some again."""
 
     def __init__(self, store: ServedStore, stream: ServerStream, topic: str, group: str) -> None:
-        stream.on_close = store.watch_available(topic, group, lambda: stream.send(encode(None)))
+        self._stream = stream
+        self._is_owed = False
+        stream.on_credit = self._pay
+        stream.on_close = store.watch_available(topic, group, self._tell)
         stream.send(encode(None))
+
+    def _tell(self) -> None:
+        if self._stream.has_credit:
+            self._stream.send(encode(None))
+        else:
+            self._is_owed = True
+
+    def _pay(self) -> None:
+        if self._is_owed:
+            self._is_owed = False
+            self._tell()
 
 
 class KeyValueStream:
-    """Changes of key-values with a prefix.  The first item is empty: it says that the stream has begun."""
+    """Changes of key-values with a prefix, in items of about `ITEM_BYTES`.  The first item is empty: it says that the
+    stream has begun."""
 
     def __init__(self, store: ServedStore, stream: ServerStream, prefix: str) -> None:
         self._stream = stream
-        self._waiting: list[KeyValueEvent] = []
+        self._waiting: deque[KeyValueEvent] = deque()
+        self._waiting_bytes = 0
         stream.on_close = store.watch(prefix, self._on_events)
         stream.on_credit = self._send_waiting
         stream.send(encode([]))
@@ -110,15 +128,25 @@ class KeyValueStream:
     def _on_events(self, events: list[KeyValueEvent]) -> None:
         events = [event for event in events if not event.key.startswith(PREFIX)]
         self._waiting += events
-        if len(self._waiting) > MAX_WAITING_EVENTS:
-            self._stream.end(EntrepotError(Code.TOO_MANY_REQUESTS, "too far behind: look at all of it anew"))
-            return
+        self._waiting_bytes += sum(map(_size_of, events))
         self._send_waiting()
+        if len(self._waiting) > MAX_WAITING_EVENTS or self._waiting_bytes > MAX_WAITING_BYTES:
+            self._waiting.clear()
+            self._stream.end(EntrepotError(Code.TOO_MANY_REQUESTS, "too far behind: look at all of it anew"))
 
     def _send_waiting(self) -> None:
-        if self._waiting and self._stream.has_credit:
-            waiting, self._waiting = self._waiting, []
-            self._stream.send(encode(waiting))
+        while self._waiting and self._stream.has_credit:
+            item: list[KeyValueEvent] = []
+            size = 0
+            while self._waiting and size < ITEM_BYTES:
+                item.append(self._waiting.popleft())
+                size += _size_of(item[-1])
+            self._waiting_bytes -= size
+            self._stream.send(encode(item))
+
+
+def _size_of(event: KeyValueEvent) -> int:
+    return len(event.key) + len(event.value or b"")
 
 
 class DefinitionStream:
@@ -137,8 +165,9 @@ class DefinitionStream:
         self._groups: dict[str, ConsumerGroup] = {}
         self._namespaces: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
-        self._dirty_topics: set[str] = {topic.name for topic in store.topics()}
-        self._dirty_groups: set[str] = {group.name for group in store.groups()}
+        # In the order they changed: watchers are told in it.
+        self._dirty_topics: dict[str, None] = dict.fromkeys(topic.name for topic in store.topics())
+        self._dirty_groups: dict[str, None] = dict.fromkeys(group.name for group in store.groups())
         self._sent_info: BrokerInfo | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stops = (store.watch_topics(self._on_topic), store.watch_groups(self._on_group))
@@ -153,12 +182,12 @@ class DefinitionStream:
             self._timer.cancel()
 
     def _on_topic(self, name: str) -> None:
-        self._dirty_topics.add(name)
+        self._dirty_topics[name] = None
         self._soon()
 
     def _on_group(self, name: str) -> None:
         if name:
-            self._dirty_groups.add(name)
+            self._dirty_groups[name] = None
         self._soon()
 
     def tell_now(self) -> None:

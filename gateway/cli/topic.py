@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import USAGE, CommandError
 from gateway.cli.output import JsonOption, print_json, print_table
 from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
 
@@ -34,6 +35,10 @@ TraceOption = Annotated[
     float | None,
     typer.Option(metavar="SHARE", help="Share of the messages to trace, 0 (none) to 1 (all).", min=0, max=1),
 ]
+PlacementOption = Annotated[
+    list[str] | None,
+    typer.Option("--on", metavar="BROKER=QUEUES", help="Only on this broker, with so many queues; may be repeated."),
+]
 _SHOWN = (
     "namespace",
     "queues",
@@ -46,6 +51,7 @@ _SHOWN = (
     "maxMessageBytes",
     "maxBacklog",
     "trace",
+    "placement",
 )
 
 
@@ -100,13 +106,21 @@ def create(
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
     trace: TraceOption = None,
+    on: PlacementOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Create a topic, or change the one there is; what is not given stays as it is or takes its default."""
     wanted = _wanted(
-        given(queues=queues, type=type_, permission=permission, cleanup=cleanup, trace=trace),
+        given(
+            queues=queues,
+            type=type_,
+            permission=permission,
+            cleanup=cleanup,
+            trace=trace,
+            placement=_placement(on),
+        ),
         write_queues,
         retention_seconds,
         retention_bytes,
@@ -133,13 +147,21 @@ def update(
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
     trace: TraceOption = None,
+    on: PlacementOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Change a topic that is there; what is not given stays as it is."""
     wanted = _wanted(
-        given(queues=queues, type=type_, permission=permission, cleanup=cleanup, trace=trace),
+        given(
+            queues=queues,
+            type=type_,
+            permission=permission,
+            cleanup=cleanup,
+            trace=trace,
+            placement=_placement(on),
+        ),
         write_queues,
         retention_seconds,
         retention_bytes,
@@ -153,6 +175,19 @@ def update(
         print_json(topic)
     else:
         typer.echo(f"topic {name} is changed")
+
+
+def _placement(on: list[str] | None) -> dict[str, int] | None:
+    """Queues by broker, of what was said with --on."""
+    if on is None:
+        return None
+    found: dict[str, int] = {}
+    for text in on:
+        broker, equals, queues = text.rpartition("=")
+        if not equals or not broker or not (queues.isascii() and queues.isdecimal()) or broker in found:
+            raise CommandError(f"--on {text}: write it as BROKER=QUEUES, each broker once", USAGE)
+        found[broker] = int(queues)
+    return found
 
 
 def _wanted(

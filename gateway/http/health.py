@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from domain.cluster import Clustered
 from domain.errors import Code, EntrepotError
 from gateway.http.bodies import json_response
 from gateway.http.context import HttpContext
@@ -31,6 +32,8 @@ def health_routes(context: HttpContext) -> APIRouter:
             raise store.failure
         if not context.is_ready():
             raise EntrepotError(Code.UNAVAILABLE, "not ready: the server is starting or stopping")
+        if isinstance(store, Clustered) and store.operations is not None and not store.operations.is_available:
+            raise EntrepotError(Code.UNAVAILABLE, "not ready: no broker is available")
         return json_response(_GOOD)
 
     @router.get("/metrics", summary="Metrics in Prometheus' text format")

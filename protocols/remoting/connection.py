@@ -12,7 +12,7 @@ million others; nothing but greetings passes before both have greeted.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ import msgspec
 
 from domain.errors import Code, EntrepotError
 from protocols.remoting.frames import (
+    HEADER_SIZE,
     MAX_GREETING_BYTES,
     MAX_PAYLOAD_BYTES,
     VERSION,
@@ -98,7 +99,7 @@ class ClientConnection:
         self._is_welcome = False
         self._open: dict[int, int] = {}  # id -> bytes it counts for
         self._unanswered = 0
-        self._held: deque[tuple[int, bytes, int]] = deque()
+        self._held: OrderedDict[int, tuple[bytes, int]] = OrderedDict()
         self.held_bytes = 0
 
     @property
@@ -111,7 +112,10 @@ class ClientConnection:
         return len(self._open)
 
     def request(self, operation: int, payload: bytes, amount: int = 0) -> int:
-        """Ask; returns the request's id.  Raises TOO_MANY_REQUESTS beyond the limit."""
+        """Ask; returns the request's id.  Raises TOO_MANY_REQUESTS beyond the limit, MESSAGE_BODY_TOO_LARGE for what
+        fits no frame."""
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            raise too_large(len(payload))
         if len(self._open) >= MAX_OPEN_REQUESTS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"{len(self._open)} requests wait for the broker's answer")
         id_ = self._next_id()
@@ -122,7 +126,7 @@ class ClientConnection:
             self._unanswered += size
             self._out.append(data)
         else:
-            self._held.append((id_, data, size))
+            self._held[id_] = (data, size)
             self.held_bytes += size
         return id_
 
@@ -141,11 +145,10 @@ class ClientConnection:
         size = self._open.pop(id_, None)
         if size is None:
             return False
-        for held in self._held:
-            if held[0] == id_:
-                self._held.remove(held)
-                self.held_bytes -= held[2]
-                return False
+        if self._held.pop(id_, None) is not None:
+            self.held_bytes -= size
+            self._send_held()  # a smaller one behind it may go now
+            return False
         self._out.append(frame(FrameKind.CANCEL, id_))
         self._unanswered -= size
         self._send_held()
@@ -153,11 +156,11 @@ class ClientConnection:
 
     def was_sent(self, id_: int) -> bool:
         """Whether an open request has left this end."""
-        return id_ in self._open and all(held[0] != id_ for held in self._held)
+        return id_ in self._open and id_ not in self._held
 
-    def sent_ids(self) -> set[int]:
-        """The open requests that have left this end."""
-        return self._open.keys() - {held[0] for held in self._held}
+    def held_ids(self) -> set[int]:
+        """The open requests that have not."""
+        return set(self._held)
 
     def grant(self, id_: int, size: int) -> None:
         """Give a stream more credit."""
@@ -194,13 +197,15 @@ class ClientConnection:
             return Goodbye(payload.decode("utf-8", "replace"))
         if not self._is_welcome:
             return self._welcomed(kind, payload)
+        if id_ in self._held:
+            raise RemotingError(f"{FrameKind(kind).name} to request {id_}, which was not sent")
         if kind == FrameKind.ITEM:
             if id_ not in self._open:
                 return None  # it was cancelled while this was on its way
             if self._open[id_]:
                 self.begin_item_stream(id_)
                 self._send_held()
-            return ItemCame(id_, payload, len(payload))
+            return ItemCame(id_, payload, HEADER_SIZE + len(payload))
         if kind in (FrameKind.ANSWER, FrameKind.REFUSAL):
             size = self._open.pop(id_, None)
             if size is None:
@@ -219,7 +224,7 @@ class ClientConnection:
             raise RemotingError(f"{FrameKind(kind).name} before the welcome")
         try:
             welcome = msgspec.msgpack.decode(payload, type=Welcome)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RemotingError(f"the welcome cannot be read: {error}") from error
         if welcome.version != VERSION:
             raise RemotingError(f"the server speaks version {welcome.version} of the wire, we speak {VERSION}")
@@ -230,11 +235,22 @@ class ClientConnection:
         return Welcomed(welcome)
 
     def _send_held(self) -> None:
-        while self._held and self._has_credit(self._held[0][2]):
-            _, data, size = self._held.popleft()
+        if not self._is_welcome:
+            return
+        while self._held:
+            id_, (data, size) = self._held.popitem(last=False)
+            if not self._has_credit(size):
+                self._held[id_] = (data, size)
+                self._held.move_to_end(id_, last=False)
+                return
             self.held_bytes -= size
             self._unanswered += size
             self._out.append(data)
+
+
+def too_large(size: int) -> EntrepotError:
+    """The refusal of what fits no frame: one that is too large would end the connection for everybody else."""
+    return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"{size} bytes for one frame, the limit is {MAX_PAYLOAD_BYTES}")
 
 
 @dataclass(slots=True)
@@ -285,13 +301,16 @@ class ServerConnection:
 
     def answer(self, id_: int, payload: bytes) -> None:
         """Answer a request; one that was cancelled meanwhile is passed over."""
-        if self._close(id_):
+        if len(payload) > MAX_PAYLOAD_BYTES:
+            self.refuse(id_, too_large(len(payload)))
+        elif self._close(id_):
             self._out.append(frame(FrameKind.ANSWER, id_, payload))
 
     def refuse(self, id_: int, error: EntrepotError) -> None:
         """Refuse a request, or end a stream."""
         if self._close(id_):
-            self._out.append(frame(FrameKind.REFUSAL, id_, error.message.encode()[:65536], amount=error.code))
+            text = error.message.encode("utf-8", "backslashreplace")[:65536]
+            self._out.append(frame(FrameKind.REFUSAL, id_, text, amount=error.code))
 
     def item(self, id_: int, payload: bytes) -> None:
         """Send one more of a stream."""
@@ -364,7 +383,7 @@ class ServerConnection:
             raise RemotingError(f"{FrameKind(kind).name} before the hello")
         try:
             hello = msgspec.msgpack.decode(payload, type=Hello)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise RemotingError(f"the hello cannot be read: {error}") from error
         if VERSION not in hello.versions:
             raise RemotingError(f"no common version of the wire: yours are {hello.versions[:16]}, ours is {VERSION}")

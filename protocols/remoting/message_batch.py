@@ -55,6 +55,8 @@ _StoredFields = tuple[
     int,
     tuple[tuple[str, int, int], ...],
 ]
+_UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""Other bytes, text that is none, values nested without end."""
 _NONE: Final[dict[str, str | bytes]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode
@@ -94,7 +96,7 @@ def decode_messages(data: bytes) -> list[Message]:
     """The same, at the broker.  Raises RemotingError."""
     try:
         messages = [Message(*fields) for fields in _decode_messages(data)]
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise RemotingError(f"messages cannot be read: {error}") from error
     for message in messages:
         if message.properties or message.system:
@@ -136,7 +138,7 @@ def decode_stored(data: bytes, broker: int) -> list[StoredMessage]:
     """The same, at the client, with the numbers that the broker's get.  Raises RemotingError."""
     try:
         found = _decode_stored(data)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise RemotingError(f"messages cannot be read: {error}") from error
     queues, places = first_queue(broker), first_place(broker)
     return [_stored(fields, queues, places) for fields in found]
@@ -151,7 +153,7 @@ def decode_deliveries(data: bytes, broker: int) -> list[Delivery]:
     """The same, at the client.  Raises RemotingError."""
     try:
         found = _decode_deliveries(data)
-    except msgspec.DecodeError as error:
+    except _UNREADABLE as error:
         raise RemotingError(f"deliveries cannot be read: {error}") from error
     queues, places = first_queue(broker), first_place(broker)
     return [Delivery(_stored(fields, queues, places), handle, attempt) for fields, handle, attempt in found]

@@ -102,6 +102,8 @@ GROUP_STATUS: Final = _operation(37, "group_status", tuple[str], GroupStatus, ag
 # -- key-values ------------------------------------------------------------------------------------------------------
 GET: Final = _operation(40, "get", tuple[list[str]], list[KeyValue | None], again=True)
 SCAN: Final = _operation(41, "scan", tuple[str, str, int], list[KeyValue], again=True)
+SCAN_BYTES: Final = 16 << 20
+"""A scan's answer ends, before its limit, with the value that makes it so large."""
 WRITE: Final = _operation(42, "write", tuple[list[KeyValueChange]], int)
 WATCH_KEY_VALUES: Final = _operation(43, "watch", tuple[str], list[KeyValueEvent], stream=True)
 
@@ -159,15 +161,18 @@ class Drainage:
         return not (self.unsettled or self.waiting or self.key_values)
 
 
+Readers = list[tuple[str, str]]
+"""Groups with topics that they read, as (group, topic)."""
 WATCH_DEFINITIONS: Final = _operation(70, "watch_definitions", tuple[()], Definitions, stream=True)
 MEASURE: Final = _operation(
     71, "measure", tuple[()], tuple[dict[str, Histogram], dict[str, float], EntrepotError | None], again=True
 )
-DRAINAGE: Final = _operation(72, "drainage", tuple[()], Drainage, again=True)
-SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], Drainage, again=True)
+DRAINAGE: Final = _operation(72, "drainage", tuple[Readers], Drainage, again=True)
+SET_DRAINING: Final = _operation(73, "set_draining", tuple[bool], None, again=True)
 SEAL_KEY_VALUES: Final = _operation(74, "seal_key_values", tuple[()], None, again=True)
 KEEP_KEY_VALUES: Final = _operation(75, "keep_key_values", tuple[bool], None, again=True)
-LEAVE: Final = _operation(76, "leave", tuple[()], None)
+LEAVE: Final = _operation(76, "leave", tuple[Readers], None)
+READERS: Final = _operation(78, "readers", tuple[()], Readers, again=True)
 IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyValueChange]], None, again=True)
 
 # -- name servers ----------------------------------------------------------------------------------------------------

@@ -39,12 +39,15 @@ def _to_plain(value: Any) -> Any:
 def _from_plain(kind: type[Any], value: Any) -> Any:
     if kind is EntrepotError:
         code, message = value
+        if not isinstance(code, int) or not isinstance(message, str):
+            raise ValueError("a refusal is [code, message]")
         return error_of(code, message)
     if kind is Histogram:
-        histogram = Histogram()
-        histogram.counts, histogram.total_seconds = list(value[0]), float(value[1])
-        if len(histogram.counts) != len(BOUNDS) + 1:
+        counts, total = value
+        if len(counts) != len(BOUNDS) + 1 or not all(isinstance(count, int) for count in counts):
             raise ValueError("a histogram of other buckets")
+        histogram = Histogram()
+        histogram.counts, histogram.total_seconds = list(counts), float(total)
         return histogram
     raise NotImplementedError(f"{kind.__name__} does not come over the wire")
 
@@ -61,6 +64,7 @@ class Codec(Generic[T]):
     """Reads values of one type."""
 
     def __init__(self, kind: Any) -> None:
+        self.kind = kind
         self._decode = msgspec.msgpack.Decoder(kind, dec_hook=_from_plain).decode
 
     def decode(self, data: bytes) -> T:
@@ -69,6 +73,6 @@ class Codec(Generic[T]):
             value: T = self._decode(data)
         except EntrepotError:
             raise
-        except (msgspec.DecodeError, ValueError, TypeError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise RemotingError(f"a value cannot be read: {error}") from error
         return value

@@ -19,6 +19,7 @@ from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
 from domain.shard import broker_of_queue
 from protocols.remoting import operations as wire
+from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import encode_messages
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
@@ -26,6 +27,7 @@ from store_client.remote.cluster import Cluster
 FRAME_BODY_BYTES: Final = 8 << 20
 """A part with more bytes of bodies is cut further."""
 
+_NEVER_LEFT: Final = frozenset((Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.MESSAGE_BODY_TOO_LARGE))
 OnSettled = Callable[[EntrepotError | None], None]
 
 
@@ -66,11 +68,12 @@ class PartedConfirmation(Confirmation):
         self._pending.discard(part)
         if not self._pending:
             self.settle(self._failure_of(range(len(self._parts))))
-        for waiting in tuple(self._waiting):
-            waiting[0].discard(part)
-            if not waiting[0]:
-                self._waiting.remove(waiting)
-                waiting[2](self._failure_of(waiting[1]))
+        for pending, _, _ in self._waiting:
+            pending.discard(part)
+        done = [waiting for waiting in self._waiting if not waiting[0]]
+        self._waiting = [waiting for waiting in self._waiting if waiting[0]]
+        for _, mine, callback in done:
+            callback(self._failure_of(mine))
 
     def _failure_of(self, parts: Sequence[int]) -> EntrepotError | None:
         return next((self._parts[part][1] for part in parts if self._parts[part][1] is not None), None)
@@ -113,10 +116,10 @@ class Appending:
 
     def append(self, messages: Sequence[Message], operation: wire.Operation = wire.APPEND) -> Confirmation:
         confirmation = PartedConfirmation(len(messages))
-        parts = self._cut(messages, confirmation)
-        numbers = [confirmation.add_part(part.indexes) for part in parts]  # all of them before one can be settled
-        for part, number in zip(parts, numbers, strict=True):
-            self._send(part, number, operation, confirmation)
+        # All parts are known before one is sent: one that fails at once must not settle the others.
+        parts = [(confirmation.add_part(part.indexes), part) for part in self._cut(messages, confirmation)]
+        for number, part in parts:
+            self._send(number, part, operation, confirmation)
         if not confirmation.is_pending:
             return confirmation if confirmation.settled else confirmation.settled_now()
         self._unsettled.add(confirmation)
@@ -157,7 +160,7 @@ class Appending:
                 put(message, index)
         return parts
 
-    def _send(self, part: _Part, number: int, operation: wire.Operation, confirmation: PartedConfirmation) -> None:
+    def _send(self, number: int, part: _Part, operation: wire.Operation, confirmation: PartedConfirmation) -> None:
         try:
             part.client.check_ready()
             payload = encode_messages(part.messages)
@@ -179,21 +182,32 @@ class Appending:
     ) -> None:
         if error is None:
             self._cluster.took(part.client, self._loop.time() - sent_at)
-            assert wire.APPEND.result is not None
-            refusals = wire.APPEND.result.decode(payload)
-            if refusals is not None:
-                for index, refusal in zip(part.indexes, refusals, strict=True):
-                    if refusal is not None:
-                        confirmation.refuse(index, refusal)
+            try:
+                refusals = _refusals_in(payload, len(part.indexes))
+            except RemotingError as problem:
+                confirmation.settle_part(number, EntrepotError(Code.OUTCOME_UNKNOWN, str(problem)))
+                return
+            for index, refusal in zip(part.indexes, refusals, strict=True):
+                if refusal is not None:
+                    confirmation.refuse(index, refusal)
             confirmation.settle_part(number)
             return
         if error.code in (Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.UNAVAILABLE):
             self._cluster.failed(part.client)
-        if isinstance(error, ConnectionLostError) or error.code in (Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS):
+        if isinstance(error, ConnectionLostError) or error.code in _NEVER_LEFT:
             _refuse_all(confirmation, part, error)  # it never left here: nothing was taken, and we know it
             confirmation.settle_part(number)
         else:
             confirmation.settle_part(number, error)
+
+
+def _refusals_in(payload: bytes, size: int) -> Sequence[EntrepotError | None]:
+    """What an answer says of each message.  Raises RemotingError."""
+    assert wire.APPEND.result is not None
+    refusals: Sequence[EntrepotError | None] = wire.APPEND.result.decode(payload) or [None] * size
+    if len(refusals) != size:
+        raise RemotingError(f"an answer for {len(refusals)} messages, {size} were sent")
+    return refusals
 
 
 def _refuse_all(confirmation: PartedConfirmation, part: _Part, refusal: EntrepotError) -> None:

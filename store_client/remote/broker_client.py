@@ -34,7 +34,7 @@ class BrokerClient:
         self,
         address: str,
         settings: LinkSettings,
-        on_change: Callable[[BrokerClient, set[str], set[str]], None],
+        on_change: Callable[[BrokerClient, list[str], list[str]], None],
         on_ready: Callable[[BrokerClient, bool], None],
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:

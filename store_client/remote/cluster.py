@@ -19,23 +19,19 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
-from domain.route import BrokerRoute
+from domain.route import BrokerInfo, BrokerRoute
 from domain.shard import broker_of_queue, first_queue
 from domain.topic import Topic, TopicQueues
-from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.definitions import (
-    Repairs,
     deletion,
-    plan_repairs,
     prevailing_group,
     prevailing_namespaces,
     prevailing_topic,
 )
 from store_client.remote.fault_detector import FaultDetector
+from store_client.remote.repairing import Repairing
 
-REPAIR_PAUSE_SECONDS: Final = 0.3
-"""Brokers that disagree are told after about so long: often another gateway has done it by then."""
 REVISION_BITS: Final = 12
 
 log = structlog.get_logger(__name__)
@@ -58,21 +54,15 @@ class Cluster:
         self.ready_watchers: list[Callable[[BrokerClient, bool], None]] = []
         self.info_watchers: list[Callable[[], None]] = []
         self._queues: dict[str, TopicQueues] = {}
-        self._repairing: asyncio.Task[None] | None = None
-        self._repair_timer: asyncio.TimerHandle | None = None
+        self._repairing = Repairing(self.clients.values)
         self._fault_timer: asyncio.TimerHandle | None = None
-        self._told_refusals: set[str] = set()
+        self._infos: dict[str, BrokerInfo] = {}
         self._last_revision = 0
-        self._is_closed = False
 
     async def close(self) -> None:
-        self._is_closed = True
-        for timer in (self._repair_timer, self._fault_timer):
-            if timer is not None:
-                timer.cancel()
-        if self._repairing is not None:
-            self._repairing.cancel()
-            await asyncio.gather(self._repairing, return_exceptions=True)
+        if self._fault_timer is not None:
+            self._fault_timer.cancel()
+        await self._repairing.close()
         await asyncio.gather(*(client.close() for client in self.clients.values()))
 
     # -- who there is --------------------------------------------------------------------------------------------
@@ -112,6 +102,8 @@ class Cluster:
         if client.is_ready:
             client.is_ready = False
             self._ready_changed(client, False)
+        self._infos.pop(address, None)
+        self.merge(client.view.topics, client.view.groups)
         closing = self._loop.create_task(client.close())
         closing.add_done_callback(lambda done: done.cancelled() or done.exception())
 
@@ -235,23 +227,25 @@ class Cluster:
 
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
+        self._repairing.look_at_all()
         self._queues_changed(self.topics)
         for watcher in tuple(self.ready_watchers):
             watcher(client, is_ready)
 
     # -- what they have ------------------------------------------------------------------------------------------
 
-    def _definitions_changed(self, client: BrokerClient, topics: set[str], groups: set[str]) -> None:
+    def _definitions_changed(self, client: BrokerClient, topics: list[str], groups: list[str]) -> None:
         for other in self.clients.values():
             if other is not client and other.is_ready and client.is_ready and other.number == client.number:
                 log.error("two brokers have one number", one=other.name, other=client.name, number=client.number)
         self.merge(topics, groups)
-        self._queues_changed(self.topics.keys() - topics)
+        self._repairing.look_at(topics, groups)
+        assert client.info is not None
+        if self._infos.get(client.link.address) != client.info:
+            self._infos[client.link.address] = client.info
+            self._queues_changed(self.topics.keys() - topics)
         for watcher in tuple(self.info_watchers):
             watcher()
-        if self._repair_timer is None and not self._is_closed:
-            pause = REPAIR_PAUSE_SECONDS * random.uniform(0.5, 1.5)
-            self._repair_timer = self._loop.call_later(pause, self._begin_repair)
 
     def merge(self, topics: Iterable[str], groups: Iterable[str]) -> None:
         """Look at some definitions anew, and tell who watches topics."""
@@ -283,59 +277,3 @@ class Cluster:
         now = self._clock.now_ms() << REVISION_BITS
         self._last_revision = max(now, known + 1) + random.randrange(1 << REVISION_BITS)
         return self._last_revision
-
-    # -- repair --------------------------------------------------------------------------------------------------
-
-    def _begin_repair(self) -> None:
-        self._repair_timer = None
-        if self._repairing is None or self._repairing.done():
-            self._repairing = self._loop.create_task(self._repair())
-
-    async def _repair(self) -> None:
-        """Tell the brokers that are behind."""
-        ready = self.ready
-        if len(ready) < 2 and len(self.clients) < 2:
-            return
-        views = [client.view for client in self.clients.values()]
-        for client in ready:
-            plan = plan_repairs(client.view, views)
-            if plan:
-                try:
-                    await self._carry_out(client, plan)
-                except EntrepotError as error:
-                    log.warning("a broker could not be brought up to date", broker=client.name, error=error.message)
-
-    async def _carry_out(self, client: BrokerClient, plan: Repairs) -> None:
-        log.info(
-            "bringing a broker up to date",
-            broker=client.name,
-            topics=len(plan.topics),
-            groups=len(plan.groups),
-            gone=len(plan.gone_topics) + len(plan.gone_groups),
-        )
-        for operation, gone in (
-            (wire.DELETE_TOPIC, plan.gone_topics),
-            (wire.DELETE_GROUP, plan.gone_groups),
-            (wire.DELETE_NAMESPACE, plan.gone_namespaces),
-        ):
-            for name, revision in gone:
-                await self._unless_absent(client, operation, name, revision)
-        for name, revision in plan.namespaces:
-            await client.ask(wire.PUT_NAMESPACE, name, revision)
-        if plan.topics:
-            outcomes = await client.ask(wire.PUT_TOPICS, plan.topics)
-            for topic, refusal in zip(plan.topics, outcomes, strict=True):
-                if refusal is not None and f"{client.name}/{topic.name}" not in self._told_refusals:
-                    self._told_refusals.add(f"{client.name}/{topic.name}")
-                    log.warning("a broker refuses a topic", broker=client.name, topic=topic.name, why=refusal.message)
-        for group in plan.groups:
-            await client.ask(wire.PUT_GROUP, group)
-
-    @staticmethod
-    async def _unless_absent(client: BrokerClient, operation: wire.Operation, name: str, revision: int) -> None:
-        """Deleting what is not there has been done."""
-        try:
-            await client.ask(operation, name, revision)
-        except EntrepotError as error:
-            if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.BAD_REQUEST):
-                raise

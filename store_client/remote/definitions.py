@@ -9,6 +9,7 @@ The plan of repairs is empty exactly when all brokers agree.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
@@ -33,16 +34,17 @@ class BrokerView:
     namespaces: dict[str, int] = field(default_factory=dict)
     deleted: dict[str, int] = field(default_factory=dict)
 
-    def apply(self, told: Definitions, *, is_first: bool) -> tuple[set[str], set[str]]:
-        """Take what it told; `is_first`: it is all that it has.  Returns the topics and groups that may differ."""
+    def apply(self, told: Definitions, *, is_first: bool) -> tuple[list[str], list[str]]:
+        """Take what it told; `is_first`: it is all that it has.  Returns the topics and groups that may
+        differ, in the order they were told."""
         self.name = told.info.name
         topics = {topic.name: topic for topic in told.topics}
         groups = {group.name: group for group in told.groups}
-        touched_topics = topics.keys() | set(told.gone_topics)
-        touched_groups = groups.keys() | set(told.gone_groups)
+        touched_topics = [*topics, *told.gone_topics]
+        touched_groups = [*groups, *told.gone_groups]
         if is_first:
-            touched_topics |= self.topics.keys()
-            touched_groups |= self.groups.keys()
+            touched_topics += self.topics
+            touched_groups += self.groups
             self.topics, self.groups = topics, groups
             self.deleted = dict(told.deleted)
         else:
@@ -55,9 +57,9 @@ class BrokerView:
                 self.groups.pop(name, None)
         if told.namespaces is not None:
             self.namespaces = told.namespaces
-        touched_topics |= {what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")}
-        touched_groups |= {what.removeprefix("group/") for what in told.deleted if what.startswith("group/")}
-        return touched_topics, touched_groups
+        touched_topics += [what.removeprefix("topic/") for what in told.deleted if what.startswith("topic/")]
+        touched_groups += [what.removeprefix("group/") for what in told.deleted if what.startswith("group/")]
+        return list(dict.fromkeys(touched_topics)), list(dict.fromkeys(touched_groups))
 
 
 def localized(topic: Topic, broker: str) -> Topic:
@@ -87,8 +89,19 @@ def prevailing_group(name: str, views: list[BrokerView]) -> ConsumerGroup | None
 def _prevailing(what: str, found: list[_D], views: list[BrokerView]) -> _D | None:
     if not found:
         return None
-    highest = max(found, key=lambda each: (each.revision, _encode(each))) if len(found) > 1 else found[0]
-    return highest if highest.revision > deletion(what, views) or not deletion(what, views) else None
+    highest = found[0]
+    for other in found[1:]:
+        if other.revision > highest.revision or (
+            other.revision == highest.revision and other != highest and _rank(other) > _rank(highest)
+        ):
+            highest = other
+    gone = deletion(what, views)
+    return highest if highest.revision > gone or not gone else None
+
+
+def _rank(each: Topic | ConsumerGroup) -> tuple[int, bytes]:
+    """Of one revision that of the broker with most queues, for others have `write_queues` cut short."""
+    return each.queues if isinstance(each, Topic) else 0, _encode(each)
 
 
 def deletion(what: str, views: list[BrokerView]) -> int:
@@ -131,25 +144,41 @@ class Repairs:
         )
 
 
-def plan_repairs(view: BrokerView, views: list[BrokerView]) -> Repairs:
-    """What the broker of `view` is to be told, `views` being those of all brokers that can be asked, it included."""
+def plan_repairs(
+    view: BrokerView,
+    views: list[BrokerView],
+    topics: Iterable[str] | None = None,
+    groups: Iterable[str] | None = None,
+) -> Repairs:
+    """What the broker of `view` is to be told, `views` being those of all brokers, it included.
+
+    `topics` and `groups`: those that are to be looked at; None is all.
+    """
     plan = Repairs()
+    if topics is None:
+        topics = {name for each in views for name in each.topics}
+    if groups is None:
+        groups = {name for each in views for name in each.groups}
     held_namespaces = prevailing_namespaces(views)
     plan.namespaces = [
         (name, revision) for name, revision in held_namespaces.items() if view.namespaces.get(name, -1) < revision
     ]
-    for name in {name for each in views for name in each.topics if not is_system_topic(name)}:
-        topic = prevailing_topic(name, views)
+    for name in topics:
+        topic = None if is_system_topic(name) else prevailing_topic(name, views)
         mine = view.topics.get(name)
         if topic is not None:
-            wanted = localized(topic, view.name)
+            theirs = [each.topics[name] for each in views if name in each.topics]
+            told = [localized(topic, each.name) for each in views if name in each.topics]
+            wanted = _settled(localized(topic, view.name), list(zip(told, theirs, strict=True)))
             if mine is None or (mine.revision < wanted.revision):
                 plan.topics.append(wanted)
-    for name in {name for each in views for name in each.groups}:
+    for name in groups:
         group = prevailing_group(name, views)
         held = view.groups.get(name)
-        if group is not None and (held is None or held.revision < group.revision):
-            plan.groups.append(group)
+        if group is not None:
+            group = _settled(group, [(group, each.groups[name]) for each in views if name in each.groups])
+            if held is None or held.revision < group.revision:
+                plan.groups.append(group)
     for what in {what for each in views for what in each.deleted}:
         kind, _, name = what.partition("/")
         revision = deletion(what, views)
@@ -157,6 +186,14 @@ def plan_repairs(view: BrokerView, views: list[BrokerView]) -> Repairs:
             gone = {"topic": plan.gone_topics, "group": plan.gone_groups}.get(kind, plan.gone_namespaces)
             gone.append((name, revision))
     return plan
+
+
+def _settled(wanted: _D, pairs: list[tuple[_D, _D]]) -> _D:
+    """What a broker is to be told: with the next revision, where another definition has the same one, as in stores that
+    were alone before.  `pairs`: what each broker should have, and has."""
+    if any(should.revision == has.revision and should != has for should, has in pairs):
+        return replace(wanted, revision=wanted.revision + 1)
+    return wanted
 
 
 def _has(view: BrokerView, kind: str, name: str, revision: int) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import merge
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -31,14 +33,12 @@ class RemoteFinder:
 
     async def query(self, query: MessageQuery) -> MessagePage:
         brokers = self._cluster.of_topic(query.topic)
-        if len(brokers) == 1:
-            return await self._page(brokers[0], query)
         cursors = _cursors_of(query.cursor)
         asked = [c for c in brokers if cursors is None or str(c.number) in cursors]
-        pages: list[tuple[BrokerClient, MessagePage]] = []
+        pages: list[tuple[BrokerClient, str, MessagePage]] = []
         for client in asked:
-            cursor = cursors[str(client.number)] or None if cursors is not None else None
-            pages.append((client, await self._page(client, replace(query, cursor=cursor))))
+            cursor = cursors[str(client.number)] if cursors is not None else ""
+            pages.append((client, cursor, await self._page(client, replace(query, cursor=cursor or None))))
         return _merged(pages, min(max(query.limit, 1), MAX_QUERY_MESSAGES))
 
     async def _page(self, client: BrokerClient, query: MessageQuery) -> MessagePage:
@@ -136,17 +136,18 @@ def _cursors_of(cursor: str | None) -> dict[str, str] | None:
         raise EntrepotError(Code.BAD_REQUEST, f"{cursor[:80]!r} is not a cursor") from None
 
 
-def _merged(pages: list[tuple[BrokerClient, MessagePage]], limit: int) -> MessagePage:
-    """The newest of all pages, and where each broker goes on."""
-    found = sorted((message for _, page in pages for message in page.messages), key=_newest_first)[:limit]
+def _merged(pages: list[tuple[BrokerClient, str, MessagePage]], limit: int) -> MessagePage:
+    """The newest of all pages, each with the cursor it was asked with; and where each broker goes on."""
+    # Each broker's own order is kept even where its clock was set back: what is taken of a page is its beginning.
+    found = list(islice(merge(*(page.messages for _, _, page in pages), key=_newest_first), limit))
     cursors: dict[str, str] = {}
-    for client, page in pages:
+    for client, cursor, page in pages:
         taken = [m for m in found if broker_of_place(m.commit_log_offset) == client.number]
         if len(taken) == len(page.messages):
             if page.next is not None:
                 cursors[str(client.number)] = page.next
         else:  # of what it told some was left: it is told again
-            cursors[str(client.number)] = str(local_place(taken[-1].commit_log_offset)) if taken else ""
+            cursors[str(client.number)] = str(local_place(taken[-1].commit_log_offset)) if taken else cursor
     return MessagePage(found, msgspec.json.encode(cursors).decode() if cursors else None)
 
 

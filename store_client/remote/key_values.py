@@ -21,6 +21,8 @@ from store_client.remote.cluster import Cluster
 
 NEVER: Final = (1 << 62) - 1
 """A version that no key ever has."""
+LOOK_AGAIN_SECONDS: Final = 1.0
+"""After a look at all there is that failed."""
 OnEvents = Callable[[list[KeyValueEvent]], None]
 
 log = structlog.get_logger(__name__)
@@ -49,7 +51,14 @@ class RemoteKeyValues:
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
         keeper = self.keeper()
-        return [_to_world(each, keeper) for each in await keeper.ask(wire.SCAN, prefix, after, min(limit, MAX_SCAN))]
+        limit = min(limit, MAX_SCAN)
+        found: list[KeyValue] = []
+        while True:
+            page: list[KeyValue] = await keeper.ask(wire.SCAN, prefix, after, limit - len(found))
+            found += [_to_world(each, keeper) for each in page]
+            if len(found) >= limit or sum(len(each.value) for each in page) < wire.SCAN_BYTES:
+                return found
+            after = page[-1].key
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         check_changes(changes)
@@ -95,7 +104,7 @@ class _Watch:
     """One watcher, whoever keeps them.
 
     What it was told of is remembered by version: when a stream had to be begun anew, what was missed is found by
-    looking at all of it, and told as if it had come.
+    looking at all of it, and told as if it had come; so is all of it where the first look was not brought to its end.
     """
 
     def __init__(self, key_values: RemoteKeyValues, prefix: str, callback: OnEvents) -> None:
@@ -105,6 +114,7 @@ class _Watch:
         self._stream: ClientStream | None = None
         self._versions: dict[str, int] = {}
         self._fresh: set[str] | None = None
+        self._beginnings = 0
         self._has_begun = self._has_looked = False
         self._looking: asyncio.Task[None] | None = None
 
@@ -131,6 +141,8 @@ class _Watch:
 
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None
+        if self._looking is not None:
+            self._looking.cancel()
         asyncio.get_running_loop().call_soon(self.look)
 
     def _item(self, payload: bytes) -> None:
@@ -139,6 +151,7 @@ class _Watch:
         told: list[KeyValueEvent] = wire.WATCH_KEY_VALUES.result.decode(payload)
         if not self._has_begun:
             self._has_begun = True
+            self._beginnings += 1
             if self._looking is not None:
                 self._looking.cancel()
             self._looking = asyncio.get_running_loop().create_task(self._catch_up(self._keeper))
@@ -159,25 +172,30 @@ class _Watch:
             log.exception("a watcher of key-values failed", prefix=self._prefix)
 
     async def _catch_up(self, keeper: BrokerClient) -> None:
+        """Look until that succeeds: what is not found now would never be told."""
+        while True:
+            try:
+                return await self._look_at_all(keeper)
+            except EntrepotError as error:
+                log.warning("key-values cannot be looked at", prefix=self._prefix, problem=error.message)
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+
+    async def _look_at_all(self, keeper: BrokerClient) -> None:
         """Look at all there is; what differs from what is known was missed.  The first time nothing was."""
         self._fresh = set()
         there: set[str] = set()
         events: list[KeyValueEvent] = []
         after = ""
-        try:
-            while page := [_to_world(e, keeper) for e in await keeper.ask(wire.SCAN, self._prefix, after, MAX_SCAN)]:
-                for found in page:
-                    there.add(found.key)
-                    if found.key not in self._fresh and self._versions.get(found.key) != found.version:
-                        events.append(KeyValueEvent(found.key, found.value, found.version))
-                after = page[-1].key
-        except EntrepotError as error:
-            log.warning("key-values cannot be looked at", prefix=self._prefix, problem=error.message)
-            return
+        while page := [_to_world(e, keeper) for e in await keeper.ask(wire.SCAN, self._prefix, after, MAX_SCAN)]:
+            for found in page:
+                there.add(found.key)
+                if found.key not in self._fresh and self._versions.get(found.key) != found.version:
+                    events.append(KeyValueEvent(found.key, found.value, found.version))
+            after = page[-1].key
         fresh, self._fresh = self._fresh, None
         events = [event for event in events if event.key not in fresh]
         gone = [key for key in self._versions if key not in there and key not in fresh]
-        if self._has_looked:
+        if self._has_looked or self._beginnings > 1:
             self._tell([*events, *(KeyValueEvent(key, None, ABSENT) for key in gone)])
         else:
             self._versions.update((event.key, event.version) for event in events)

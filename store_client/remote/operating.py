@@ -13,6 +13,7 @@ from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.directory import Directory
+from store_client.remote.topology import ask_all
 
 PAGE = MAX_SCAN // 10
 log = structlog.get_logger(__name__)
@@ -29,20 +30,29 @@ class ClusterOperations:
     async def close(self) -> None:
         await self._directory.close()
 
+    @property
+    def is_available(self) -> bool:
+        return bool(self._cluster.ready)
+
     def name_servers(self) -> dict[str, bool]:
         return self._directory.name_servers()
 
     async def brokers(self) -> list[BrokerStatus]:
         clients = sorted(self._cluster.clients.values(), key=lambda client: client.number)
-        return list(await asyncio.gather(*map(self._status, clients)))
+        readers = await self._readers()
+        return list(await asyncio.gather(*(self._status(client, readers) for client in clients)))
 
-    async def _status(self, client: BrokerClient, drainage: wire.Drainage | None = None) -> BrokerStatus:
-        problem = client.link.problem
-        if drainage is None:
-            try:
-                drainage = await client.ask(wire.DRAINAGE)
-            except EntrepotError as error:
-                problem = error.message
+    async def _readers(self) -> wire.Readers:
+        """Every group with the topics that it reads anywhere."""
+        answers = await ask_all(self._cluster.ready, lambda client: client.ask(wire.READERS))
+        return sorted({tuple(each) for _, told in answers if not isinstance(told, EntrepotError) for each in told})
+
+    async def _status(self, client: BrokerClient, readers: wire.Readers) -> BrokerStatus:
+        problem, drainage = client.link.problem, None
+        try:
+            drainage = await client.ask(wire.DRAINAGE, readers)
+        except EntrepotError as error:
+            problem = error.message
         info = client.info
         return BrokerStatus(
             client.name,
@@ -71,19 +81,18 @@ class ClusterOperations:
                 raise EntrepotError(
                     Code.PRECONDITION_FAILED, f"there is no other broker that could take what {name!r} does"
                 )
-            drainage = await client.ask(wire.SET_DRAINING, True)
+            await client.ask(wire.SET_DRAINING, True)
             if client.info is not None and client.info.keeps_key_values:
                 await self._move_key_values(client, others[0])
-                drainage = await client.ask(wire.DRAINAGE)
         else:
-            drainage = await client.ask(wire.SET_DRAINING, False)
-        return await self._status(client, drainage)
+            await client.ask(wire.SET_DRAINING, False)
+        return await self._status(client, await self._readers())
 
     async def leave(self, name: str) -> None:
         client = self._named(name)
         client.check_ready()
         try:
-            await client.ask(wire.LEAVE)
+            await client.ask(wire.LEAVE, await self._readers())
         except EntrepotError as error:
             if error.code != Code.OUTCOME_UNKNOWN:  # it is gone before it could answer
                 raise

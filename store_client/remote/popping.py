@@ -28,6 +28,9 @@ from store_client.remote.cluster import Cluster
 LINGER_SECONDS: Final = 10.0
 """How long streams stay open after the last pop that waited: consumers come back."""
 MAX_WAITING: Final = 100_000
+PASSED_OVER: Final = (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN, Code.TOPIC_NOT_FOUND)
+"""What one of several brokers may answer without the others' being asked in vain: it is away, or has come just now and
+has not been told of the topic."""
 
 
 class Popping:
@@ -39,6 +42,8 @@ class Popping:
         self._turn = 0
         self._waiting: dict[tuple[str, str], _Waiting] = {}
         self._released: asyncio.Future[None] = self._loop.create_future()
+        self._grown: asyncio.Future[None] = self._loop.create_future()
+        """Done, and made anew, when a broker comes."""
         cluster.ready_watchers.append(self._ready_changed)
 
     def release(self) -> None:
@@ -49,10 +54,14 @@ class Popping:
             waiting.release()
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
-        brokers = self._cluster.of_topic(request.topic)
-        if len(brokers) == 1 and not self._cluster.absent_of(request.topic):
-            return await self._pop_waiting(brokers[0], request)
         deadline = self._loop.time() + request.wait_ms / 1000
+        brokers = self._cluster.of_topic(request.topic)
+        while len(brokers) == 1 and not self._cluster.absent_of(request.topic):
+            answer = await self._pop_waiting(brokers[0], request)
+            if answer is not None:
+                return answer
+            request = replace(request, wait_ms=max(int((deadline - self._loop.time()) * 1000), 0))
+            brokers = self._cluster.of_topic(request.topic)
         found = await self._round(brokers, request)
         if found or request.wait_ms <= 0 or self._released.done():
             return found
@@ -69,15 +78,16 @@ class Popping:
 
     # -- one broker ----------------------------------------------------------------------------------------------
 
-    async def _pop_waiting(self, client: BrokerClient, request: PopRequest) -> list[Delivery]:
-        """Let the broker wait; give it up when nobody is to wait any more."""
+    async def _pop_waiting(self, client: BrokerClient, request: PopRequest) -> list[Delivery] | None:
+        """Let the broker wait; give it up when nobody is to wait any more, or, with None, when another has come that
+        may have messages, too."""
         if request.wait_ms <= 0:
             return await self._pop_at(client, request)
         if self._released.done():
             return await self._pop_at(client, replace(request, wait_ms=0))
         popping = self._loop.create_task(self._pop_at(client, request))
         try:
-            await asyncio.wait((popping, self._released), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((popping, self._released, self._grown), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             popping.cancel()
             raise
@@ -85,7 +95,7 @@ class Popping:
             return popping.result()
         popping.cancel()
         await asyncio.gather(popping, return_exceptions=True)
-        return []
+        return [] if self._released.done() else None
 
     async def _pop_at(self, client: BrokerClient, request: PopRequest) -> list[Delivery]:
         seconds = request.wait_ms / 1000 + client.request_seconds
@@ -113,7 +123,7 @@ class Popping:
                 has_answer = True
             except EntrepotError as error:
                 problem = error
-                if error.code not in (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN) and not found:
+                if error.code not in PASSED_OVER and not found:
                     raise
         if problem is not None and not has_answer:
             raise problem
@@ -137,6 +147,9 @@ class Popping:
             return []
 
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
+        if is_ready:
+            self._grown.set_result(None)
+            self._grown = self._loop.create_future()
         for waiting in tuple(self._waiting.values()):
             if is_ready:
                 waiting.open_streams()

@@ -1,4 +1,4 @@
-"""Who comes to a cluster: gateways see what others take, workers share a port, brokers get all there is or are refused."""
+"""Who comes to a cluster: gateways see what others take, workers share a port, brokers get everything or a refusal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/api/v1`: topics, groups and their members, namespaces, stored messages and timers, one module for each noun.
+"""`/api/v1`: topics, groups and members, namespaces, stored messages, timers and brokers, a module for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -6,6 +6,7 @@ the settings where the thing is new.
 
 from __future__ import annotations
 
+from gateway.http.admin.brokers import broker_routes
 from gateway.http.admin.dead_letters import dead_letter_routes
 from gateway.http.admin.groups import group_routes
 from gateway.http.admin.members import member_routes
@@ -29,5 +30,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         pulling_routes,
         timer_routes,
         namespace_routes,
+        broker_routes,
     )
     return [kind(context) for kind in kinds]

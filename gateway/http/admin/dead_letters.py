@@ -1,8 +1,14 @@
-"""Dead letters: why and when messages were given up, trying them again, and taking them along."""
+"""Dead letters: why and when messages were given up, trying them again, and taking them along.
+
+A group has dead letters on every broker where it gave something up, each with an offset of its own there.  What is
+called `offset` here has the broker's number in it (`domain.shard`), so it names one of all of them; those of broker 0,
+or of a store in this process, are the plain ones.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 import orjson
@@ -15,6 +21,7 @@ from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_topic, split_name
 from domain.ports import Store
+from domain.shard import broker_of_place, broker_of_queue, first_place, first_queue, local_place
 from gateway.http.admin.common import (
     MAX_NUMBER,
     PREFIX,
@@ -38,8 +45,6 @@ RESEND_BATCH: Final = 256
 EXPORT_BATCH: Final = 16
 """Few, because bodies may be large, and nobody has to have them before the reader takes them."""
 NDJSON: Final = "application/x-ndjson"
-QUEUE: Final = 0
-"""A dead-letter topic has one queue."""
 
 _log = structlog.get_logger(__name__)
 
@@ -69,11 +74,17 @@ def dead_letter_routes(context: HttpContext) -> Routes:
         from_offset: int = _FROM_OFFSET,
         limit: int = Query(32, ge=1, le=MAX_LIMIT),
     ) -> Response:
-        topic, start, end = await _bounds(store, group_name(store, request, name), from_offset)
-        found = await store.read(topic, QUEUE, start, limit) if start < end else []
-        last = found[-1].queue_offset + 1 if found else end
-        value = [_shape(message, message_shape) for message in found]
-        return json_answer({"value": value, "next": last if last < end else None})
+        value: list[dict[str, Any]] = []
+        for part in await _parts(store, group_name(store, request, name), from_offset):
+            while part.start < part.end:
+                if len(value) == limit:
+                    return json_answer({"value": value, "next": part.first_offset + part.start})
+                found = await store.read(part.topic, part.queue_id, part.start, min(limit - len(value), part.left))
+                if not found:
+                    break
+                value += [_shape(message, message_shape) for message in found]
+                part.start = found[-1].queue_offset + 1
+        return json_answer({"value": value, "next": None})
 
     @routes.post(f"{path}:resend", summary="Let the group try dead letters once more", openapi_extra=_BODY)
     async def resend(request: Request, name: str) -> Response:
@@ -85,15 +96,16 @@ def dead_letter_routes(context: HttpContext) -> Routes:
         if body.offsets is not None:
             await _resend(store, group, body.offsets, outcome)
         else:
-            _, start, end = await _bounds(store, group, 0)
-            for batch in range(start, end, RESEND_BATCH):
-                await _resend(store, group, list(range(batch, min(batch + RESEND_BATCH, end))), outcome)
+            for part in await _parts(store, group, 0):
+                every = range(part.first_offset + part.start, part.first_offset + part.end)
+                for at in range(0, len(every), RESEND_BATCH):
+                    await _resend(store, group, list(every[at : at + RESEND_BATCH]), outcome)
         return json_answer({"resentOffsets": outcome.resent, "failedOffsets": outcome.failed})
 
     @routes.get(f"{path}:export", summary="Dead letters of a group as newline-delimited JSON, the oldest first")
     async def export(request: Request, name: str, from_offset: int = _FROM_OFFSET) -> Response:
-        topic, start, end = await _bounds(store, group_name(store, request, name), from_offset)
-        return StreamingResponse(_lines(store, topic, start, end), media_type=NDJSON)
+        parts = await _parts(store, group_name(store, request, name), from_offset)
+        return StreamingResponse(_lines(store, parts), media_type=NDJSON)
 
     return routes
 
@@ -105,37 +117,64 @@ class _Outcome:
 
 
 async def _resend(store: Store, group: str, offsets: list[int], outcome: _Outcome) -> None:
-    for offset, refusal in zip(offsets, await store.resend_dead_letters(group, offsets), strict=True):
-        if refusal is None:
-            outcome.resent.append(offset)
-        else:
-            outcome.failed.append({"offset": offset, "error": refusal_shape(refusal)})
+    by_broker: dict[int, list[int]] = {}
+    for offset in offsets:
+        by_broker.setdefault(broker_of_place(offset), []).append(offset)
+    for broker, its_offsets in by_broker.items():
+        refusals = await store.resend_dead_letters(group, list(map(local_place, its_offsets)), first_queue(broker))
+        for offset, refusal in zip(its_offsets, refusals, strict=True):
+            if refusal is None:
+                outcome.resent.append(offset)
+            else:
+                outcome.failed.append({"offset": offset, "error": refusal_shape(refusal)})
 
 
-async def _bounds(store: Store, group: str, from_offset: int) -> tuple[str, int, int]:
-    """The topic of a group's dead letters, where to begin, and where they end now.  A group that is gone may have
-    left some."""
+@dataclass(slots=True)
+class _Part:
+    """Dead letters on one broker: where to begin, and where they end now."""
+
+    topic: str
+    queue_id: int
+    start: int
+    end: int
+
+    @property
+    def left(self) -> int:
+        return self.end - self.start
+
+    @property
+    def first_offset(self) -> int:
+        """What is added to its queue offsets."""
+        return first_place(broker_of_queue(self.queue_id))
+
+
+async def _parts(store: Store, group: str, from_offset: int) -> list[_Part]:
+    """A group's dead letters.  A group that is gone may have left some."""
     topic = dead_letter_topic(group)
     if store.topic(topic) is None:
         if store.group(group) is None:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {split_name(group)[1][:160]!r}")
-        return topic, 0, 0
-    queue = (await store.bounds(topic))[QUEUE]
-    return topic, min(max(from_offset, queue.min_offset), queue.max_offset), queue.max_offset
+        return []
+    parts = [_Part(topic, each.queue_id, each.min_offset, each.max_offset) for each in await store.bounds(topic)]
+    for part in parts:
+        part.start = min(max(from_offset - part.first_offset, part.start), part.end)
+    return parts
 
 
-async def _lines(store: Store, topic: str, start: int, end: int) -> AsyncIterator[bytes]:
+async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
     """Each dead letter as one line.  What fails on the way breaks the answer off, so that nobody takes it for whole."""
-    while start < end:
-        try:
-            found = await store.read(topic, QUEUE, start, min(EXPORT_BATCH, end - start))
-        except EntrepotError as error:
-            _log.warning("an export broke off", topic=topic, offset=start, detail=error.message)
-            raise
-        if not found:
-            return
-        yield b"".join(orjson.dumps(_shape(message, full_shape), option=orjson.OPT_APPEND_NEWLINE) for message in found)
-        start = found[-1].queue_offset + 1
+    for part in parts:
+        while part.left > 0:
+            try:
+                found = await store.read(part.topic, part.queue_id, part.start, min(EXPORT_BATCH, part.left))
+            except EntrepotError as error:
+                _log.warning("an export broke off", topic=part.topic, offset=part.start, detail=error.message)
+                raise
+            if not found:
+                break
+            lines = (orjson.dumps(_shape(message, full_shape), option=orjson.OPT_APPEND_NEWLINE) for message in found)
+            yield b"".join(lines)
+            part.start = found[-1].queue_offset + 1
 
 
 def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, Any]]) -> dict[str, Any]:
@@ -153,7 +192,7 @@ def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, An
             "id": message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID),
         }
     return {
-        "offset": message.queue_offset,
+        "offset": first_place(broker_of_queue(message.queue_id)) + message.queue_offset,
         "reason": message.system_text(SystemProperty.DEAD_LETTER_REASON),
         "time": time_shape(_number(message, SystemProperty.DEAD_LETTER_TIME_MS) or 0),
         "attempts": attempts,

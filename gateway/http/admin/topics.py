@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Final
 from fastapi import Request, Response
 from pydantic import Field
 
+from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.names import split_name
 from domain.topic import Cleanup, Permission, Topic, TopicStatus, TopicType
@@ -37,7 +38,7 @@ class TopicChange(Change):
     """What may be said about a topic."""
 
     may_be_null: ClassVar[frozenset[str]] = frozenset(
-        {"retention_seconds", "retention_bytes", "write_queues", "max_message_bytes", "max_backlog"}
+        {"retention_seconds", "retention_bytes", "write_queues", "max_message_bytes", "max_backlog", "placement"}
     )
 
     queues: Number | None = None
@@ -50,6 +51,15 @@ class TopicChange(Change):
     max_message_bytes: Number | None = None
     max_backlog: Number | None = None
     trace: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    placement: dict[str, Number] | None = None
+    """Queues by name of the broker; null: `queues` on every broker."""
+
+    def changes(self) -> dict[str, Any]:
+        """The fields that are there, as a definition has them."""
+        fields = self.given()
+        if "placement" in fields:
+            fields["placement"] = tuple(sorted((fields["placement"] or {}).items()))
+        return fields
 
 
 class NamedTopicChange(TopicChange):
@@ -111,8 +121,10 @@ def topic_routes(context: HttpContext) -> Routes:
 
 def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic:
     """The topic as it is to be.  Raises where that cannot be."""
+    if change.placement and not isinstance(context.store, Clustered):
+        raise bad_request("placement: the store is in this process: there are no brokers to name")
     before = context.store.topic(full_name) or Topic(full_name, queues=context.settings.topics.default_queues)
-    return replace(before, **change.given())
+    return replace(before, **change.changes())
 
 
 async def _put_many(context: HttpContext, request: Request, changes: TopicChanges) -> list[dict[str, Any]]:
@@ -156,6 +168,7 @@ def topic_shape(status: TopicStatus) -> dict[str, Any]:
         "maxMessageBytes": topic.max_message_bytes,
         "maxBacklog": topic.max_backlog,
         "trace": topic.trace,
+        "placement": dict(topic.placement) or None,
         "offsets": [
             {"queueId": queue.queue_id, "minOffset": queue.min_offset, "maxOffset": queue.max_offset}
             for queue in status.queues

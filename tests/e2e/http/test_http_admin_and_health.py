@@ -34,6 +34,7 @@ def test_a_topic_from_put_to_delete(client, topic):
         "maxMessageBytes": None,
         "maxBacklog": None,
         "trace": 0.0,
+        "placement": None,
         "offsets": [{"queueId": n, "minOffset": 0, "maxOffset": 0} for n in range(4)],
     }
     assert (answer.status_code, answer.json()) == (201, shape)

@@ -51,8 +51,8 @@ def abused(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @contextmanager
 def undisturbed(server: Deployment) -> Iterator[None]:
-    """A client publishes to itself all the while, one message after the other; the memory before and after is near, of each
-    process."""
+    """A client publishes to itself all the while, one message after the other; the memory of each process stays
+    near to what it was."""
     before = [process.resident_bytes() for process in server.all]
     failures: list[BaseException] = []
     stop = threading.Event()

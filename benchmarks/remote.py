@@ -1,0 +1,202 @@
+"""A store over the wire beside the same store in one process, and gateways with a broker beside the server.
+
+Both sides take turns in one run.  The broker is a child of this process: what is counted is the CPU of
+both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+import uvloop
+from rich.console import Console
+
+from benchmarks.processes import ENTREPOT, Server, entrepot, gwload, start, stop, wait_until
+from benchmarks.report import Goal, Report
+from benchmarks.store_parts import (
+    APPEND_BATCH,
+    BODY_BYTES,
+    POP_BATCH,
+    QUEUES,
+    TOPIC,
+    append_all,
+    consume_all,
+    make_messages,
+    timed,
+)
+from broker.broker import Broker
+from broker.settings import BrokerSettings
+from domain.message import Message
+from domain.ports import Store
+from domain.topic import Topic
+from gateway.clock import SystemClock
+from protocols.remoting import operations as wire
+from store_client.remote import RemoteSettings, RemoteStore, open_remote
+
+FAN_IN: Final = ("--pubs", "100", "--topics", "10", "--size", "200", "--qos", "1", "--warmup", "2000")
+PINGS: Final = 3000
+
+
+def run(console: Console, *, quick: bool) -> Report:
+    """All of it."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
+    rounds, messages = (1, 100_000) if quick else (5, 400_000)
+    report = Report("remote", f"Over the wire beside in one process: {BODY_BYTES} B messages", "in one process")
+    found: dict[str, list[dict[str, float]]] = {"embedded": [], "remote": []}
+    for number in range(rounds):
+        console.print(f"append and pop, round {number + 1} of {rounds}", style="dim")
+        found["embedded"].append(uvloop.run(_embedded(messages)))
+        with _broker() as server:
+            found["remote"].append(uvloop.run(_remote(server, messages)))
+    for name, what in (
+        ("append", f"append in batches of {APPEND_BATCH}"),
+        ("pop", f"pop {POP_BATCH} and acknowledge"),
+    ):
+        wall, cpu = (_pair(found, f"{name}_{unit}") for unit in ("wall", "cpu"))
+        report.add(what, "msg/s", messages / wall[0], messages / wall[1], judged="ratio", goal=Goal(0.6))
+        report.add(what, "msg/CPU-s", messages / cpu[0], messages / cpu[1])
+    report.add("round trip, p50", "ms", _pair(found, "trip")[0], goal=Goal(0.5, at_most=True))
+    trip, own = _pair(found, "durable")
+    report.add("one message, durable, p50", "ms", trip, own)
+    console.print("two gateways and a broker beside the server", style="dim")
+    for window in ("20", "1"):
+        _gateways(report, window, 1 if quick else 3)
+    report.notes.append(f"medians of {rounds}; the client of the wire and the broker share the cores")
+    report.notes.append("ours: over the wire; fan-in: 100 publishers, and CPU of all processes of a side")
+    return report
+
+
+def _pair(found: dict[str, list[dict[str, float]]], name: str) -> tuple[float, float]:
+    """Medians over the wire and in one process."""
+    over, own = ([each[name] for each in found[side] if name in each] for side in ("remote", "embedded"))
+    return statistics.median(over), statistics.median(own) if own else 0.0
+
+
+async def _embedded(count: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
+        broker = await Broker.open(BrokerSettings(Path(directory)), SystemClock())
+        figures = await _figures(broker, count)
+        await broker.close()
+        return figures
+
+
+async def _remote(server: Server, count: int) -> dict[str, float]:
+    address = f"127.0.0.1:{server.ports['broker']}"
+    store = await open_remote(RemoteSettings(brokers=[address]), SystemClock())
+    figures = await _figures(store, count)
+    figures["trip"] = await _round_trip(store)
+    await store.close()
+    return figures
+
+
+async def _figures(store: Store, count: int) -> dict[str, float]:
+    await store.put_topic(Topic(TOPIC, queues=QUEUES))
+    messages = make_messages(count)
+    gc.collect()
+    gc.freeze()
+    figures: dict[str, float] = {}
+    figures["append_cpu"], figures["append_wall"] = await timed(lambda: append_all(store, messages))
+    messages.clear()
+    gc.unfreeze()
+    gc.collect()
+    figures["pop_cpu"], figures["pop_wall"] = await timed(lambda: consume_all(store, count))
+    figures["durable"] = await _durable(store)
+    return figures
+
+
+async def _round_trip(store: RemoteStore) -> float:
+    """Median of asking for what the broker knows, one after the other."""
+    [client] = store.cluster.ready
+    taken = []
+    for _ in range(PINGS):
+        begun = time.perf_counter()
+        await client.ask(wire.BOUNDS, TOPIC)
+        taken.append((time.perf_counter() - begun) * 1000)
+    return statistics.median(taken)
+
+
+async def _durable(store: Store) -> float:
+    """Median of appending one message and waiting for its confirm."""
+    loop, taken = asyncio.get_running_loop(), []
+    for _ in range(PINGS // 3):
+        future: asyncio.Future[None] = loop.create_future()
+        begun = time.perf_counter()
+        confirmation = store.append([Message(TOPIC, b"x" * BODY_BYTES, queue_id=0)])
+        confirmation.when_settled(lambda failure, future=future: future.set_result(None))  # type: ignore[misc]
+        await future
+        taken.append((time.perf_counter() - begun) * 1000)
+    return statistics.median(taken)
+
+
+def _gateways(report: Report, window: str, rounds: int) -> None:
+    ours, theirs = [], []
+    for _ in range(rounds):
+        arguments = ("--duration", "3", "--window", window)
+        with entrepot() as server:
+            theirs.append(gwload(server, "mqtt", *FAN_IN, *arguments))
+        with _deployment() as server:
+            ours.append(gwload(server, "mqtt", *FAN_IN, *arguments))
+    what = f"two gateways, one broker: MQTT QoS 1 fan-in, window {window}"
+    for name, unit, goal in (("pub_per_cpu_s", "msg/CPU-s", Goal(0.5)), ("pub_rate", "msg/s", None)):
+        over, own = (statistics.median(each[name] for each in side) for side in (ours, theirs))
+        report.add(what, unit, over, own, judged="ratio", goal=goal)
+
+
+@contextmanager
+def _broker() -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
+        process = start(_broker_command(directory))
+        try:
+            ports = _ports(Path(directory) / "broker.json", process, "broker")
+            yield Server("broker", process, ports)
+        finally:
+            stop(process)
+
+
+def _broker_command(directory: str) -> list[str]:
+    ready = f"{directory}/broker.json"
+    command = [*ENTREPOT, "broker", "--data-dir", f"{directory}/data", "--name", "broker-0", "--port", "0"]
+    return [*command, "--ready-file", ready, "--set", "log.level=warning"]
+
+
+def _ports(ready: Path, process: Any, name: str) -> dict[str, int]:
+    wait_until(ready.exists, process, name)
+    return {door: int(where.rpartition(":")[2]) for door, where in json.loads(ready.read_bytes()).items()}
+
+
+@contextmanager
+def _deployment() -> Iterator[Server]:
+    """A broker and two gateways that share a port, as children of one process whose CPU is counted."""
+    with tempfile.TemporaryDirectory(prefix="entrepot-bench-") as directory:
+        broker = _broker_command(directory)
+        ready = Path(directory) / "gateways.json"
+        gateways = [*ENTREPOT, "gateway", "--workers", "2", "--free-ports", "--ready-file", str(ready)]
+        script = (
+            "import json, signal, subprocess, sys, time, pathlib\n"
+            "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+            "broker, gateways, directory = json.loads(sys.argv[1])\n"
+            "first = subprocess.Popen(broker)\n"
+            "ready = pathlib.Path(directory, 'broker.json')\n"
+            "try:\n"
+            "    while not ready.exists(): time.sleep(0.02)\n"
+            "    where = json.loads(ready.read_bytes())['broker']\n"
+            "    second = subprocess.Popen([*gateways, '--broker', where, '--set', 'log.level=warning'])\n"
+            "    second.wait()\n"
+            "finally:\n"
+            "    second.terminate(); second.wait(); first.terminate(); first.wait()\n"
+        )
+        process = start([ENTREPOT[0], "-c", script, json.dumps([broker, gateways, directory])])
+        try:
+            yield Server("two gateways and a broker", process, _ports(ready, process, "gateways"))
+        finally:
+            stop(process)

@@ -1,0 +1,118 @@
+"""`entrepot cluster`: the brokers behind a running gateway."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import CommandError
+from gateway.cli.output import JsonOption, print_json, print_table
+
+POLL_SECONDS = 0.5
+
+app = typer.Typer(help="The brokers behind a running gateway.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="BROKER", show_default=False)]
+
+
+def _path(name: str) -> str:
+    return f"/api/v1/brokers/{segment(name)}"
+
+
+@app.command()
+def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """Every broker and name server, and how they are."""
+    found = Client(server).get("/api/v1/brokers")
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("broker", "number", "address", "zone", "state", "unsettled", "waiting", "unread", "key-values"),
+        (
+            (
+                b["name"],
+                b["number"],
+                b["address"],
+                b["zone"],
+                _state(b),
+                b["unsettled"],
+                b["waiting"],
+                b["unread"],
+                b["keyValues"] if b["keepsKeyValues"] else "",
+            )
+            for b in found["value"]
+        ),
+    )
+    print_table(
+        ("name server", "state"),
+        ((n["address"], "there" if n["isAvailable"] else "away") for n in found["nameServers"]),
+    )
+
+
+def _state(broker: dict[str, Any]) -> str:
+    if not broker["isAvailable"]:
+        return f"away: {broker['problem']}"
+    if broker["isDraining"]:
+        return "drained" if _is_empty(broker) else "draining"
+    return "there"
+
+
+def _is_empty(broker: dict[str, Any]) -> bool:
+    return broker["isAvailable"] and not (broker["unsettled"] or broker["waiting"] or broker["keyValues"])
+
+
+@app.command()
+def drain(
+    name: NameArgument,
+    wait: Annotated[bool, typer.Option("--wait", help="Until nothing is left to do on it.")] = False,
+    leave: Annotated[bool, typer.Option("--leave", help="Then let it go for good; its process ends.")] = False,
+    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait at most.", min=0)] = 3600,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Let no new messages go to a broker; consumers finish what is there.  Key-values that it keeps move away."""
+    client = Client(server)
+    broker = client.put(_path(name), {"isDraining": True})
+    end = time.monotonic() + timeout
+    while wait or leave:
+        if _is_empty(broker):
+            break
+        if time.monotonic() > end:
+            raise CommandError(f"broker {name} is not empty yet: {_left(broker)}")
+        time.sleep(POLL_SECONDS)
+        broker = next(b for b in client.get("/api/v1/brokers")["value"] if b["name"] == name)
+    if leave:
+        _leave(client, name, end)
+        typer.echo(f"broker {name} has left")
+    else:
+        typer.echo(f"broker {name} is draining: {_left(broker)}")
+
+
+def _leave(client: Client, name: str, end: float) -> None:
+    """A broker that messages have just come to goes a moment later."""
+    while True:
+        try:
+            client.delete(_path(name))
+            return
+        except CommandError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(POLL_SECONDS)
+
+
+def _left(broker: dict[str, Any]) -> str:
+    if _is_empty(broker):
+        return "it is empty"
+    return (
+        f"{broker['unsettled']} messages to settle, {broker['waiting']} that wait for their time or transaction, "
+        f"{broker['keyValues']} key-values"
+    )
+
+
+@app.command()
+def undrain(name: NameArgument, server: ServerOption = DEFAULT_SERVER) -> None:
+    """Let new messages go to a broker again."""
+    Client(server).put(_path(name), {"isDraining": False})
+    typer.echo(f"broker {name} takes messages")

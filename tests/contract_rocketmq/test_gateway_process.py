@@ -1,0 +1,60 @@
+"""`entrepot gateway` in front of a RocketMQ cluster: publish and receive over HTTP, with a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from domain.topic import Topic
+from tests.support.clock import ManualClock
+from tests.support.rocketmq_server import RocketMqServer
+
+EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/s", "content-type": "text/plain"}
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """In step with that of the process: messages and leases carry times."""
+    import time
+
+    clock = ManualClock()
+    clock.now_ms = lambda: time.time_ns() // 1_000_000  # type: ignore[method-assign]
+    return clock
+
+
+async def test_events_go_through_a_gateway_in_front_of_a_cluster(cluster: RocketMqServer, tmp_path: Path) -> None:
+    await cluster.put_topic(Topic("orders"))
+    ready = tmp_path / "ready.json"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.cli", "gateway", "--free-ports", "--ready-file", str(ready)),
+        *("--set", f'rocketmq.endpoints=["127.0.0.1:{cluster.port}"]', "--set", 'rocketmq.topics=["orders"]'),
+        *("--set", f"rocketmq.side_data_dir={tmp_path / 'side'}"),
+    )
+    try:
+        async with asyncio.timeout(20):
+            while not ready.exists():
+                assert process.returncode is None, "the gateway ended"
+                await asyncio.sleep(0.01)
+        url = f"http://{json.loads(ready.read_bytes())['http']}"
+        async with aiohttp.ClientSession(trust_env=False) as client:
+            async with client.post(f"{url}/topics/orders:publish", data=b"body", headers=EVENT) as answer:
+                assert answer.status == 200, await answer.text()
+            receive = f"{url}/topics/orders/eventsubscriptions/workers:receive?maxWaitTime=10"
+            async with client.post(receive) as answer:
+                [found] = (await answer.json())["value"]
+            assert (found["event"]["id"], found["event"]["data"]) == ("1", "body")
+            token = found["brokerProperties"]["lockToken"]
+            acknowledge = f"{url}/topics/orders/eventsubscriptions/workers:acknowledge"
+            async with client.post(acknowledge, json={"lockTokens": [token]}) as answer:
+                assert (await answer.json())["succeededLockTokens"] == [token]
+            async with client.put(f"{url}/api/v1/topics/other", json={}) as answer:
+                assert answer.status == 501, "topics are made with RocketMQ's own tools"
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        assert await process.wait() == 0

@@ -1,0 +1,99 @@
+"""Pages over several brokers: every message once, the newest first, whatever the size of a page."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.query import MessagePage, MessageQuery
+from domain.shard import first_place, local_place
+from protocols.remoting import operations as wire
+from protocols.remoting.message_batch import decode_stored, encode_stored
+from store_client.remote.cluster import Cluster
+from store_client.remote.finder import RemoteFinder
+
+
+class OneBroker:
+    """A broker that answers queries as the engine does: newest place first, its cursor a place."""
+
+    def __init__(self, number: int, times: list[int]) -> None:
+        self.number = number
+        self.messages = [
+            StoredMessage("t", b"", queue_id=0, commit_log_offset=place, store_time_ms=time)
+            for place, time in enumerate(times)
+        ]
+
+    async def ask(self, operation: wire.Operation, query: MessageQuery) -> tuple[bytes, str | None]:
+        before = len(self.messages) if query.cursor is None else int(query.cursor)
+        page = self.messages[:before][::-1][: query.limit]
+        is_more = before > len(page)
+        return encode_stored(page), str(page[-1].commit_log_offset) if is_more else None
+
+    def decode(self, payload: bytes) -> list[StoredMessage]:
+        return decode_stored(payload, self.number)
+
+
+async def pages_of(brokers: list[list[OneBroker]], limit: int) -> list[MessagePage]:
+    """One page after the other; of each the brokers that are there then, the last ones from then on."""
+    steps = iter(brokers)
+    cluster = SimpleNamespace(of_topic=lambda topic: next(steps, brokers[-1]))
+    finder = RemoteFinder(cast("Cluster", cluster))
+    pages = [await finder.query(MessageQuery("t", limit=limit))]
+    while pages[-1].next is not None:
+        pages.append(await finder.query(MessageQuery("t", limit=limit, cursor=pages[-1].next)))
+        assert len(pages) < 200
+    return pages
+
+
+def run(brokers: list[list[OneBroker]], limit: int) -> list[MessagePage]:
+    return asyncio.run(pages_of(brokers, limit))
+
+
+TIMES = st.lists(st.integers(0, 20), max_size=15)
+
+
+@given(st.lists(TIMES.map(sorted), min_size=1, max_size=4), st.integers(1, 12))
+def test_every_message_once_and_the_newest_first(times: list[list[int]], limit: int):
+    brokers = [OneBroker(3 * number, each) for number, each in enumerate(times)]
+    pages = run([brokers], limit)
+    found = [(m.store_time_ms, m.commit_log_offset) for page in pages for m in page.messages]
+    assert found == sorted(found, reverse=True)
+    assert sorted(place for _, place in found) == sorted(places_of(brokers))
+    assert all(len(page.messages) == limit for page in pages[:-1])
+
+
+@given(st.lists(TIMES, min_size=2, max_size=3), st.integers(1, 12))
+def test_every_message_once_where_clocks_were_set_back(times: list[list[int]], limit: int):
+    brokers = [OneBroker(number, each) for number, each in enumerate(times)]
+    pages = run([brokers], limit)
+    assert sorted(m.commit_log_offset for page in pages for m in page.messages) == sorted(places_of(brokers))
+
+
+def test_a_broker_that_comes_or_goes_between_two_pages_is_no_bad_request():
+    one, two = OneBroker(0, [1, 3, 5, 7]), OneBroker(1, [2, 4, 6, 8])
+    found = [m.commit_log_offset for page in run([[one], [one, two]], 2) for m in page.messages]
+    assert found == places_of([one])[::-1]
+    found = [m.commit_log_offset for page in run([[one, two], [one]], 2) for m in page.messages]
+    assert set(places_of([one])) < set(found)
+
+
+def places_of(brokers: list[OneBroker]) -> list[int]:
+    return [first_place(b.number) + local_place(m.commit_log_offset) for b in brokers for m in b.messages]
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "[]", '{"0": 1}', "7", "{"])
+def test_what_is_no_cursor_is_refused(cursor: str):
+    async def asked() -> None:
+        cluster = SimpleNamespace(of_topic=lambda topic: [OneBroker(0, [1])])
+        await RemoteFinder(cast("Cluster", cluster)).query(MessageQuery("t", cursor=cursor))
+
+    with pytest.raises(EntrepotError) as refused:
+        asyncio.run(asked())
+    assert refused.value.code == Code.BAD_REQUEST

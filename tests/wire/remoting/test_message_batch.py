@@ -1,0 +1,162 @@
+"""Batches of messages: round trips with the broker's numbers, and garbage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from domain.errors import Code, EntrepotError
+from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage
+from domain.shard import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
+from protocols.remoting.frames import RemotingError
+from protocols.remoting.message_batch import (
+    decode_deliveries,
+    decode_messages,
+    decode_stored,
+    encode_deliveries,
+    encode_messages,
+    encode_stored,
+)
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NUMBERS = st.integers(0, (1 << 62) - 1)
+PLACES = st.integers(0, (1 << 44) - 1)
+QUEUES = st.integers(0, 9_999)
+VALUES = TEXT | st.binary(max_size=8)
+BROKERS = st.integers(0, MAX_BROKER_NUMBER)
+MESSAGES = st.builds(
+    Message,
+    topic=TEXT,
+    body=st.binary(max_size=20),
+    sub_topic=TEXT,
+    queue_id=st.integers(0, 9_999_999),
+    qos=st.integers(0, 2),
+    tag=TEXT,
+    keys=st.lists(TEXT, max_size=3).map(tuple),
+    message_group=TEXT,
+    message_id=st.binary(max_size=16),
+    born_time_ms=NUMBERS,
+    filter_hash=st.integers(0, (1 << 64) - 1),
+    properties=st.lists(st.tuples(TEXT, VALUES), max_size=3).map(tuple),
+    system=st.just(NO_SYSTEM_PROPERTIES) | st.dictionaries(TEXT, VALUES, max_size=3),
+    further_queues=st.lists(st.tuples(TEXT, st.integers(0, 9_999_999)), max_size=3).map(tuple),
+)
+
+
+@st.composite
+def stored_messages(draw: st.DrawFn) -> StoredMessage:
+    """As a broker has them: with its own numbers."""
+    message = draw(MESSAGES)
+    further = tuple((topic, local_queue(queue)) for topic, queue in message.further_queues)
+    fields = {name: getattr(message, name) for name in Message.__dataclass_fields__}
+    fields |= {"queue_id": draw(QUEUES), "further_queues": further}
+    places = tuple((topic, queue, draw(NUMBERS)) for topic, queue in further)
+    return StoredMessage(
+        **fields,
+        queue_offset=draw(NUMBERS),
+        commit_log_offset=draw(PLACES),
+        store_time_ms=draw(NUMBERS),
+        further_places=places,
+    )
+
+
+def shifted(message: StoredMessage, broker: int) -> StoredMessage:
+    queues = first_queue(broker)
+    return replace(
+        message,
+        queue_id=message.queue_id + queues,
+        commit_log_offset=message.commit_log_offset + first_place(broker),
+        further_queues=tuple((topic, queue + queues) for topic, queue in message.further_queues),
+        further_places=tuple((topic, queue + queues, at) for topic, queue, at in message.further_places),
+    )
+
+
+@given(st.lists(MESSAGES, max_size=4))
+def test_new_messages_reach_the_broker_with_its_own_queues(messages: list[Message]):
+    own = [
+        replace(
+            message,
+            queue_id=local_queue(message.queue_id),
+            further_queues=tuple((topic, local_queue(queue)) for topic, queue in message.further_queues),
+        )
+        for message in messages
+    ]
+    assert decode_messages(encode_messages(messages)) == own
+
+
+@given(st.lists(stored_messages(), max_size=4), BROKERS)
+def test_stored_messages_come_with_the_worlds_numbers(messages: list[StoredMessage], broker: int):
+    assert decode_stored(encode_stored(messages), broker) == [shifted(message, broker) for message in messages]
+
+
+@given(st.lists(st.builds(Delivery, stored_messages(), TEXT, st.integers(1, 10_000)), max_size=4), BROKERS)
+def test_deliveries_do_too(deliveries: list[Delivery], broker: int):
+    expected = [Delivery(shifted(d.message, broker), d.receipt_handle, d.attempt) for d in deliveries]
+    assert decode_deliveries(encode_deliveries(deliveries), broker) == expected
+
+
+def test_messages_without_system_properties_share_their_absence():
+    [message] = decode_stored(encode_stored([StoredMessage("t", b"")]), 0)
+    assert message.system is NO_SYSTEM_PROPERTIES
+
+
+DECODERS = [decode_messages, lambda data: decode_stored(data, 3), lambda data: decode_deliveries(data, 3)]
+
+
+@pytest.mark.parametrize("decode", DECODERS)
+@given(data=st.binary(max_size=80))
+def test_random_bytes_are_refused(decode, data: bytes):
+    try:
+        decode(data)
+    except RemotingError:
+        pass
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=2), st.data())
+@settings(max_examples=300)
+def test_harmed_messages_are_refused_or_messages_still(messages: list[Message], data: st.DataObject):
+    harmed = bytearray(encode_messages(messages))
+    for _ in range(data.draw(st.integers(1, 3))):
+        harmed[data.draw(st.integers(0, len(harmed) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        read = decode_messages(bytes(harmed))
+    except RemotingError:
+        return
+    assert decode_messages(encode_messages(read)) is not None
+
+
+def fields_with(at: int, value: object) -> bytes:
+    fields: list[object] = ["t", b"", "", 0, 1, "", [], "", b"", 0, 0, [], {}, []]
+    fields[at] = value
+    return msgspec.msgpack.encode([fields])
+
+
+@pytest.mark.parametrize("value", [1, None, [1], {"a": 1}, 1.5, True])
+def test_a_property_is_text_or_bytes(value: object):
+    assert len(decode_messages(fields_with(11, [["a", "text"]]))) == 1
+    for at, put in ((11, [["a", value]]), (12, {"a": value})):
+        with pytest.raises(RemotingError):
+            decode_messages(fields_with(at, put))
+
+
+def test_a_property_nested_without_end_is_refused():
+    whole = fields_with(12, {"a": "MARK"})
+    with pytest.raises(RemotingError):
+        decode_messages(whole.replace(b"\xa4MARK", b"\x91" * 100_000))
+
+
+def test_lengths_that_are_not_there_take_no_memory():
+    for decode in DECODERS:
+        with pytest.raises(RemotingError):
+            decode(b"\xdd\xff\xff\xff\xff")
+
+
+@pytest.mark.parametrize("bad", [{"tag": "\ud800"}, {"born_time_ms": 1 << 64}, {"properties": (("a", object()),)}])
+def test_what_cannot_be_sent_is_refused_by_itself(bad: dict):
+    with pytest.raises(EntrepotError) as refused:
+        encode_messages([Message("t", b"", **bad)])
+    assert refused.value.code == Code.BAD_REQUEST
