@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ KILLS = 4
 EVERY_SECONDS = 2.0
 
 
+@pytest.mark.xdist_group("cluster")
 @pytest.mark.timeout(120)
 def test_a_gateway_is_killed_every_two_seconds_while_consuming(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, name_servers=2, gateways=2) as cluster:
@@ -50,14 +52,14 @@ def test_what_was_received_at_a_gateway_that_died_is_settled_at_another(tmp_path
             for number in range(20):
                 headers = event_headers(f"e{number}")
                 assert client.post("/topics/jobs:publish", json={}, headers=headers).status_code == 200
-            held = []
+            held: list[dict[str, Any]] = []
             while len(held) < 10:
                 held += client.post(f"{path}:receive?maxEvents={10 - len(held)}&maxWaitTime=0").json()["value"]
         cluster.gateways[0].kill()
         tokens = [one["brokerProperties"]["lockToken"] for one in held]
         answer = other.post(f"{path}:acknowledge", json={"lockTokens": tokens})
         assert answer.status_code == 200 and len(answer.json()["succeededLockTokens"]) == 10
-        rest = []
+        rest: list[dict[str, Any]] = []
         while found := other.post(f"{path}:receive?maxEvents=100&maxWaitTime=0").json()["value"]:
             rest += found
         assert {one["brokerProperties"]["deliveryCount"] for one in rest} == {1}

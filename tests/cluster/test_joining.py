@@ -8,8 +8,9 @@ import signal
 from contextlib import ExitStack
 from pathlib import Path
 
+import httpx2
 import paho.mqtt.client as paho
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
@@ -76,9 +77,9 @@ def test_workers_share_the_ports_and_one_that_is_killed_is_started_again(tmp_pat
             return _connections(fresh, gateway.port("mqtt")) > 0
 
         wait_until(serves, "it takes its share")
-        for client in again:
-            client.disconnect()
-            client.loop_stop()
+        for fleeting in again:
+            fleeting.disconnect()
+            fleeting.loop_stop()
         assert cluster.stop() == 0
         assert "Traceback" not in cluster.log_text()
 
@@ -119,7 +120,7 @@ def test_a_broker_that_joins_under_load_has_everything_and_takes_its_share(tmp_p
             assert load.promises.confirmed - subscriber.received.keys() == set()
 
 
-def _offsets_at(client: object, topic: str, number: int) -> list[int]:
+def _offsets_at(client: httpx2.Client, topic: str, number: int) -> list[int]:
     """How many messages each queue of a broker has been given."""
     return [offset for queue, offset in offsets_of(client, topic).items() if broker_of_queue(queue) == number]
 
