@@ -20,6 +20,7 @@ MEMORY_MARGIN = 48 << 20
 SOCKETS_MARGIN = 8
 
 
+@pytest.mark.xdist_group("cluster")
 @pytest.mark.timeout(180 + 2 * SECONDS)
 def test_random_kills_of_everything_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
     print(f"SEED={SEED}")
