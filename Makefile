@@ -9,7 +9,7 @@ TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test check format bench demo proto peers lock clean
+.PHONY: help setup run cluster test check format bench demo proto peers lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,6 +26,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 run: setup ## start the server with a store under ./data (make run ARGS='--mqtt-port 1884')
 	@exec $(BIN)/entrepot serve $(ARGS)
+
+cluster: setup ## start 2 name servers, 2 brokers, 2 gateways on free ports (make cluster ARGS='--brokers 3')
+	@exec $(BIN)/python -m deploy.cluster $(ARGS)
 
 test: setup ## all tests (make test ARGS='-k mqtt')
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
@@ -51,7 +54,7 @@ proto: setup ## generate the stubs of protocols/rocketmq from their .proto
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto
 
 # Other people's programs that the tests talk to.  Debian starts a mosquitto of its own on 1883: it is stopped.
-PEERS := mosquitto mosquitto-clients strace curl
+PEERS := mosquitto mosquitto-clients strace curl iproute2
 peers: setup ## install Debian's clients and brokers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \

@@ -33,7 +33,8 @@ class PopRequest:
 
     `invisible_ms` None is the group's own.  `filter` None is the group's own; what a filter does not want counts as
     settled.  `attempt_id`: a name for this try, for groups that are FIFO: a consumer that never got the answer asks
-    again with the same name, and gets the same messages while they are in flight.
+    again with the same name, and gets the same messages while they are in flight.  `is_again`: only those, nothing new;
+    for who pops over several brokers, one of which has them.
     """
 
     topic: str
@@ -43,6 +44,7 @@ class PopRequest:
     invisible_ms: int | None = None
     filter: FilterExpression | None = None
     attempt_id: str = ""
+    is_again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from domain.consumer_group import ConsumerGroup
 from domain.topic import Topic
 
+BY_USE: Final = 1
+"""The revision of what came into being by use: whatever anybody says of it holds over that."""
 _Definition = TypeVar("_Definition", Topic, ConsumerGroup)
 
 

@@ -38,6 +38,7 @@ class PopTerms:
     now_ms: int
     filter: MessageFilter | None = None
     attempt_id: str = ""
+    is_again: bool = False
 
 
 @dataclass(slots=True)
@@ -56,6 +57,8 @@ class Consumption(Settling):
         context = self.context(topic.name, group.name)
         if group.fifo and terms.attempt_id and (again := self._pop_again(topic, windows, terms, context)):
             return again
+        if terms.is_again:
+            return []
         self._keep_moving(topic, windows, group, now_ms)
         self._apply_limit(topic, windows, terms)
         deliveries = self._pop_retries(topic, terms, context)

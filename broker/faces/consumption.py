@@ -39,6 +39,9 @@ class ConsumptionFace(MessageFace):
                 if topic.name in self.registry.traced:
                     self.tracer.delivered(topic.name, group.name, deliveries, now_ms)
                 return deliveries
+            if request.is_again:
+                await self.commit.wait()
+                return []
             if self.consumption.has_more(topic, group, now_ms):
                 await asyncio.sleep(0)  # a filter passed over much: others have their turn, then it looks on
                 topic = self._readable_topic(request.topic)
@@ -183,4 +186,6 @@ def _terms(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms:
     wanted = None if expression is None else compile_filter(expression)
     if wanted is not None and wanted.accepts_all:
         wanted = None
-    return PopTerms(group, request.max_messages, now_ms + invisible_ms, now_ms, wanted, request.attempt_id)
+    return PopTerms(
+        group, request.max_messages, now_ms + invisible_ms, now_ms, wanted, request.attempt_id, request.is_again
+    )

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 import ssl
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -39,6 +41,9 @@ MAX_HELD_BYTES: Final = 64 << 20
 """Requests that wait for credit; beyond, further ones are refused (TOO_MANY_REQUESTS)."""
 AGAIN_WITHIN_SECONDS: Final = 1.0
 """How soon a lost connection must be back for an idempotent request to be asked again."""
+
+_DROP_UNSENT: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER with no time: closing resets the connection."""
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
 log = structlog.get_logger(__name__)
@@ -456,6 +461,11 @@ class _ClientChannel(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
+        """Close, and let nothing leave any more: what a peer that was out of reach has not got would otherwise reach
+        it when it is back, after what has meanwhile been asked over a new connection."""
         if self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
             self._transport.abort()
             self._transport = None

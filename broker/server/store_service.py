@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
 from broker.server.definition_log import DefinitionLog, check_keys, visible
+from broker.server.placement import Placement
 from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream, ServedStore, TailStream
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup
@@ -36,6 +37,7 @@ class StoreService:
         self.store = store
         self.deletions = deletions
         self._info = info
+        self._placement = Placement(store, lambda: info().name)
         self._definition_streams: set[DefinitionStream] = set()
         self._loop = asyncio.get_running_loop()
         self.is_sealed = False
@@ -67,11 +69,11 @@ class StoreService:
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _append(
-        self, channel: ServerChannel, request: Requested, append: Callable[[list[Message]], Confirmation]
+        self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
     ) -> None:
         """Answered when it is durable; no task waits for it."""
         self.last_append = self._loop.time()
-        confirmation = append(decode_messages(request.payload))
+        confirmation = self._placement.append(decode_messages(request.payload), append)
 
         def settled(failure: EntrepotError | None) -> None:
             if failure is not None:
@@ -159,15 +161,21 @@ class StoreService:
         }
 
     async def _put_topics(self, topics: list[Topic]) -> wire.Outcomes:
-        there = [topic for topic in topics if not self.deletions.is_deleted("topic", topic.name, topic.revision)]
-        outcomes = iter(await self.store.put_topics(there))
-        passed_over = {id(topic) for topic in topics} - {id(topic) for topic in there}
-        return [None if id(topic) in passed_over else next(outcomes) for topic in topics]
+        """What was deleted since is passed over."""
+        found: list[EntrepotError | None] = [await self._placement.refusal_to_leave(topic) for topic in topics]
+        places = [
+            place
+            for place, topic in enumerate(topics)
+            if found[place] is None and not self.deletions.is_deleted("topic", topic.name, topic.revision)
+        ]
+        outcomes = await self.store.put_topics([topics[place] for place in places])
+        for place, outcome in zip(places, outcomes, strict=True):
+            found[place] = outcome
+        return found
 
     async def _delete_topic(self, name: str, revision: int) -> None:
-        topic = self.store.topic(name)
         await self._note_deleted("topic", name, revision)
-        if topic is None or topic.revision <= revision or not revision:
+        if not _is_later(self.store.topic(name), revision):  # it may have been made anew while that was written
             await self.store.delete_topic(name)
 
     async def _put_group(self, group: ConsumerGroup) -> None:
@@ -175,9 +183,8 @@ class StoreService:
             await self.store.put_group(group)
 
     async def _delete_group(self, name: str, revision: int) -> None:
-        group = self.store.group(name)
         await self._note_deleted("group", name, revision)
-        if group is None or group.revision <= revision or not revision:
+        if not _is_later(self.store.group(name), revision):
             await self.store.delete_group(name)
 
     async def _put_namespace(self, name: str, revision: int) -> None:
@@ -273,6 +280,11 @@ class StoreService:
             close()
 
         stream.on_close = closed
+
+
+def _is_later(definition: Topic | ConsumerGroup | None, revision: int) -> bool:
+    """Whether there is a definition that a deletion of this revision does not mean."""
+    return definition is not None and definition.revision > revision > 0
 
 
 def _stored(call: Callable[..., Awaitable[list[Any]]]) -> Call:

@@ -18,6 +18,7 @@ from gateway.cli import cluster, config, group, message, namespace, timer, topic
 from gateway.cli.commands import CommandGroup
 from gateway.cli.deployment import broker, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
+from gateway.cli.ping import ping
 from gateway.cli.serve import serve
 from gateway.cli.version import version
 
@@ -34,6 +35,7 @@ app.command()(serve)
 app.command()(nameserver)
 app.command()(broker)
 app.command()(gateway)
+app.command()(ping)
 app.add_typer(topic.app, name="topic")
 app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")

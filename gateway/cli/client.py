@@ -29,9 +29,10 @@ def segment(name: str) -> str:
 
 
 class Client:
-    """Requests to one server."""
+    """Requests to one server.  `timeout_seconds`: how long it may take to answer what it can answer at once."""
 
-    def __init__(self, server: str) -> None:
+    def __init__(self, server: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._timeout_seconds = timeout_seconds
         self._server = (server if "://" in server else f"http://{server}").rstrip("/")
 
     def get(self, path: str) -> Any:
@@ -59,13 +60,13 @@ class Client:
         if body is not None:
             content = json.dumps(body).encode()
             headers["content-type"] = "application/json"
-        timeout = TIMEOUT_SECONDS + wait_seconds
+        timeout = self._timeout_seconds + wait_seconds
         with self._sent(method, path, timeout, params=query, content=content, headers=headers) as response:
             return self._decoded(response.read())
 
     def stream(self, path: str) -> Iterator[bytes]:
         """The body of a GET, piece by piece."""
-        with self._sent("GET", path, TIMEOUT_SECONDS) as response:
+        with self._sent("GET", path, self._timeout_seconds) as response:
             yield from response.iter_bytes()
 
     @contextmanager

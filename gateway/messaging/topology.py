@@ -12,6 +12,7 @@ from domain.names import (
     split_name,
 )
 from domain.ports import Store
+from domain.revision import BY_USE
 from domain.topic import Topic
 from gateway.settings import TopicsSettings
 
@@ -36,7 +37,7 @@ class Topology:
                 Code.TOO_MANY_REQUESTS,
                 f"there is no topic {name!r}, and the limit of topics created on use is reached",
             )
-        return await self._store.put_topic(Topic(name, queues=self._settings.default_queues))
+        return await self._store.put_topic(Topic(name, queues=self._settings.default_queues, revision=BY_USE))
 
     async def ensure_readable(self, name: str) -> None:
         """Let a topic be read: like `ensure`, and dead-letter topics of known groups may be named too."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage
+from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage, SystemProperty
 from domain.shard import first_place, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
 
@@ -159,10 +159,20 @@ def decode_deliveries(data: bytes, broker: int) -> list[Delivery]:
     return [Delivery(_stored(fields, queues, places), handle, attempt) for fields, handle, attempt in found]
 
 
+def _to_world(system: dict[str, Any], queues: int) -> None:
+    """The queues that are named in system properties."""
+    for name in (SystemProperty.DEAD_LETTER_QUEUE, SystemProperty.RETRY_QUEUE):
+        local = system.get(name)
+        if isinstance(local, str) and local.isascii() and local.isdecimal():
+            system[name] = str(int(local) + queues)
+
+
 def _stored(fields: _StoredFields, queues: int, places: int) -> StoredMessage:
     message = StoredMessage(*fields)
     if not message.system:
         message.system = NO_SYSTEM_PROPERTIES
+    elif queues:
+        _to_world(fields[12], queues)
     message.queue_id += queues
     message.commit_log_offset += places
     if message.further_queues and queues:

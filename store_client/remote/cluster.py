@@ -162,6 +162,7 @@ class Cluster:
     def _find_queues(self, topic: Topic) -> TopicQueues:
         readable: list[int] = []
         writable: list[int] = []
+        there: list[int] = []
         best: list[int] = []
         near: list[int] = []
         now = self._loop.time()
@@ -173,12 +174,14 @@ class Cluster:
                 continue
             ids = range(first, first + write_queues)
             writable += ids
+            if client.is_ready:
+                there += ids
             if client.is_ready and not self.faults.is_avoided(client.number, now):
                 best += ids
                 if self.zone and client.zone == self.zone:
                     near += ids
         writable = writable or readable or [0]
-        return TopicQueues(tuple(readable), tuple(writable), tuple(near or best or writable))
+        return TopicQueues(tuple(readable), tuple(writable), tuple(near or best or there or writable))
 
     def _counts(self, client: BrokerClient, topic: Topic) -> tuple[int, int]:
         """How many queues of a topic a broker has, and how many of them take new messages."""
@@ -186,6 +189,8 @@ class Cluster:
         if topic.placement and not topic.queues_on(client.name):
             return 0, 0
         if known is not None:
+            if known.revision <= (self.deletion(f"topic/{topic.name}") or -1):
+                return 0, 0  # it was away when the topic was deleted: what it has goes as soon as it is told
             return known.queues, known.writable_queues
         if client.registration is not None and not client.is_ready:
             for route in client.registration.topics:
@@ -206,6 +211,10 @@ class Cluster:
             watcher(name)
 
     # -- how they are --------------------------------------------------------------------------------------------
+
+    def is_avoided(self, client: BrokerClient) -> bool:
+        """Whether a broker had better be left alone for now."""
+        return self.faults.is_avoided(client.number, self._loop.time())
 
     def took(self, client: BrokerClient, seconds: float) -> None:
         """A broker has answered an append."""
@@ -271,9 +280,13 @@ class Cluster:
         """Every namespace but `default`, with its revision."""
         return prevailing_namespaces([client.view for client in self.clients.values()])
 
+    def deletion(self, what: str) -> int:
+        """The revision of the last deletion of a definition; 0 if there was none."""
+        return deletion(what, [client.view for client in self.clients.values()])
+
     def next_revision(self, what: str, current: int = 0) -> int:
         """A revision above all that is known of a definition; two gateways never make the same."""
-        known = max(current, deletion(what, [client.view for client in self.clients.values()]), self._last_revision)
+        known = max(current, self.deletion(what), self._last_revision)
         now = self._clock.now_ms() << REVISION_BITS
         self._last_revision = max(now, known + 1) + random.randrange(1 << REVISION_BITS)
         return self._last_revision

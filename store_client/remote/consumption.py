@@ -11,7 +11,7 @@ from domain.position import Position
 from domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from domain.shard import broker_of_queue, local_queue
 from protocols.remoting import operations as wire
-from store_client.remote.broker_client import BrokerClient
+from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.topology import RemoteTopology, ask_all
 
@@ -50,13 +50,16 @@ class RemoteSettling:
                 by_broker.setdefault(self._broker_of(handle), []).append(at)
             except EntrepotError as refusal:
                 outcomes[at] = refusal
-        for client, places in by_broker.items():
-            try:
-                told = await client.ask(operation, topic, group, [handles[at] for at in places], *others)
-            except EntrepotError as refusal:
-                if len(by_broker) == 1 and len(places) == len(handles):
-                    raise
-                told = [refusal] * len(places)
+        answers = await ask_all(
+            list(by_broker),
+            lambda c: c.ask(operation, topic, group, [handles[at] for at in by_broker[c]], *others),
+        )
+        for client, told in answers:
+            places = by_broker[client]
+            if isinstance(told, EntrepotError):
+                if len(places) == len(handles):
+                    raise told
+                told = [told] * len(places)
             for at, outcome in zip(places, told, strict=True):
                 outcomes[at] = outcome
         return outcomes
@@ -82,6 +85,8 @@ class RemoteSettling:
             client = self._cluster.of_queue(topic, queue_id)
             await client.ask(wire.RESET_GROUP, group, topic, position, local_queue(queue_id))
             return await self._topology.group_status(group)
+        if self._cluster.absent_of(topic):
+            raise unavailable(f"group {group!r} can be reset once all that have topic {topic!r} are back")
         answers = await ask_all(
             self._cluster.of_topic(topic), lambda c: c.ask(wire.RESET_GROUP, group, topic, position, None)
         )

@@ -61,6 +61,34 @@ class BrokerView:
         touched_groups += [what.removeprefix("group/") for what in told.deleted if what.startswith("group/")]
         return list(dict.fromkeys(touched_topics)), list(dict.fromkeys(touched_groups))
 
+    def took_topic(self, topic: Topic) -> None:
+        """It has taken a definition, unless it has told of a later one, or of its deletion, since."""
+        _take(self.topics, topic, self.deleted.get(f"topic/{topic.name}", 0))
+
+    def took_group(self, group: ConsumerGroup) -> None:
+        """The same of a group."""
+        _take(self.groups, group, self.deleted.get(f"group/{group.name}", 0))
+
+    def dropped_topic(self, name: str, revision: int) -> None:
+        """It has forgotten what a topic was up to a revision."""
+        _drop(self.topics, name, revision)
+
+    def dropped_group(self, name: str, revision: int) -> None:
+        """The same of a group."""
+        _drop(self.groups, name, revision)
+        self.deleted[f"group/{name}"] = max(revision, self.deleted.get(f"group/{name}", 0))
+
+
+def _take(known: dict[str, _D], definition: _D, deleted: int) -> None:
+    held = known.get(definition.name)
+    if (held is None or held.revision <= definition.revision) and not 0 < definition.revision <= deleted:
+        known[definition.name] = definition
+
+
+def _drop(known: dict[str, _D], name: str, revision: int) -> None:
+    if name in known and known[name].revision <= revision:
+        del known[name]
+
 
 def localized(topic: Topic, broker: str) -> Topic:
     """The definition as one broker keeps it: with its own count of queues.  One that has none of the topic's queues

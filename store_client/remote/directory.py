@@ -8,6 +8,7 @@ is gone.  The last known brokers are kept in a file if there is one, so that a g
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -126,7 +127,7 @@ class Directory:
         self._writing = None
         assert self._cache is not None
         try:
-            draft = self._cache.with_name(self._cache.name + ".draft")
+            draft = self._cache.with_name(f"{self._cache.name}.{os.getpid()}.draft")
             draft.write_bytes(msgspec.json.encode(self.routes()))
             draft.replace(self._cache)
         except OSError as error:

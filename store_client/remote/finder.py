@@ -17,7 +17,7 @@ from domain.shard import broker_of_place, local_place
 from domain.timing import TimedMessage, TimerCursor
 from domain.transaction import TransactionEnd
 from protocols.remoting import operations as wire
-from store_client.remote.broker_client import BrokerClient
+from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.topology import AWAY, ask_all
 
@@ -35,6 +35,8 @@ class RemoteFinder:
         brokers = self._cluster.of_topic(query.topic)
         cursors = _cursors_of(query.cursor)
         asked = [c for c in brokers if cursors is None or str(c.number) in cursors]
+        if cursors is not None and len(asked) < len(cursors):
+            raise unavailable("one that the cursor goes on at is away")
         pages: list[tuple[BrokerClient, str, MessagePage]] = []
         for client in asked:
             cursor = cursors[str(client.number)] if cursors is not None else ""
@@ -88,6 +90,8 @@ class RemoteFinder:
         answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(operation, topic, *arguments))
         refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
         if len(refusals) == len(answers):
+            if self._cluster.absent_of(topic):
+                refusals.append(unavailable(f"one that may have it of topic {topic!r} is away"))
             raise next((r for r in refusals if r.code != Code.OFFSET_NOT_FOUND), refusals[0])
 
     async def timed_messages(self, topic: str | None, after: TimerCursor | None, limit: int) -> list[TimedMessage]:
@@ -111,6 +115,8 @@ class RemoteFinder:
         outcomes: list[EntrepotError | None] = []
         for at in range(len(ends)):
             told = [answer if isinstance(answer, EntrepotError) else answer[at] for _, answer in answers]
+            if self._cluster.absent_of(ends[at].topic):
+                told.append(unavailable("one that may have the transaction is away"))
             if any(outcome is None for outcome in told):
                 outcomes.append(None)
             else:

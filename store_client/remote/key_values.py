@@ -39,10 +39,12 @@ class RemoteKeyValues:
 
     def keeper(self) -> BrokerClient:
         """The broker that keeps them.  Raises UNAVAILABLE."""
-        for client in self._cluster.ready:
-            if client.info is not None and client.info.keeps_key_values:
-                return client
-        raise unavailable("the one that keeps key-values is away")
+        claims = [c for c in self._cluster.clients.values() if c.info is not None and c.info.keeps_key_values]
+        if not claims:
+            raise unavailable("the one that keeps key-values is away")
+        keeper = min(claims, key=lambda client: client.number)
+        keeper.check_ready()
+        return keeper
 
     async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
         keeper = self.keeper()

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
-from zlib import crc32
 
 from broker.remoting.link import ClientStream
 from domain.errors import Code, EntrepotError
@@ -24,13 +23,13 @@ from protocols.remoting import operations as wire
 from protocols.remoting.message_batch import decode_deliveries
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
+from store_client.remote.topology import AWAY
 
 LINGER_SECONDS: Final = 10.0
 """How long streams stay open after the last pop that waited: consumers come back."""
+AT_ONCE_SECONDS: Final = 2.0
+"""A pop that does not wait is answered at once, or its broker is not well: others are asked."""
 MAX_WAITING: Final = 100_000
-PASSED_OVER: Final = (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN, Code.TOPIC_NOT_FOUND)
-"""What one of several brokers may answer without the others' being asked in vain: it is away, or has come just now and
-has not been told of the topic."""
 
 
 class Popping:
@@ -62,16 +61,20 @@ class Popping:
                 return answer
             request = replace(request, wait_ms=max(int((deadline - self._loop.time()) * 1000), 0))
             brokers = self._cluster.of_topic(request.topic)
-        found = await self._round(brokers, request)
+        found = await self._round(request)
         if found or request.wait_ms <= 0 or self._released.done():
             return found
-        waiting = self._waiting_for(request.topic, request.group)
         while not self._released.done():
+            waiting = self._waiting_for(request.topic, request.group)
             if not await waiting.wait(deadline):
                 return []
-            found = await self._round(self._cluster.of_topic(request.topic), request)
-            if len(found) >= request.max_messages:
-                waiting.wake()
+            is_enough = True
+            try:
+                found = await self._round(request)
+                is_enough = len(found) >= request.max_messages
+            finally:
+                if is_enough:  # or it was cut short, and what is there is for the next
+                    waiting.wake()
             if found:
                 return found
         return []
@@ -99,32 +102,42 @@ class Popping:
 
     async def _pop_at(self, client: BrokerClient, request: PopRequest) -> list[Delivery]:
         seconds = request.wait_ms / 1000 + client.request_seconds
+        if not request.wait_ms:
+            seconds = min(seconds, AT_ONCE_SECONDS)
         return decode_deliveries(await client.ask(wire.POP, request, seconds=seconds), client.number)
 
     # -- several -------------------------------------------------------------------------------------------------
 
-    async def _round(self, brokers: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
-        """Ask one after the other until there is enough.  A try that has a name begins where it began before, so that
-        it finds again what it was given.  Raises only if none of them answers."""
+    async def _round(self, request: PopRequest) -> list[Delivery]:
+        """Ask one after the other until there is enough, those last that had better be avoided.  A try that has a name
+        is first asked about everywhere, so that it finds again what it was given.  Raises only if none of them
+        answers: one that refuses may not know the topic yet, or have given the group all that it may hold."""
+        brokers = self._cluster.of_topic(request.topic)
+        self._turn += 1
+        first = self._turn % len(brokers)
+        turn = sorted((*brokers[first:], *brokers[:first]), key=self._cluster.is_avoided)
         if request.attempt_id:
-            first = crc32(request.attempt_id.encode()) % len(brokers)
-        else:
-            self._turn += 1
-            first = self._turn % len(brokers)
+            again = await self._ask(turn, replace(request, wait_ms=0, is_again=True))
+            if again:
+                return again
+        return await self._ask(turn, replace(request, wait_ms=0))
+
+    async def _ask(self, turn: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
         found: list[Delivery] = []
         problem: EntrepotError | None = None
         has_answer = False
-        for client in (*brokers[first:], *brokers[:first]):
+        for client in turn:
             missing = request.max_messages - len(found)
-            if missing <= 0:
+            if missing <= 0 or (found and self._cluster.is_avoided(client)):
                 break
             try:
-                found += await self._pop_at(client, replace(request, max_messages=missing, wait_ms=0))
+                found += await self._pop_at(client, replace(request, max_messages=missing))
                 has_answer = True
             except EntrepotError as error:
-                problem = error
-                if error.code not in PASSED_OVER and not found:
-                    raise
+                if error.code in AWAY:
+                    self._cluster.failed(client)
+                if problem is None or error.code not in AWAY:
+                    problem = error
         if problem is not None and not has_answer:
             raise problem
         return found

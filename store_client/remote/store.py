@@ -120,7 +120,7 @@ class RemoteStore:
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
         brokers = self.cluster.ready
-        if len(brokers) > 1 and request.topic in self.cluster.topics:
+        if request.topic in self.cluster.topics:
             await self._topology.ensure_group(request.group, self._group_defaults, brokers)
         return await self._popping.pop(request)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
+from domain.revision import BY_USE
 from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
@@ -21,6 +22,7 @@ from store_client.remote.definitions import localized
 
 _Asked = TypeVar("_Asked")
 ABSENCE = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND))
+MAX_TRIES = 3
 AWAY = frozenset((Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN))
 
 
@@ -65,8 +67,10 @@ class RemoteTopology:
 
     def _revised(self, topic: Topic) -> Topic:
         known = self._cluster.topics.get(topic.name)
-        if known is not None and known == topic:
+        if known is not None and (known == topic or topic.revision == BY_USE):
             return known
+        if topic.revision == BY_USE:
+            return replace(topic, revision=self._cluster.deletion(f"topic/{topic.name}") + BY_USE)
         current = 0 if known is None else known.revision
         return replace(topic, revision=self._cluster.next_revision(f"topic/{topic.name}", current))
 
@@ -85,7 +89,7 @@ class RemoteTopology:
             outcomes.append(refused)
             if refused is None:
                 for client in took:
-                    client.view.topics[topic.name] = localized(topic, client.name)
+                    client.view.took_topic(localized(topic, client.name))
             elif took:
                 await self._take_back(topic, before[topic.name], took)
         self._cluster.merge([topic.name for topic in topics], ())
@@ -114,9 +118,10 @@ class RemoteTopology:
             _raise(answers)
         for client, answer in answers:
             if not isinstance(answer, EntrepotError) or answer.code in ABSENCE:
-                client.view.topics.pop(name, None)
+                client.view.dropped_topic(name, revision)
                 if not is_system_topic(name):
-                    client.view.deleted[f"topic/{name}"] = revision
+                    what = f"topic/{name}"
+                    client.view.deleted[what] = max(revision, client.view.deleted.get(what, 0))
         self._cluster.merge([name], ())
 
     async def topic_status(self, name: str) -> TopicStatus:
@@ -181,20 +186,24 @@ class RemoteTopology:
         return group
 
     async def ensure_group(self, name: str, defaults: ConsumerGroup, brokers: list[BrokerClient]) -> None:
-        """Let all brokers have a group before one of them makes it by itself: its beginning is then the same."""
-        if all(name in client.view.groups for client in brokers):
-            return
-        check_group_name(split_name(name)[1])
-        known = self._cluster.groups.get(name)
-        if known is None:
-            revision = self._cluster.next_revision(f"group/{name}")
-            known = replace(defaults, name=name, revision=revision)
-        await self._tell_group(known, [client for client in brokers if name not in client.view.groups])
+        """Let all brokers have a group before one of them makes it by itself: its beginning is then the same.
+
+        Its revision is the lowest that can be: whoever defines the group, perhaps at this moment and through another
+        gateway, knows better.  Where a broker tells that the group was deleted since, it is made once more.
+        """
+        for _ in range(MAX_TRIES):
+            missing = [client for client in brokers if name not in client.view.groups]
+            if not missing:
+                return
+            check_group_name(split_name(name)[1])
+            lowest = self._cluster.deletion(f"group/{name}") + BY_USE
+            known = self._cluster.groups.get(name) or replace(defaults, name=name, revision=lowest)
+            await self._tell_group(known, missing)
 
     async def _tell_group(self, group: ConsumerGroup, brokers: list[BrokerClient]) -> None:
         answers = await ask_all(brokers, lambda c: c.ask(wire.PUT_GROUP, group))
         for client in _took(answers):
-            client.view.groups[group.name] = group
+            client.view.took_group(group)
         self._cluster.merge((), [group.name])
 
     async def delete_group(self, name: str) -> None:
@@ -208,8 +217,7 @@ class RemoteTopology:
             _raise(answers)
         for client, answer in answers:
             if not isinstance(answer, EntrepotError) or answer.code in ABSENCE:
-                client.view.groups.pop(name, None)
-                client.view.deleted[f"group/{name}"] = revision
+                client.view.dropped_group(name, revision)
         self._cluster.merge((), [name])
 
     async def group_status(self, name: str) -> GroupStatus:
@@ -259,9 +267,9 @@ def _took(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
 
 
 def _raise(answers: list[tuple[BrokerClient, Any]]) -> None:
-    """Raise why nobody answered: a refusal in earnest rather than that somebody is away."""
+    """Raise why nobody did it: a refusal in earnest, else that somebody is away, else that it is not there."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
-    raise next((refusal for refusal in refusals if refusal.code in AWAY), refusals[0])
+    raise min(refusals, key=lambda refusal: 2 if refusal.code in ABSENCE else 1 if refusal.code in AWAY else 0)
 
 
 async def _quietly(asking: Any) -> None:

@@ -19,7 +19,15 @@ P = TypeVar("P")
 class RawClient:
     """One TCP connection.  `acknowledges`: whether deliveries of QoS 1 are acknowledged as they are read."""
 
-    def __init__(self, port: int, version: int = 5, *, receive_buffer: int = 0, acknowledges: bool = True) -> None:
+    def __init__(
+        self,
+        port: int,
+        version: int = 5,
+        *,
+        receive_buffer: int = 0,
+        acknowledges: bool = True,
+        host: str = "127.0.0.1",
+    ) -> None:
         self.version = version
         self.acknowledges = acknowledges
         self.deliveries: list[Publish] = []
@@ -29,7 +37,7 @@ class RawClient:
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(PATIENCE_SECONDS)
-        self.socket.connect(("127.0.0.1", port))
+        self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> RawClient:
@@ -81,6 +89,13 @@ class RawClient:
                 self._waiting.append(packet)
         assert self._decoder.error is None, self._decoder.error
         return True
+
+    def read_some(self) -> list[Packet]:
+        """The next packets that are no deliveries; none at the end of the connection."""
+        while not self._waiting and self.read():
+            pass
+        found, self._waiting = self._waiting, []
+        return found
 
     def expect(self, kind: type[P]) -> P:
         """The next packet that is no delivery; it must be of that kind."""

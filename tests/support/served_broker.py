@@ -70,6 +70,21 @@ class ServedBroker:
                 await asyncio.sleep(0.001)
             self._listener = None
 
+    def cut(self) -> None:
+        """End every connection abruptly, as a network does; new ones are taken."""
+        for channel in tuple(self._listener.channels if self._listener is not None else ()):
+            if channel._transport is not None:
+                channel._transport.abort()
+
+    def hang(self, is_hanging: bool = True) -> None:
+        """Read nothing more from the connections that there are, so that nothing is answered; or go on."""
+        for channel in self._listener.channels if self._listener is not None else ():
+            assert channel._transport is not None
+            if is_hanging:
+                channel._transport.pause_reading()
+            else:
+                channel._transport.resume_reading()
+
     async def close(self) -> None:
         await self.stop()
         await self.broker.close()

@@ -41,6 +41,9 @@ class Brokers:
     def absent_of(self, topic: str) -> bool:
         return False
 
+    def is_avoided(self, broker: Broker) -> bool:
+        return False
+
 
 async def test_a_broker_without_the_topic_is_passed_over() -> None:
     request = PopRequest("t", "g", max_messages=1, invisible_ms=1000, wait_ms=0)

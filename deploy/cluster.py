@@ -1,0 +1,347 @@
+"""A whole cluster on this machine: name servers, brokers and gateways, each a process of its own.
+
+Run it with `make cluster`.  Every part takes a free port unless it is given one, and is started once what it needs is
+ready: name servers, then brokers, then gateways.  A map of them is printed.  Ctrl-C or SIGTERM stops them in the
+opposite order; a second one kills them.  What the brokers keep stays in the data directory for the next start.
+
+Exit codes: 0 stopped as asked and every part ended cleanly, 1 a part ended by itself or not cleanly, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+READY_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 30.0
+"""Longest wait for a part to end after SIGTERM; beyond, it is killed.  A gateway drains for 10 s at most."""
+TAIL_LINES: Final = 15
+ROLES: Final = ("nameserver", "broker", "gateway")
+
+
+@dataclass(eq=False)
+class Member:
+    """One process of the cluster."""
+
+    role: str
+    name: str
+    arguments: list[str]
+    log: Path
+    ready_file: Path
+    data: Path | None = None
+    addresses: dict[str, str] = field(default_factory=dict)
+    process: asyncio.subprocess.Process | None = None
+    is_told: bool = False
+    """Whether its end has been spoken of."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.process is not None and self.process.returncode is not None
+
+    async def start(self) -> None:
+        """Start it in a session of its own, so that Ctrl-C reaches only us, and we stop it when it is its turn."""
+        self.ready_file.unlink(missing_ok=True)
+        command = [
+            sys.executable,
+            "-m",
+            "gateway.cli",
+            self.role,
+            *self.arguments,
+            "--ready-file",
+            str(self.ready_file),
+        ]
+        with self.log.open("wb") as log:
+            self.process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def look(self) -> bool:
+        """Whether it is ready."""
+        if not self.addresses and self.ready_file.exists():
+            self.addresses = json.loads(self.ready_file.read_bytes())
+        return bool(self.addresses)
+
+    def signal(self, number: int) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.process.send_signal(number)
+
+    def log_tail(self) -> list[str]:
+        return self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
+
+    def how_it_ended(self) -> str:
+        assert self.process is not None
+        code = self.process.returncode
+        assert code is not None
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"has ended with exit code {code}"
+
+
+class MemberEndedError(Exception):
+    """A part has ended, or did not become ready."""
+
+    def __init__(self, member: Member, what: str) -> None:
+        super().__init__(what)
+        self.member = member
+
+
+class LocalCluster:
+    """All parts, and what is to be done with them together."""
+
+    def __init__(self, wanted: argparse.Namespace, console: Console) -> None:
+        self._wanted, self._console = wanted, console
+        self._directory: Path = wanted.data_dir
+        self._members: list[Member] = []
+        self._stop = asyncio.Event()
+        self._signals = 0
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """From start to end; returns the exit code."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._signalled)
+        code = 0
+        try:
+            await self._start_all()
+            if not self._stop.is_set():
+                self._print_map()
+                await self._watch()
+        except MemberEndedError as ended:
+            self._complain(ended.member, str(ended))
+            code = 1
+        finally:
+            is_clean = await self._stop_all()
+        return code if is_clean else 1
+
+    def _signalled(self) -> None:
+        self._signals += 1
+        if self._signals == 2:
+            self._say("killing all")
+        if self._signals > 1:
+            for member in self._members:
+                member.signal(signal.SIGKILL)
+        self._stop.set()
+
+    async def _start_all(self) -> None:
+        wanted = self._wanted
+        for directory in ("log", "run"):
+            (self._directory / directory).mkdir(parents=True, exist_ok=True)
+        name_servers = [
+            self._member("nameserver", index, ["--port", _port(wanted.nameserver_port, index)])
+            for index in range(wanted.nameservers)
+        ]
+        await self._start(name_servers)
+        known = ["--nameserver", ",".join(member.addresses["nameserver"] for member in name_servers if member.look())]
+        if self._stop.is_set():
+            return
+        brokers = []
+        for index in range(wanted.brokers):
+            name = f"broker-{index}"
+            data = self._directory / name
+            arguments = [*known, "--name", name, "--data-dir", str(data), "--port", _port(wanted.broker_port, index)]
+            brokers.append(self._member("broker", index, arguments, data))
+        await self._start(brokers)
+        if self._stop.is_set():
+            return
+        ports = [("--mqtt-port", wanted.mqtt_port), ("--http-port", wanted.http_port)]
+        await self._start(
+            [
+                self._member(
+                    "gateway",
+                    index,
+                    [*known, *(part for flag, first in ports for part in (flag, _port(first, index)))],
+                )
+                for index in range(wanted.gateways)
+            ]
+        )
+
+    def _member(self, role: str, index: int, arguments: list[str], data: Path | None = None) -> Member:
+        name = f"{role}-{index}"
+        log, ready_file = self._directory / "log" / f"{name}.log", self._directory / "run" / f"{name}.json"
+        return Member(role, name, ["--host", self._wanted.host, *arguments], log, ready_file, data)
+
+    async def _start(self, members: Sequence[Member]) -> None:
+        """Start some and wait until all of them are ready, or until told to stop."""
+        for member in members:
+            await member.start()
+            self._members.append(member)
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._stop.is_set():
+            self._check_alive()
+            waiting = [member for member in members if not member.look()]
+            if not waiting:
+                return
+            if time.monotonic() > deadline:
+                raise MemberEndedError(waiting[0], f"is not ready after {READY_SECONDS:g} s")
+            await asyncio.sleep(0.02)
+
+    async def _watch(self) -> None:
+        """Wait until told to stop."""
+        while not self._stop.is_set():
+            self._check_alive()
+            try:
+                await asyncio.wait_for(self._stop.wait(), 0.1)
+            except TimeoutError:
+                continue
+
+    def _check_alive(self) -> None:
+        """Raises MemberEndedError for one that has ended by itself."""
+        for member in self._members:
+            if member.has_ended:
+                raise MemberEndedError(member, member.how_it_ended())
+
+    async def _stop_all(self) -> bool:
+        """Gateways first, name servers last; whether all that still ran ended cleanly."""
+        is_clean = True
+        running = [member for member in self._members if not member.has_ended]
+        if running:
+            self._say("stopping (again to kill)")
+        for role in reversed(ROLES):
+            stopping = [member for member in running if member.role == role]
+            for member in stopping:
+                member.signal(signal.SIGTERM)
+            for member, is_in_time in zip(stopping, await asyncio.gather(*map(_end, stopping)), strict=True):
+                assert member.process is not None
+                if not is_in_time:
+                    is_clean = False
+                    self._complain(member, f"did not stop within {STOP_SECONDS:g} s, and was killed")
+                elif member.process.returncode != 0:
+                    is_clean = False
+                    self._complain(member, f"{member.how_it_ended()} instead of stopping cleanly")
+        for member in self._members:
+            member.ready_file.unlink(missing_ok=True)
+        if running and is_clean:
+            self._say("all have stopped")
+        return is_clean
+
+    # -- words ---------------------------------------------------------------------------------------------------
+
+    def _say(self, text: str) -> None:
+        self._console.print(Text(text))
+
+    def _complain(self, member: Member, what: str) -> None:
+        if member.is_told:
+            return
+        member.is_told = True
+        self._say(f"{member.name} {what}. The end of {member.log}:")
+        for line in member.log_tail():
+            self._say(f"  {line}")
+
+    def _print_map(self) -> None:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in ("role", "name", "address", "pid", "data", "log"):
+            table.add_column(column, overflow="fold", justify="right" if column == "pid" else "left")
+        for member in self._members:
+            assert member.process is not None
+            where = "  ".join(
+                f"{door}://{address}" if member.role == "gateway" else address
+                for door, address in member.addresses.items()
+            )
+            data = "-" if member.data is None else str(member.data)
+            table.add_row(member.role, member.name, where, str(member.process.pid), data, str(member.log))
+        self._console.print(table)
+        first, last = (
+            [member for member in self._members if member.role == "gateway"][index].addresses["http"]
+            for index in (0, -1)
+        )
+        broker = next(member for member in self._members if member.role == "broker").addresses["broker"]
+        entrepot = Path(sys.executable).with_name("entrepot")
+        if entrepot.is_relative_to(Path.cwd()):
+            entrepot = entrepot.relative_to(Path.cwd())
+        lines = (
+            "Try, in another terminal: publish over the first gateway, receive over the last, list, ping a broker.",
+            f"  curl -X POST http://{first}/topics/factory:publish -H 'ce-specversion: 1.0' -H 'ce-id: 1' "
+            "-H 'ce-type: hello' -H 'ce-source: /me' -H 'content-type: application/json' -d '{\"temp\": 21}'",
+            f"  curl -X POST 'http://{last}/topics/factory/eventsubscriptions/workers:receive?maxWaitTime=0'",
+            f"  {entrepot} topic list --server http://{last}",
+            f"  {entrepot} ping {broker}",
+            "Ctrl-C stops it.",
+        )
+        for line in lines:
+            self._console.print(Text(line), soft_wrap=True)
+
+
+def _port(first: int | None, index: int) -> str:
+    """The port of one of several: a free one, or counted from the first."""
+    return "0" if not first else str(first + index)
+
+
+async def _end(member: Member) -> bool:
+    """Wait for one that was told to stop; whether it stopped in time.  It is killed if not."""
+    assert member.process is not None
+    try:
+        await asyncio.wait_for(member.process.wait(), STOP_SECONDS)
+    except TimeoutError:
+        member.signal(signal.SIGKILL)
+        await member.process.wait()
+        return False
+    return True
+
+
+def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="make cluster", description="Start a cluster on this machine, print where everything is, stop it together."
+    )
+
+    def add(flag: str, default: int | None, text: str, least: int) -> None:
+        def whole(text: str) -> int:
+            value = int(text)
+            if value < least:
+                raise ValueError
+            return value
+
+        whole.__name__ = f"number (at least {least})"
+        parser.add_argument(flag, type=whole, default=default, metavar="N", help=text)
+
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data/cluster"), metavar="DIR", help="what brokers keep, and all logs"
+    )
+    parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address that everything binds to")
+    add("--nameservers", 2, "how many name servers (2)", 1)
+    add("--brokers", 2, "how many brokers (2)", 1)
+    add("--gateways", 2, "how many gateways (2)", 1)
+    add("--mqtt-port", None, "MQTT port of the first gateway, the others count on from it; else free ones", 0)
+    add("--http-port", None, "the same for HTTP", 0)
+    add("--broker-port", None, "the same for the brokers", 0)
+    add("--nameserver-port", None, "the same for the name servers", 0)
+    return parser.parse_args(given)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    wanted = _arguments(given)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
+    try:
+        wanted.data_dir.mkdir(parents=True, exist_ok=True)
+        with (wanted.data_dir / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                console.print(Text(f"another cluster runs in {wanted.data_dir}: stop it, or give another --data-dir"))
+                return 1
+
+            async def run() -> int:
+                return await LocalCluster(wanted, console).run()
+
+            return asyncio.run(run())
+    except OSError as error:
+        console.print(Text(f"cannot start: {error}"))
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""`make cluster`: two name servers, two brokers and two gateways, started, used and stopped together."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROW = re.compile(r"^\s*(nameserver|broker|gateway)\s+(\S+)\s+(.*?)\s+(\d+)\s+(\S+)\s+(\S+)\s*$")
+START_SECONDS = 90.0
+NAMES = ["nameserver-0", "nameserver-1", "broker-0", "broker-1", "gateway-0", "gateway-1"]
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Cluster:
+    """The program, and what it prints."""
+
+    def __init__(self, directory: Path, *arguments: str) -> None:
+        self.data_dir = directory / "cluster"
+        self._output = directory / "output"
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("ENTREPOT__")}
+        command = [sys.executable, "-m", "deploy.cluster", "--data-dir", str(self.data_dir), *arguments]
+        with self._output.open("wb") as output:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def output(self) -> str:
+        return self._output.read_text()
+
+    def wait_for(self, text: str) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while text not in self.output():
+            assert self.process.poll() is None, self.output()
+            assert time.monotonic() < deadline, self.output()
+            time.sleep(0.05)
+
+    def rows(self) -> dict[str, re.Match[str]]:
+        return {row[2]: row for line in self.output().splitlines() if (row := ROW.match(line))}
+
+    def pid(self, name: str) -> int:
+        return int(self.rows()[name][4])
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    started = Cluster(tmp_path)
+    try:
+        started.wait_for("Ctrl-C stops it")
+        yield started
+    finally:
+        if started.process.poll() is None:
+            started.process.kill()
+            started.process.wait()
+        for name in started.rows():
+            if is_running(started.pid(name)):
+                os.kill(started.pid(name), signal.SIGKILL)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def call(address: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> Any:
+    connection = http.client.HTTPConnection(address, timeout=30)
+    connection.request("POST", path, body, headers or {})
+    answer = connection.getresponse()
+    content = answer.read()
+    connection.close()
+    assert answer.status == 200, content
+    return json.loads(content) if content else None
+
+
+def test_what_one_gateway_takes_another_gives_and_a_stop_ends_all(cluster: Cluster) -> None:
+    rows = cluster.rows()
+    assert list(rows) == NAMES
+    first, last = (re.search(r"http://(\S+)", rows[name][3])[1] for name in ("gateway-0", "gateway-1"))  # type: ignore[index]
+    event = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/test"}
+    headers = {**event, "content-type": "application/json"}
+    call(first, "/topics/factory:publish", b'{"temp": 21}', headers)
+    answer = call(last, "/topics/factory/eventsubscriptions/workers:receive?maxWaitTime=20")
+    assert [item["event"]["data"] for item in answer["value"]] == [{"temp": 21}]
+
+    for target in (rows["broker-1"][3], rows["nameserver-0"][3], f"http://{last}"):
+        command = [sys.executable, "-m", "gateway.cli", "ping", target, "--timeout", "20"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith(f"{target} answers after ")
+
+    again = [sys.executable, "-m", "deploy.cluster", "--data-dir", str(cluster.data_dir)]
+    done = subprocess.run(again, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, "another cluster runs in" in done.stdout) == (1, True)
+
+    pids = [cluster.pid(name) for name in rows]
+    assert cluster.stop() == 0, cluster.output()
+    assert "all have stopped" in cluster.output()
+    assert [pid for pid in pids if is_running(pid)] == []
+    assert (cluster.data_dir / "broker-0" / "broker.json").exists()
+    assert not (cluster.data_dir / "broker-0" / "abort").exists(), "the store was closed"
+    assert list((cluster.data_dir / "run").iterdir()) == []
+
+
+def test_a_part_that_dies_is_told_and_ends_the_others(cluster: Cluster) -> None:
+    pids = [cluster.pid(name) for name in NAMES]
+    os.kill(cluster.pid("broker-1"), signal.SIGKILL)
+    assert cluster.process.wait(60) == 1
+    assert "broker-1 was killed by SIGKILL. The end of" in cluster.output()
+    assert "listening" in cluster.output(), "the end of its log is shown"
+    assert [pid for pid in pids if is_running(pid)] == []
+
+
+def test_what_cannot_start_is_told(tmp_path: Path) -> None:
+    (tmp_path / "cluster" / "broker-0").mkdir(parents=True)
+    (tmp_path / "cluster" / "broker-0" / "store.json").write_text("{")
+    cluster = Cluster(tmp_path, "--nameservers", "1", "--brokers", "1", "--gateways", "1")
+    assert cluster.process.wait(90) == 1
+    assert "broker-0 has ended with exit code 1" in cluster.output()
+    assert "store.json cannot be read" in cluster.output()
+    assert "all have stopped" in cluster.output()
+
+
+def test_make_runs_it() -> None:
+    command = ["make", "-n", "-o", "setup", "cluster", "ARGS=--brokers 3"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert told.strip().endswith("-m deploy.cluster --brokers 3")
+
+
+def test_a_second_signal_kills(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "--nameservers", "1", "--brokers", "1", "--gateways", "1")
+    cluster.wait_for("Ctrl-C stops it")
+    pids = [cluster.pid(name) for name in cluster.rows()]
+    os.kill(cluster.pid("broker-0"), signal.SIGSTOP)  # it does not stop when it is told to
+    cluster.process.send_signal(signal.SIGINT)
+    cluster.wait_for("stopping")
+    assert cluster.stop(signal.SIGINT) == 1, cluster.output()
+    assert "broker-0 was killed by SIGKILL instead of stopping cleanly" in cluster.output()
+    assert [pid for pid in pids if is_running(pid)] == []

@@ -1,0 +1,155 @@
+"""Tails and watches over several brokers: nothing missed and nothing twice, while brokers come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from domain.errors import EntrepotError
+from domain.key_value import KeyValueChange, KeyValueEvent
+from domain.message import StoredMessage
+from domain.ports import Tail
+from domain.position import EARLIEST_POSITION, Position
+from store_client.remote import RemoteStore
+from tests.support.broker_world import BrokerWorld
+from tests.support.store_steps import append, bodies, refusal_of
+from tests.support.waiting import until
+
+
+class Seen:
+    """What a tail handed over."""
+
+    def __init__(self, store: RemoteStore, queue_id: int, start: int | Position | None = 0) -> None:
+        self.messages: list[StoredMessage] = []
+        self.begun = False
+        self.tail: Tail = store.tail("t", queue_id, start, self.messages.extend)
+        self.tail.when_begun(self._begins)
+
+    def _begins(self) -> None:
+        self.begun = True
+
+    @property
+    def bodies(self) -> list[str]:
+        return bodies(self.messages)
+
+
+@pytest.mark.parametrize("start", [0, EARLIEST_POSITION])
+async def test_tails_of_all_brokers(world: BrokerWorld, store: RemoteStore, other: RemoteStore, start: int | Position):
+    await world.topic()
+    await append(store, "t", "a", queue_id=10001)
+    seen = {queue_id: Seen(other, queue_id, start) for queue_id in (0, 1, 10000, 10001)}
+    for queue_id in seen:
+        await append(store, "t", f"b{queue_id}", queue_id=queue_id)
+    await until(lambda: all(f"b{q}" in s.bodies for q, s in seen.items()), "all is there")
+    assert seen[10001].bodies == ["a", "b10001"]
+    assert [m.queue_id for s in seen.values() for m in s.messages] == [0, 1, 10000, 10001, 10001]
+    for queue_id in (2, 10002, 20000):
+        with pytest.raises(EntrepotError):
+            Seen(store, queue_id)
+
+
+@pytest.mark.parametrize("how", ["stop", "cut"])
+async def test_a_tail_goes_on_at_the_exact_offset(world: BrokerWorld, store: RemoteStore, how: str):
+    await world.topic()
+    seen, healthy = Seen(store, 10000), Seen(store, 0)
+    local = world.brokers[1].broker
+    sent = 0
+    for _ in range(5):
+        for _ in range(7):
+            await append(local, "t", f"m{sent}")
+            sent += 1
+        if how == "stop":
+            await world.stop(1)
+            await append(local, "t", f"m{sent}")
+            sent += 1
+            await append(store, "t", f"h{sent}", queue_id=0)
+            await until(lambda n=sent: f"h{n}" in healthy.bodies, "the other goes on")  # type: ignore[misc]
+            await world.serve(1)
+        else:
+            world.brokers[1].cut()
+    await append(local, "t", "last")
+    await until(lambda: "last" in seen.bodies, "it goes on")
+    assert seen.bodies == [*(f"m{i}" for i in range(sent)), "last"]
+
+
+async def test_a_tail_begun_while_its_broker_is_away_begins_when_it_was_asked_for(
+    world: BrokerWorld, store: RemoteStore
+):
+    await world.topic()
+    local = world.brokers[1].broker
+    await append(local, "t", "before")
+    written = world.clock.now_ms()
+    await until(lambda: world.clock.now_ms() > written + 1500, "it is well before")
+    await world.stop(1)
+    seen = Seen(store, 10000, None)
+    assert seen.begun, "nobody is kept waiting"
+    await append(local, "t", "after")
+    await world.serve(1)
+    await until(lambda: seen.messages, "it begins")
+    assert seen.bodies == ["after"]
+
+
+async def test_a_tail_that_was_closed_while_its_broker_is_away_stays_closed(world: BrokerWorld, store: RemoteStore):
+    await world.topic()
+    closed, left = Seen(store, 10000), Seen(store, 10000)
+    await world.stop(1)
+    closed.tail.close()
+    await world.serve(1)
+    await append(store, "t", "a", queue_id=10000)
+    await until(lambda: left.messages, "the other goes on")
+    assert closed.messages == []
+
+
+class Watched:
+    """What a watch told, and what there is by it."""
+
+    def __init__(self, store: RemoteStore, prefix: str = "k/") -> None:
+        self.events: list[KeyValueEvent] = []
+        self.stop = store.watch(prefix, self.events.extend)
+
+    @property
+    def there(self) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for event in self.events:
+            if event.value is None:
+                found.pop(event.key, None)
+            else:
+                found[event.key] = event.value
+        return found
+
+
+@pytest.mark.parametrize("how", ["stop", "cut"])
+async def test_a_watch_misses_nothing_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore, how: str):
+    watched = Watched(store)
+    await store.write([KeyValueChange("k/a", b"1"), KeyValueChange("k/b", b"1"), KeyValueChange("k/c", b"1")])
+    await until(lambda: len(watched.events) == 3, "it is told")
+    local = world.brokers[0].broker
+    if how == "stop":
+        await world.stop(0)
+        assert await refusal_of(store.write([KeyValueChange("k/a", b"9")])) is not None
+    else:
+        world.brokers[0].cut()
+    await local.write([KeyValueChange("k/a", b"2"), KeyValueChange("k/b", None), KeyValueChange("k/d", b"2")])
+    if how == "stop":
+        await world.serve(0)
+    await until(lambda: watched.there == {"k/a": b"2", "k/c": b"1", "k/d": b"2"}, lambda: f"{watched.there}")
+    await store.write([KeyValueChange("k/e", b"3")])
+    await until(lambda: "k/e" in watched.there, "it goes on")
+    assert len(watched.events) == 7, "and nothing is told twice"
+
+
+async def test_a_watch_begun_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore):
+    await world.stop(0)
+    watched = Watched(store)
+    await world.serve(0)
+    await store.write([KeyValueChange("k/a", b"1")])
+    await until(lambda: watched.there == {"k/a": b"1"}, "it is told")
+
+
+async def test_key_values_need_their_keeper_alone(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
+    version = await store.write([KeyValueChange("k/a", b"1")])
+    await world.stop(1)
+    [found] = await other.get(["k/a"])
+    assert found is not None
+    assert (found.value, found.version) == (b"1", version)
+    await other.write([KeyValueChange("k/a", b"2", version)])
+    assert [found.value for found in await store.scan("k/")] == [b"2"]

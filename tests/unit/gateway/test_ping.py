@@ -1,0 +1,87 @@
+"""`entrepot ping`: a greeting over the wire, or readiness over HTTP, as an exit code and one line."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.namesrv.server import NameServer
+from broker.remoting.tls import TlsFiles
+from domain.errors import EntrepotError
+from gateway.cli.app import run
+from gateway.listener import address_of, bind
+from store_client.remote.ping import ping
+
+PLAIN = (None, None, None)
+
+
+@asynccontextmanager
+async def name_server(cluster: str = "", tls: TlsFiles | None = None) -> AsyncIterator[str]:
+    listener = bind("127.0.0.1", 0)
+    server = NameServer(listener, cluster=cluster, tls=None if tls is None else tls.server())
+    await server.start()
+    try:
+        yield address_of(listener)
+    finally:
+        await server.close()
+
+
+async def test_who_greets_is_there() -> None:
+    async with name_server("plant") as address:
+        assert 0 < await ping(address, cluster="plant", tls=PLAIN, seconds=10) < 10
+
+
+async def test_one_of_another_cluster_is_not() -> None:
+    async with name_server("plant") as address:
+        with pytest.raises(EntrepotError, match="this is cluster 'plant', not 'other'"):
+            await ping(address, cluster="other", tls=PLAIN, seconds=10)
+
+
+async def test_tls_needs_what_the_other_side_asks_for(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not there")
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    async with name_server(tls=TlsFiles(certificate, key, certificate)) as address:
+        assert await ping(address, tls=(certificate, key, certificate), seconds=10) > 0
+        with pytest.raises(EntrepotError):
+            await ping(address, tls=(None, None, certificate), seconds=10)
+        with pytest.raises(EntrepotError):
+            await ping(address, tls=PLAIN, seconds=10)
+
+
+async def test_who_says_nothing_is_given_up() -> None:
+    silent = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
+    with pytest.raises(EntrepotError, match="greet"):
+        await ping(f"127.0.0.1:{silent.sockets[0].getsockname()[1]}", tls=PLAIN, seconds=0.3)
+    silent.close()
+
+
+def test_nobody_there_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{unused.getsockname()[1]}"
+        assert run(["ping", address, "--timeout", "60"]) == 1
+        assert capsys.readouterr().err.startswith(f"entrepot: {address} does not answer: ")
+        assert run(["ping", f"http://{address}"]) == 1
+        assert capsys.readouterr().err.startswith(f"entrepot: cannot reach http://{address}")
+
+
+@pytest.mark.parametrize("target", ["here", ":1883", "host:", "host:0", "host:70000", "host:1x"])
+def test_what_is_no_address_is_wrong_usage(target: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ping", target]) == 2
+    assert "is neither HOST:PORT nor a URL" in capsys.readouterr().err
+
+
+def test_settings_are_those_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ping", "127.0.0.1:9876", "--set", "cluster.nam=x"]) == 2
+    assert "cluster.name" in capsys.readouterr().err

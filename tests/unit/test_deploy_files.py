@@ -1,0 +1,235 @@
+"""What lies in deploy/: every flag, setting and port in it is one that the program has."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml  # type: ignore[import-untyped]
+
+from gateway.cli.app import app
+from gateway.settings import KNOWN_KEYS, Settings, environment_name, load_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+DEFAULTS = Settings()
+PORTS = {
+    "mqtt": DEFAULTS.mqtt.port,
+    "http": DEFAULTS.http.port,
+    "broker": DEFAULTS.broker.port,
+    "nameserver": DEFAULTS.nameserver.port,
+}
+ROLE_PORTS = {"broker": ["broker"], "nameserver": ["nameserver"], "gateway": ["mqtt", "http"]}
+
+
+def check_command(arguments: list[str]) -> dict[str, Any]:
+    """The parameters of a command line of ours, read by the real parser.  Raises what that says."""
+    group = typer.main.get_command(app)
+    command = group.commands[arguments[0]]  # type: ignore[attr-defined]
+    context = command.make_context(arguments[0], arguments[1:])
+    for assignment in context.params.get("set_") or []:
+        assert assignment.partition("=")[0] in KNOWN_KEYS
+    return dict(context.params)
+
+
+def check_environment(variables: dict[str, str]) -> Settings:
+    """Settings out of variables as the process would take them."""
+    assert set(variables) <= {*map(environment_name, KNOWN_KEYS), "ENTREPOT_PING", "PATH"}, variables
+    return load_settings(environ=variables).settings
+
+
+def environment_file(path: Path) -> dict[str, str]:
+    lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(line.split("=", 1) for line in lines)
+
+
+# -- systemd -----------------------------------------------------------------------------------------------------------
+
+
+def unit(path: Path) -> configparser.ConfigParser:
+    parsed = configparser.ConfigParser(interpolation=None, strict=True, comment_prefixes="#")
+    parsed.optionxform = str  # type: ignore[assignment, method-assign]
+    parsed.read_string(path.read_text())
+    return parsed
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_starts_its_role_and_stops_it_well(path: Path) -> None:
+    service = unit(path)["Service"]
+    program, *arguments = shlex.split(service["ExecStart"])
+    assert program == "/opt/entrepot/bin/entrepot"
+    params = check_command(arguments)
+    assert arguments[0] == path.name.removeprefix("entrepot-").removesuffix(".service").removesuffix("@")
+    assert str(params["config"]) == "/etc/entrepot/entrepot.toml"
+    # every process of a control group would be told to stop else: the store's own child, and workers twice
+    assert service["KillMode"] == "mixed"
+    assert int(service["TimeoutStopSec"]) > DEFAULTS.server.drain_seconds
+    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("on-failure", "2")
+    assert (service["User"], service["ProtectSystem"], service["NoNewPrivileges"]) == ("entrepot", "strict", "yes")
+    assert int(service["LimitNOFILE"]) >= DEFAULTS.mqtt.max_connections
+    for kept in re.findall(r"%S/(\S+)", service["ExecStart"]):
+        assert kept.startswith(service["StateDirectory"]), "only the state directory can be written to"
+
+
+def test_what_the_units_read_are_settings() -> None:
+    loaded = load_settings(DEPLOY / "systemd" / "entrepot.toml").settings
+    assert loaded.cluster.name_servers
+    assert check_environment(environment_file(DEPLOY / "systemd" / "broker-0.env")).broker.advertise
+    assert check_environment(environment_file(DEPLOY / "systemd" / "gateway.env")).cluster.workers == 2
+
+
+def test_systemd_takes_the_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not there")
+    names = []
+    for path in UNITS:
+        text = path.read_text().replace("/opt/entrepot/bin/entrepot", sys.executable)
+        names.append(path.name.replace("@", "@broker-0"))
+        (tmp_path / path.name).write_text(text)
+    command = ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / name) for name in names)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    told = [line for line in done.stderr.splitlines() if "entrepot" in line]
+    assert told == [], done.stderr
+
+
+# -- containers --------------------------------------------------------------------------------------------------------
+
+
+def dockerfile() -> str:
+    return (DEPLOY / "docker" / "Dockerfile").read_text()
+
+
+def test_the_image_is_whole_and_runs_as_nobody_special() -> None:
+    text = dockerfile()
+    assert re.findall(r"^FROM (\S+)", text, re.M) == ["python:3.11-slim", "python:3.11-slim"]
+    copied = set(re.findall(r"^COPY (\w+) ", text, re.M)) - {"pyproject"}
+    rooms = {path.name for path in ROOT.iterdir() if path.name in {"domain", "protocols", "broker", "store_client"}}
+    assert copied == rooms | {"gateway"}
+    ignored = (DEPLOY / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {line[1:] for line in ignored if line.startswith("!")} == copied | {"pyproject.toml", "constraints.txt"}
+    assert re.search(r"^USER 10001:10001$", text, re.M)
+    variables = dict(re.findall(r"(ENTREPOT_\w+)=(\S+)", text.split("# What is asked")[0]))
+    settings = check_environment(variables)
+    assert settings.server.host == "0.0.0.0"
+    assert re.search(rf"^VOLUME {settings.store.data_dir.parent}$", text, re.M)
+    assert variables["ENTREPOT_PING"] == f"http://127.0.0.1:{PORTS['http']}"
+    assert re.search(r"^EXPOSE (.*)$", text, re.M)[1].split() == [str(port) for port in PORTS.values()]  # type: ignore[index]
+    for arguments in (["ping", variables["ENTREPOT_PING"]], ["serve"]):
+        check_command(arguments)
+
+
+def test_compose_starts_two_of_each() -> None:
+    composed = yaml.safe_load((DEPLOY / "docker" / "compose.yaml").read_text())
+    services = composed["services"]
+    assert sorted(services) == ["broker-0", "broker-1", "gateway-0", "gateway-1", "nameserver-0", "nameserver-1"]
+    for name, service in services.items():
+        role = name[:-2]
+        params = check_command(service["command"])
+        assert service["command"][0] == role
+        assert (DEPLOY / "docker" / service["build"]["context"]).resolve() == ROOT
+        assert (ROOT / service["build"]["dockerfile"]).is_file()
+        settings = check_environment(service["environment"])
+        assert settings.cluster.name_servers == [f"nameserver-{n}:{PORTS['nameserver']}" for n in (0, 1)]
+        program, *ping = service["healthcheck"]["test"][1:]
+        assert program == "entrepot"
+        assert check_command(ping)["target"].endswith(f":{PORTS['http' if role == 'gateway' else role]}")
+        assert set(service.get("depends_on", ())) <= services.keys()
+        if role == "broker":
+            assert (params["name"], params["advertise"]) == (name, f"{name}:{PORTS['broker']}")
+            assert service["volumes"] == [f"{name}:/var/lib/entrepot"]
+            assert name in composed["volumes"]
+        if role == "gateway":
+            inside = [int(port.rpartition(":")[2]) for port in service["ports"]]
+            assert inside == [PORTS["mqtt"], PORTS["http"]]
+
+
+# -- kubernetes --------------------------------------------------------------------------------------------------------
+
+
+def objects() -> Iterator[dict[str, Any]]:
+    for path in MANIFESTS:
+        if path.name != "kustomization.yaml":
+            yield from yaml.safe_load_all(path.read_text())
+
+
+def named(kind: str, name: str) -> dict[str, Any]:
+    [found] = [each for each in objects() if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def test_kustomize_has_every_manifest() -> None:
+    listed = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())["resources"]
+    assert sorted([*listed, "kustomization.yaml"]) == [path.name for path in MANIFESTS]
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"), [("StatefulSet", "nameserver"), ("StatefulSet", "broker"), ("Deployment", "gateway")]
+)
+def test_pods_of_a_role(kind: str, role: str) -> None:
+    spec = named(kind, f"entrepot-{role}")["spec"]
+    pod = spec["template"]["spec"]
+    [container] = pod["containers"]
+    assert spec["replicas"] == 2
+    labels = spec["selector"]["matchLabels"]
+    assert spec["template"]["metadata"]["labels"] == labels
+    assert named("PodDisruptionBudget", f"entrepot-{role}")["spec"]["selector"]["matchLabels"] == labels
+    service = named("Service", f"entrepot-{role}")["spec"]
+    assert service["selector"] == labels
+
+    params = check_command(container["args"])
+    assert container["args"][0] == role
+    ports = [PORTS[door] for door in ROLE_PORTS[role]]
+    assert [port["containerPort"] for port in container["ports"]] == ports
+    assert [port["port"] for port in service["ports"]] == ports
+    flags = ["mqtt_port", "http_port"] if role == "gateway" else ["port"]
+    assert [params[flag] for flag in flags] == ports
+
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert f"--uid {pod['securityContext']['runAsUser']} " in dockerfile()
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    assert pod["terminationGracePeriodSeconds"] > DEFAULTS.server.drain_seconds
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        probe = container[name]
+        if role == "gateway":
+            assert probe["httpGet"]["port"] == "http"
+            assert probe["httpGet"]["path"] == ("/healthz" if name == "livenessProbe" else "/readyz")
+        else:
+            program, *ping = probe["exec"]["command"]
+            asked = check_command(ping)
+            assert (program, asked["target"]) == ("entrepot", f"127.0.0.1:{ports[0]}")
+            assert asked["timeout"] < probe["timeoutSeconds"]
+
+
+def test_brokers_are_known_by_the_names_of_their_pods() -> None:
+    spec = named("StatefulSet", "entrepot-broker")["spec"]
+    container = spec["template"]["spec"]["containers"][0]
+    params = check_command(container["args"])
+    assert params["name"] == "$(POD_NAME)"
+    assert params["advertise"] == f"$(POD_NAME).{spec['serviceName']}.$(POD_NAMESPACE).svc:{PORTS['broker']}"
+    [mount] = [mount for mount in container["volumeMounts"] if mount["name"] == "data"]
+    assert params["data_dir"].is_relative_to(mount["mountPath"])
+    assert spec["volumeClaimTemplates"][0]["metadata"]["name"] == "data"
+    assert named("Service", spec["serviceName"])["spec"]["clusterIP"] == "None"
+
+
+def test_name_servers_are_where_everybody_looks_for_them() -> None:
+    settings = check_environment(named("ConfigMap", "entrepot")["data"])
+    spec = named("StatefulSet", "entrepot-nameserver")["spec"]
+    namespace = named("ConfigMap", "entrepot")["metadata"]["namespace"]
+    wanted = [
+        f"entrepot-nameserver-{n}.{spec['serviceName']}.{namespace}.svc:{PORTS['nameserver']}"
+        for n in range(spec["replicas"])
+    ]
+    assert settings.cluster.name_servers == wanted
