@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
-import ssl
-import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import structlog
 
+from broker.remoting.client_channel import ClientChannel
+from broker.remoting.requests import ClientStream, ConnectionLostError, LinkSettings, OnAnswer, PendingCall
 from domain.errors import Code, EntrepotError
 from protocols.remoting.connection import (
     Answered,
@@ -32,7 +30,7 @@ from protocols.remoting.connection import (
     Refused,
     Welcomed,
 )
-from protocols.remoting.frames import VERSION, Hello, RemotingError
+from protocols.remoting.frames import VERSION, Hello, PeerLeftError, RemotingError
 from protocols.remoting.operations import Operation
 
 STREAM_CREDIT_BYTES: Final = 4 << 20
@@ -42,56 +40,9 @@ MAX_HELD_BYTES: Final = 64 << 20
 AGAIN_WITHIN_SECONDS: Final = 1.0
 """How soon a lost connection must be back for an idempotent request to be asked again."""
 
-_DROP_UNSENT: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER with no time: closing resets the connection."""
 
-OnAnswer = Callable[[EntrepotError | None, bytes], None]
+__all__ = ["ClientStream", "ConnectionLostError", "Link", "LinkSettings", "OnAnswer"]
 log = structlog.get_logger(__name__)
-
-
-class ConnectionLostError(EntrepotError):
-    """There is no connection, or it was lost before the request left: it was not done."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(Code.UNAVAILABLE, message)
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSettings:
-    """How a connection is made and watched.
-
-    A peer that has said nothing for `silence_seconds`, pings included, is taken for gone.  `tls`: None is plain TCP.
-    """
-
-    who: str = "client"
-    cluster: str = ""
-    tls: ssl.SSLContext | None = None
-    connect_seconds: float = 3.0
-    ping_seconds: float = 1.0
-    silence_seconds: float = 5.0
-    backoff_seconds: tuple[float, float] = (0.05, 2.0)
-
-
-@dataclass(slots=True)
-class _Call:
-    operation: Operation
-    on_answer: OnAnswer
-    timer: asyncio.TimerHandle | None = None
-
-
-@dataclass(slots=True, eq=False)
-class ClientStream:
-    """A stream that the server sends.  `on_end` is called once, when it ends by itself, with why."""
-
-    link: Link
-    id: int
-    on_item: Callable[[bytes], None]
-    on_end: Callable[[EntrepotError], None]
-    consumed: int = field(default=0)
-
-    def close(self) -> None:
-        """Have no more of it; nothing is called back after this."""
-        self.link.close_stream(self)
 
 
 class Link:
@@ -109,8 +60,8 @@ class Link:
         self._on_up, self._on_down = on_up, on_down
         self._loop = asyncio.get_running_loop()
         self._connection: ClientConnection | None = None
-        self._channel: _ClientChannel | None = None
-        self._calls: dict[int, _Call] = {}
+        self._channel: ClientChannel | None = None
+        self._calls: dict[int, PendingCall] = {}
         self._streams: dict[int, ClientStream] = {}
         self._task: asyncio.Task[None] | None = None
         self._up: asyncio.Future[None] = self._loop.create_future()
@@ -162,7 +113,7 @@ class Link:
                 ValueError,
                 OverflowError,
             ) as error:  # the last two: no address
-                self._gone(str(error) or type(error).__name__)
+                self._gone("no connection in time" if isinstance(error, TimeoutError) else str(error))
             if self.is_up:
                 backoff = first
                 await self._watch(lost)
@@ -173,7 +124,7 @@ class Link:
         host, _, port = self.address.rpartition(":")
         async with asyncio.timeout(self._settings.connect_seconds):
             await self._loop.create_connection(
-                lambda: _ClientChannel(self), host.strip("[]"), int(port), ssl=self._settings.tls
+                lambda: ClientChannel(self), host.strip("[]"), int(port), ssl=self._settings.tls
             )
 
     async def _watch(self, lost: asyncio.Future[None]) -> None:
@@ -188,20 +139,23 @@ class Link:
             self._connection.ping()
             self._flush_soon()
 
-    def connected(self, channel: _ClientChannel) -> None:
+    def connected(self, channel: ClientChannel) -> None:
         """The socket is connected: greet."""
         self._channel = channel
         self._connection = ClientConnection(Hello([VERSION], self._settings.who, self._settings.cluster))
         self._last_heard = self._loop.time()
         self._flush()
 
-    def received(self, channel: _ClientChannel, data: bytes) -> None:
+    def received(self, channel: ClientChannel, data: bytes) -> None:
         if channel is not self._channel or self._connection is None:
             return
         self._last_heard = self._loop.time()
         try:
             for event in self._connection.receive_data(data):
                 self._handle(event)
+        except PeerLeftError as error:
+            self._gone(str(error))
+            return
         except RemotingError as error:
             log.warning("a peer breaks the rules of the wire", address=self.address, problem=str(error))
             self._gone(str(error))
@@ -209,7 +163,7 @@ class Link:
         self._flush_soon()
         self._tell_relieved()
 
-    def lost(self, channel: _ClientChannel) -> None:
+    def lost(self, channel: ClientChannel) -> None:
         if channel is self._channel:
             self._gone("the connection was lost")
 
@@ -260,7 +214,7 @@ class Link:
                 self._up.set_result(None)
             self._on_up()
         elif isinstance(event, Goodbye):
-            raise RemotingError(f"it says goodbye: {event.text}")
+            raise PeerLeftError(f"it says goodbye: {event.text}")
         else:
             assert isinstance(event, Ponged)
 
@@ -273,7 +227,7 @@ class Link:
         if stream is not None:
             _told(stream.on_end, error or EntrepotError(Code.UNAVAILABLE, f"{self.address}: the stream has ended"))
 
-    def _settle(self, call: _Call, error: EntrepotError | None, payload: bytes) -> None:
+    def _settle(self, call: PendingCall, error: EntrepotError | None, payload: bytes) -> None:
         if call.timer is not None:
             call.timer.cancel()
         try:
@@ -326,7 +280,7 @@ class Link:
         except EntrepotError as refusal:
             on_answer(refusal, b"")
             return 0
-        call = self._calls[id_] = _Call(operation, on_answer)
+        call = self._calls[id_] = PendingCall(operation, on_answer)
         call.timer = self._loop.call_later(seconds, self._timed_out, id_)
         self._flush_soon()
         return id_
@@ -432,40 +386,3 @@ def _resolve(future: asyncio.Future[bytes], error: EntrepotError | None, payload
         future.set_result(payload)
     else:
         future.set_exception(error)
-
-
-class _ClientChannel(asyncio.Protocol):
-    """The socket of a link."""
-
-    def __init__(self, link: Link) -> None:
-        self._link = link
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._link.connected(self)
-
-    def data_received(self, data: bytes) -> None:
-        self._link.received(self, data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._link.lost(self)
-
-    def write(self, data: bytes) -> None:
-        if self._transport is not None:
-            self._transport.write(data)
-
-    def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def abort(self) -> None:
-        """Close, and let nothing leave any more: what a peer that was out of reach has not got would otherwise reach
-        it when it is back, after what has meanwhile been asked over a new connection."""
-        if self._transport is not None:
-            sock = self._transport.get_extra_info("socket")
-            if sock is not None:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
-            self._transport.abort()
-            self._transport = None

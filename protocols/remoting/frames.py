@@ -81,6 +81,10 @@ class RemotingError(Exception):
     """The peer broke the rules of the wire, or speaks no version that we know: the connection must end."""
 
 
+class PeerLeftError(RemotingError):
+    """The peer said goodbye."""
+
+
 class FrameReader:
     """Cuts what was received into frames."""
 

@@ -31,11 +31,16 @@ class Keeper:
         self.number = number
         self.info = SimpleNamespace(keeps_key_values=True)
         self.link = self
+        self.is_ready = True
         self.values: dict[str, KeyValue] = {}
         self.version = 0
         self.streams: list[SimpleNamespace] = []
         self.failing_scans = 0
         self.before_scan: Callable[[], Awaitable[None]] | None = None
+
+    def check_ready(self) -> None:
+        if not self.is_ready:
+            raise ConnectionLostError("away")
 
     def world_place(self, place: int) -> int:
         return first_place(self.number) + place
@@ -75,7 +80,7 @@ class Watched:
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
-        self.cluster = SimpleNamespace(ready=[keeper], ready_watchers=[], info_watchers=[])
+        self.cluster = SimpleNamespace(clients={"": keeper}, ready_watchers=[], info_watchers=[])
         self.key_values = RemoteKeyValues(cast("Cluster", self.cluster))
         self.told: list[KeyValueEvent] = []
         self.believed: dict[str, bytes] = {}
@@ -90,12 +95,13 @@ class Watched:
                 self.believed[event.key] = event.value
 
     def lose(self) -> None:
-        self.cluster.ready = []
+        self.keeper.is_ready = False
         for stream in self.keeper.cut():
             stream.on_end(ConnectionLostError("lost"))
 
     def find(self) -> None:
-        self.cluster.ready = [self.keeper]
+        self.keeper.is_ready = True
+        self.cluster.clients = {"": self.keeper}
         for watcher in self.cluster.ready_watchers:
             watcher(self.keeper, True)
 

@@ -1,0 +1,58 @@
+"""ClientChannel: the socket of a link."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from typing import Final, Protocol, cast
+
+_DROP_UNSENT: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER with no time: closing resets the connection."""
+
+
+class ChannelOwner(Protocol):
+    """Whose socket it is."""
+
+    def connected(self, channel: ClientChannel) -> None: ...
+
+    def received(self, channel: ClientChannel, data: bytes) -> None: ...
+
+    def lost(self, channel: ClientChannel) -> None: ...
+
+
+class ClientChannel(asyncio.Protocol):
+    """The socket of a link."""
+
+    def __init__(self, link: ChannelOwner) -> None:
+        self._link = link
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._link.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._link.received(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._link.lost(self)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close, and let nothing leave any more: what a peer that was out of reach has not got would otherwise reach
+        it when it is back, after what has meanwhile been asked over a new connection."""
+        if self._transport is not None:
+            sock = self._transport.get_extra_info("socket")
+            if sock is not None:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
+            self._transport.abort()
+            self._transport = None

@@ -1,0 +1,65 @@
+"""What is under way over a link: calls that wait for their answer, streams, and what it means that one was lost."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from domain.errors import Code, EntrepotError
+from protocols.remoting.operations import Operation
+
+OnAnswer = Callable[[EntrepotError | None, bytes], None]
+
+
+class ConnectionLostError(EntrepotError):
+    """There is no connection, or it was lost before the request left: it was not done."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.UNAVAILABLE, message)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSettings:
+    """How a connection is made and watched.
+
+    A peer that has said nothing for `silence_seconds`, pings included, is taken for gone.  `tls`: None is plain TCP.
+    """
+
+    who: str = "client"
+    cluster: str = ""
+    tls: ssl.SSLContext | None = None
+    connect_seconds: float = 3.0
+    ping_seconds: float = 1.0
+    silence_seconds: float = 5.0
+    backoff_seconds: tuple[float, float] = (0.05, 2.0)
+
+
+@dataclass(slots=True)
+class PendingCall:
+    operation: Operation
+    on_answer: OnAnswer
+    timer: asyncio.TimerHandle | None = None
+
+
+class StreamOwner(Protocol):
+    """The link that a stream comes over."""
+
+    def close_stream(self, stream: ClientStream) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class ClientStream:
+    """A stream that the server sends.  `on_end` is called once, when it ends by itself, with why."""
+
+    link: StreamOwner
+    id: int
+    on_item: Callable[[bytes], None]
+    on_end: Callable[[EntrepotError], None]
+    consumed: int = field(default=0)
+
+    def close(self) -> None:
+        """Have no more of it; nothing is called back after this."""
+        self.link.close_stream(self)
