@@ -17,7 +17,7 @@ from tests.support.mqtt_client import RawClient
 from tests.support.waiting import wait_until
 
 SEED = random.SystemRandom().randrange(1 << 32)
-ROUNDS = 6
+ROUNDS = 5
 QUICKLY = 2.0
 
 

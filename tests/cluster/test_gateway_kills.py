@@ -12,7 +12,7 @@ from tests.support.deployment import ClusterProcesses
 from tests.support.load import Load, door, event_headers
 from tests.support.waiting import wait_until
 
-KILLS = 4
+KILLS = 3
 EVERY_SECONDS = 2.0
 
 

@@ -25,7 +25,6 @@ def works(gateway: GatewayProcess) -> bool:
         return bool(client.post(path).json()["value"])
 
 
-@pytest.mark.xdist_group("cluster")
 @pytest.mark.timeout(60 + 2 * GONE_SECONDS)
 def test_all_name_servers_are_gone_for_long_under_load(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, name_servers=2) as cluster:
