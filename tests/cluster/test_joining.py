@@ -57,10 +57,10 @@ def test_workers_share_the_ports_and_one_that_is_killed_is_started_again(tmp_pat
         clients = [stack.enter_context(RawClient(gateway.port("mqtt"))) for _ in range(CONNECTIONS)]
         for number, client in enumerate(clients):
             client.connect(f"client{number}")
-            client.subscribe("shared/#")
+            client.subscribe("both/#")
         served = {pid: _connections(pid, gateway.port("mqtt")) for pid in _workers(gateway)}
         assert len(served) == WORKERS and all(served.values()) and sum(served.values()) == CONNECTIONS
-        clients[0].publish("shared/x", b"to all")
+        clients[0].publish("both/x", b"to all")
         assert {client.expect_deliveries(1)[0].payload for client in clients} == {b"to all"}
 
         victim = min(served)
