@@ -122,6 +122,8 @@ class Load:
         promises = self.promises
         with contextlib.suppress(AssertionError):  # the report says what is missing
             wait_until(lambda: not promises.missing, "all is there", timeout)
+            unbroken = [each for each in self.subscribers if each.connections == 1]  # they are to see all of it
+            wait_until(lambda: all(promises.confirmed <= each.received.keys() for each in unbroken), "all is seen")
         self.stop()
         counts = (len(promises.sent), len(promises.confirmed), len(promises.ids), len(promises.acknowledged))
         print("sent {} confirmed {} received {} acknowledged {}".format(*counts))
