@@ -179,7 +179,9 @@ class RemoteTopology:
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         known = self._cluster.groups.get(group.name)
-        if known is None or known != group:
+        if group.revision == BY_USE:
+            known = known or replace(group, revision=self._cluster.deletion(f"group/{group.name}") + BY_USE)
+        elif known is None or known != group:
             current = 0 if known is None else known.revision
             known = replace(group, revision=self._cluster.next_revision(f"group/{group.name}", current))
         await self._tell_group(known, self._cluster.some_ready("groups cannot be changed"))

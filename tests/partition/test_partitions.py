@@ -75,7 +75,7 @@ def test_a_gateway_goes_on_without_a_broker_that_it_cannot_reach(
             _measured("pops go on", lambda: len(load.popped) >= popped + ENOUGH, ANSWER_BOUND, load.told)
             _measured("the others go on without failures", _more(load.nearby), ANSWER_BOUND, load.told)
             if len(cuts) > 1:  # long enough for a try to connect again to fail, too
-                _measured("tried again", lambda: client.problem(BROKERS[1]).endswith("TimeoutError"), CONNECT_BOUND)
+                _measured("tried again", lambda: client.problem(BROKERS[1]).endswith("in time"), CONNECT_BOUND)
             assert [line.failures for line in load.nearby] == failures, load.told()
             deployment.network.heal()
             _measured("all go again", _more(load.lines, 1), BACK_BOUND, load.told)

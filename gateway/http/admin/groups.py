@@ -110,7 +110,7 @@ def group_routes(context: HttpContext) -> Routes:
         change = await body_of(request, context, GroupChange)
         existing = store.group(full_name)
         before = existing or context.settings.groups.new_group(full_name)
-        await store.put_group(replace(before, **change.given()))
+        await store.put_group(replace(before, **change.given(), revision=0))
         return json_answer(group_shape(await store.group_status(full_name)), CREATED if existing is None else OK)
 
     @routes.delete("/groups/{name}", summary="Delete a consumer group with its progress", status_code=NO_CONTENT)

@@ -124,7 +124,7 @@ def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic
     if change.placement and not isinstance(context.store, Clustered):
         raise bad_request("placement: the store is in this process: there are no brokers to name")
     before = context.store.topic(full_name) or Topic(full_name, queues=context.settings.topics.default_queues)
-    return replace(before, **change.changes())
+    return replace(before, **change.changes(), revision=0)
 
 
 async def _put_many(context: HttpContext, request: Request, changes: TopicChanges) -> list[dict[str, Any]]:

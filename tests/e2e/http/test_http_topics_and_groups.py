@@ -35,6 +35,12 @@ def test_every_field_of_a_topic(client, topic):
     assert client.put(path, json=nothing).json().items() >= {**wanted, **nothing}.items()
 
 
+def test_a_topic_that_came_by_use_is_changed_like_any(client, topic):
+    publish(client, topic, event(1))
+    assert client.put(f"{TOPICS}/{topic}", json={"trace": 1, "queues": 5}).json()["queues"] == 5
+    assert get(client, f"{TOPICS}/{topic}")["trace"] == 1
+
+
 def test_limits_of_a_topic_hold(client, topic):
     client.put(f"{TOPICS}/{topic}", json={"queues": 4, "writeQueues": 1, "maxMessageBytes": 10, "maxBacklog": 2})
     publish(client, topic, event(1), event(2, partitionkey="p"))
