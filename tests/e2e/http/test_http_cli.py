@@ -10,7 +10,6 @@ import pytest
 
 from gateway.cli.app import run
 from tests.e2e.http.steps import event, publish, receive, settle
-from tests.support.http_server import wait_for
 
 
 @pytest.fixture
@@ -180,7 +179,7 @@ def test_messages(server, entrepot, client, topic):
     ok(entrepot("topic", "update", topic, "--trace", "1"))
     publish(client, topic, event(3))
     [traced] = json.loads(ok(entrepot("message", "query", topic, "--key", "e3", "--json")))["value"]
-    wait_for(lambda: "stored" in ok(entrepot("message", "trace", traced["id"])))  # hops are written behind messages
+    assert "stored" in ok(entrepot("message", "trace", traced["id"]))
     [hop] = json.loads(ok(entrepot("message", "trace", traced["id"], "--json")))
     assert (hop["kind"], hop["topic"], hop["group"]) == ("stored", topic, None)
     assert entrepot("message", "trace", "00")[0] == 1
