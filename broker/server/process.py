@@ -14,7 +14,7 @@ import structlog
 
 from broker.broker import Broker
 from broker.remoting.link import LinkSettings
-from broker.remoting.listener import RemotingListener, Service
+from broker.remoting.listener import ListenerLimits, RemotingListener, Service
 from broker.remoting.tls import TlsFiles
 from broker.server.control import BrokerControl
 from broker.server.definition_log import DefinitionLog
@@ -69,7 +69,12 @@ class BrokerProcess:
         self._service.install(service)
         self._control.install(service)
         self._listener = RemotingListener(
-            service, listener, self.identity.name, settings.cluster, settings.tls.server()
+            service,
+            listener,
+            self.identity.name,
+            settings.cluster,
+            settings.tls.server(),
+            ListenerLimits(window_bytes=min(ListenerLimits().window_bytes, broker.settings.max_unconfirmed_bytes)),
         )
         self._registrar = Registrar(
             settings.name_servers,

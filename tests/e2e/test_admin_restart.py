@@ -8,23 +8,23 @@ from pathlib import Path
 import httpx2
 
 from tests.e2e.http.steps import event, get, ids, publish, receive, settle
-from tests.support.server import ServerProcess
+from tests.support.deployment import Deploy, Deployment
 
 NAMESPACE = "/api/v1/namespaces/team"
 
 
-def door(server: ServerProcess) -> httpx2.Client:
+def door(server: Deployment) -> httpx2.Client:
     return httpx2.Client(base_url=f"http://{server.ports['http']}", timeout=20, trust_env=False)
 
 
-def test_topics_groups_and_positions_survive_a_kill(tmp_path: Path) -> None:
+def test_topics_groups_and_positions_survive_a_kill(deploy: Deploy, tmp_path: Path) -> None:
     topic = {"queues": 3, "writeQueues": 2, "maxBacklog": 50, "maxMessageBytes": 1000, "cleanup": "CONSUMED"}
     group = {
         "retry": {"kind": "list", "initialMs": 1000, "maxMs": 7_200_000, "multiplier": 2.0, "delaysMs": [5, 60]},
         "maxInFlight": 9,
         "filter": {"kind": "TAG", "text": "*"},
     }
-    with ServerProcess(tmp_path) as server:
+    with deploy(tmp_path) as server:
         with door(server) as client:
             assert client.put(NAMESPACE).status_code == 201
             assert client.put(f"{NAMESPACE}/topics/orders", json=topic).status_code == 201
@@ -45,9 +45,9 @@ def test_topics_groups_and_positions_survive_a_kill(tmp_path: Path) -> None:
             assert sorted(ids(receive(client, "orders", "workers", below="/namespaces/team"))) == ["e1", "e2"]
 
 
-def test_timers_and_found_messages_survive_a_kill(tmp_path: Path) -> None:
+def test_timers_and_found_messages_survive_a_kill(deploy: Deploy, tmp_path: Path) -> None:
     later = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
-    with ServerProcess(tmp_path) as server:
+    with deploy(tmp_path) as server:
         with door(server) as client:
             publish(client, "orders", event(1), event(2, deliverytime=later))
             waiting = get(client, "/api/v1/timers")

@@ -1,4 +1,7 @@
-"""Contract rows 6 and 7 on the real thing: a disk that is slow, and one that is full."""
+"""Contract rows 6 and 7 on the real thing: a disk that is slow, and one that is full.
+
+Serve only: they are about the disk under `serve`; that under a broker is slow in tests/cluster.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Contract row 3: a real server killed again and again under load of every door; nothing confirmed is lost."""
+"""Contract row 3: a real server killed again and again under load of every door; nothing confirmed is lost.
+
+Serve only: in a cluster it is brokers that are killed, one after the other (tests/cluster).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`entrepot serve` as a process: ports, ready file, restart, draining, both doors over one log."""
+"""The server as a process, or as several: ports, ready file, restart, draining, both doors over one log."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.support.deployment import Deploy, Deployment
 from tests.support.server import ServerProcess
 
 EVENT_HEADERS = {"ce-specversion": "1.0", "ce-source": "/test", "ce-type": "t", "content-type": "application/json"}
 
 
-def call(server: ServerProcess, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+def call(server: Deployment, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
     """One request; (status, decoded answer)."""
     connection = http.client.HTTPConnection(server.ports["http"], timeout=30)
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
@@ -32,12 +33,12 @@ def call(server: ServerProcess, method: str, path: str, body: Any = None, header
     return answer.status, json.loads(content) if content else None
 
 
-def publish(server: ServerProcess, topic: str, event_id: str, body: Any, subject: str | None = None) -> int:
+def publish(server: Deployment, topic: str, event_id: str, body: Any, subject: str | None = None) -> int:
     headers = {**EVENT_HEADERS, "ce-id": event_id, **({"ce-subject": subject} if subject else {})}
     return call(server, "POST", f"/topics/{topic}:publish", body, headers)[0]
 
 
-def receive(server: ServerProcess, topic: str, group: str, count: int = 10, wait: int = 0) -> list[dict[str, Any]]:
+def receive(server: Deployment, topic: str, group: str, count: int = 10, wait: int = 0) -> list[dict[str, Any]]:
     path = f"/topics/{topic}/eventsubscriptions/{group}:receive?maxEvents={count}&maxWaitTime={wait}"
     status, answer = call(server, "POST", path)
     assert status == 200, answer
@@ -48,8 +49,8 @@ def tokens_of(items: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {"lockTokens": [item["brokerProperties"]["lockToken"] for item in items]}
 
 
-def test_a_publish_of_either_door_reaches_the_subscribers_of_the_other(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+def test_a_publish_of_either_door_reaches_the_subscribers_of_the_other(deploy: Deploy, tmp_path: Path) -> None:
+    with deploy(tmp_path) as server:
         host, _, port = server.ports["mqtt"].rpartition(":")
         got: list[tuple[str, bytes]] = []
         subscribed, arrived = threading.Event(), threading.Event()
@@ -79,8 +80,8 @@ def test_a_publish_of_either_door_reaches_the_subscribers_of_the_other(tmp_path:
         assert events["line2/temp"]["source"] == "/default/factory"
 
 
-def test_deliveries_and_acknowledgements_survive_a_kill(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+def test_deliveries_and_acknowledgements_survive_a_kill(deploy: Deploy, tmp_path: Path) -> None:
+    with deploy(tmp_path) as server:
         for number in range(20):
             assert publish(server, "jobs", str(number), {"n": number}) == 200
         first = receive(server, "jobs", "workers", 10)
@@ -104,8 +105,8 @@ def test_deliveries_and_acknowledgements_survive_a_kill(tmp_path: Path) -> None:
         assert sum(queue["lag"] for queue in group["progress"]) == 10
 
 
-def test_rejected_events_are_read_from_the_dead_letter_topic(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+def test_rejected_events_are_read_from_the_dead_letter_topic(deploy: Deploy, tmp_path: Path) -> None:
+    with deploy(tmp_path) as server:
         publish(server, "orders", "bad", {"n": 1})
         items = receive(server, "orders", "workers")
         call(server, "POST", "/topics/orders/eventsubscriptions/workers:reject", tokens_of(items))
@@ -114,8 +115,8 @@ def test_rejected_events_are_read_from_the_dead_letter_topic(tmp_path: Path) -> 
         assert receive(server, "orders", "workers") == []
 
 
-def test_sigterm_answers_long_polls_empty_and_exits_with_0(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+def test_sigterm_answers_long_polls_empty_and_exits_with_0(deploy: Deploy, tmp_path: Path) -> None:
+    with deploy(tmp_path) as server:
         call(server, "PUT", "/api/v1/topics/quiet", {})
         answers: list[Any] = []
         path = "/topics/quiet/eventsubscriptions/g:receive?maxWaitTime=60"
@@ -129,10 +130,11 @@ def test_sigterm_answers_long_polls_empty_and_exits_with_0(tmp_path: Path) -> No
         waiting.join(10)
         assert answers == [(200, {"value": []})]
         assert time.monotonic() - started < 8
-        assert not (tmp_path / "ready.json").exists()
+        assert not server.ready_file.exists()
 
 
 def test_a_second_process_is_kept_out_of_the_data_directory_by_name(tmp_path: Path) -> None:
+    """Serve only: it is about the data directory of `serve`; that of a broker is tried in tests/cluster."""
     with ServerProcess(tmp_path) as server:
         second = ServerProcess(tmp_path / "second")
         second.directory.mkdir()
@@ -142,7 +144,10 @@ def test_a_second_process_is_kept_out_of_the_data_directory_by_name(tmp_path: Pa
 
 
 def test_the_store_stops_when_its_sync_process_dies(tmp_path: Path) -> None:
-    """Contract row 6: without the flusher nothing can be confirmed, so the server says so and ends."""
+    """Contract row 6: without the flusher nothing can be confirmed, so the server says so and ends.
+
+    Serve only: a gateway lives on without a broker.
+    """
     with ServerProcess(tmp_path) as server:
         children = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
         assert len(children) == 1
@@ -153,11 +158,11 @@ def test_the_store_stops_when_its_sync_process_dies(tmp_path: Path) -> None:
         assert publish(server, "t", "1", {}) == 200
 
 
-def test_curl_publishes_in_binary_mode(tmp_path: Path) -> None:
+def test_curl_publishes_in_binary_mode(deploy: Deploy, tmp_path: Path) -> None:
     curl = shutil.which("curl")
     if curl is None:
         pytest.skip("curl is not installed: make peers installs it")
-    with ServerProcess(tmp_path) as server:
+    with deploy(tmp_path) as server:
         url = f"http://{server.ports['http']}/topics/t:publish"
         headers = [
             part for name in ("ce-specversion: 1.0", "ce-id: 1", "ce-type: t", "ce-source: /c") for part in ("-H", name)

@@ -9,10 +9,10 @@ import re
 import urllib.request
 from typing import Any
 
-from tests.support.server import ServerProcess
+from tests.support.deployment import Deployment, GatewayProcess
 
 
-def http_json(server: ServerProcess, method: str, path: str, body: object = None) -> Any:
+def http_json(server: Deployment | GatewayProcess, method: str, path: str, body: object = None) -> Any:
     """One request and its answer; fails unless it succeeded."""
     connection = http.client.HTTPConnection(server.ports["http"], timeout=30)
     try:
@@ -25,7 +25,7 @@ def http_json(server: ServerProcess, method: str, path: str, body: object = None
     return json.loads(content) if content else None
 
 
-def events(server: ServerProcess, topic: str, group: str = "reader") -> list[dict[str, Any]]:
+def events(server: Deployment | GatewayProcess, topic: str, group: str = "reader") -> list[dict[str, Any]]:
     """Every message as an event, acknowledged; in no order across names."""
     found: list[dict[str, Any]] = []
     path = f"/topics/{topic}/eventsubscriptions/{group}"
@@ -37,12 +37,12 @@ def events(server: ServerProcess, topic: str, group: str = "reader") -> list[dic
     return found
 
 
-def kept(server: ServerProcess, topic: str, group: str = "reader") -> list[bytes]:
+def kept(server: Deployment | GatewayProcess, topic: str, group: str = "reader") -> list[bytes]:
     """The payloads of `events`, sorted."""
     return sorted(map(_payload, events(server, topic, group)))
 
 
-def mqtt_connections(server: ServerProcess) -> int:
+def mqtt_connections(server: Deployment | GatewayProcess) -> int:
     """How many MQTT connections the server has, by its metrics."""
     with urllib.request.urlopen(f"http://{server.ports['http']}/metrics", timeout=30) as answer:
         text = answer.read().decode()

@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +25,9 @@ from gateway.messaging.topology import Topology
 from gateway.settings import Settings
 from store_client.embedded import open_embedded
 from store_client.memory import MemoryStore
+from tests.support.served_broker import remote_store
 
-STORES = ("memory", "embedded")
+STORES = ("memory", "embedded", "remote")
 _T = TypeVar("_T")
 
 
@@ -84,6 +85,7 @@ class HttpServer:
     async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
+        self._opened = AsyncExitStack()
         clock = SystemClock()
         self.store = await self._open(clock)
         topology = Topology(self.store, self.settings.topics)
@@ -106,13 +108,16 @@ class HttpServer:
         self.store.release_waiting()
         self.context.memberships.release_waiting()
         await self.listener.stop(5)
-        await self.store.close()
+        await self._opened.aclose()
 
     async def _open(self, clock: SystemClock) -> Store:
-        if self._store_kind == "memory":
-            return MemoryStore(clock)
         layout = CommitLogLayout(segment_size_bytes=16 << 20, preallocate_bytes=1 << 20, reserve_bytes=1 << 20)
-        return await open_embedded(BrokerSettings(self._data_dir, layout=layout), clock)
+        settings = BrokerSettings(self._data_dir, layout=layout)
+        if self._store_kind == "remote":
+            return await remote_store(settings, clock, self._opened)
+        store = MemoryStore(clock) if self._store_kind == "memory" else await open_embedded(settings, clock)
+        self._opened.push_async_callback(store.close)
+        return store
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A real server process on free ports with its real files."""
+"""Real processes on free ports with their real files."""
 
 from __future__ import annotations
 
@@ -10,25 +10,27 @@ import sys
 import time
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
 
-class ServerProcess:
-    """`entrepot serve` in a process of its own.  After the first start it keeps its ports through restarts."""
+class Process:
+    """A command of ours in a process of its own.  After the first start it keeps its ports through restarts."""
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None, name: str = "server") -> None:
         self.directory = directory
-        self.data_dir = directory / "data"
         self.settings = dict(settings or {})
+        self.name = name
         self.ports: dict[str, str] = {}
         self.ready_seconds = 0.0
-        self._log = directory / "server.log"
-        self._ready_file = directory / "ready.json"
+        self._log = directory / f"{name}.log"
+        self.ready_file = directory / ("ready.json" if name == "server" else f"{name}.ready.json")
         self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
 
-    def __enter__(self) -> ServerProcess:
+    def __enter__(self) -> Self:
         self.start()
         return self
 
@@ -39,32 +41,54 @@ class ServerProcess:
         if kind is not None:
             print(self.log_text())
 
+    def _arguments(self) -> list[str]:
+        """The command and its flags, without settings."""
+        raise NotImplementedError
+
     @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def all(self) -> list[Process]:
+        """The processes that it is."""
+        return [self]
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def start(self) -> None:
         """Start and wait until it is ready."""
-        self._ready_file.unlink(missing_ok=True)
+        self.begin()
+        self.wait_ready()
+
+    def begin(self) -> None:
+        """Start, without waiting."""
+        self.ready_file.unlink(missing_ok=True)
         settings = dict(self.settings)
         for door, address in self.ports.items():
             settings[f"{door}.port"] = address.rpartition(":")[2]
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-m", "gateway.cli", "serve", "--free-ports"]
-        command += ["--data-dir", str(self.data_dir), "--ready-file", str(self._ready_file), *flags]
+        command = [sys.executable, "-m", "gateway.cli", *self._arguments()]
+        command += ["--ready-file", str(self.ready_file), *flags]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ENTREPOT__")}
-        started = time.monotonic()
+        self._started = time.monotonic()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
-        while not self._ready_file.exists():
+
+    def wait_ready(self) -> None:
+        """Wait until what was begun is ready."""
+        assert self._process is not None
+        while not self.ready_file.exists():
             if self._process.poll() is not None:
-                raise AssertionError(f"the server ended with {self._process.returncode}:\n{self.log_text()}")
-            if time.monotonic() - started > START_SECONDS:
-                raise AssertionError(f"the server is not ready:\n{self.log_text()}")
+                raise AssertionError(f"{self.name} ended with {self._process.returncode}:\n{self.log_text()}")
+            if time.monotonic() - self._started > START_SECONDS:
+                raise AssertionError(f"{self.name} is not ready:\n{self.log_text()}")
             time.sleep(0.01)
-        self.ready_seconds = time.monotonic() - started
-        self.ports = json.loads(self._ready_file.read_bytes())
+        self.ready_seconds = time.monotonic() - self._started
+        self.ports = json.loads(self.ready_file.read_bytes())
 
     def restart(self) -> None:
         """Start again on the same ports and data."""
@@ -72,10 +96,14 @@ class ServerProcess:
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end."""
-        if self._process is not None and self._process.poll() is None:
-            self._process.send_signal(signal.SIGKILL)
+        self.signal_kill()
         if self._process is not None:
             self._process.wait(STOP_SECONDS)
+
+    def signal_kill(self) -> None:
+        """SIGKILL, without waiting."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
 
     def terminate(self) -> None:
         """SIGTERM, without waiting."""
@@ -96,6 +124,10 @@ class ServerProcess:
         """The port of a door."""
         return int(self.ports[door].rpartition(":")[2])
 
+    def address(self, door: str) -> str:
+        """Where a door is, once it has been started."""
+        return self.ports[door]
+
     def resident_bytes(self) -> int:
         """Memory that the process holds, without the pages of mapped files."""
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
@@ -115,3 +147,14 @@ class ServerProcess:
 
     def log_text(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+
+class ServerProcess(Process):
+    """`entrepot serve`: doors and a store in one process."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+        super().__init__(directory, settings)
+        self.data_dir = directory / "data"
+
+    def _arguments(self) -> list[str]:
+        return ["serve", "--free-ports", "--data-dir", str(self.data_dir)]

@@ -7,20 +7,20 @@ from uuid import uuid4
 
 import pytest
 
-from tests.support.server import ServerProcess
+from tests.support.deployment import Deploy, Deployment
 
 
 @pytest.fixture(scope="package")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A server with default settings.  It must have nothing to say but what clients made it say."""
-    with ServerProcess(tmp_path_factory.mktemp("mqtt")) as running:
+    with deploy(tmp_path_factory.mktemp("mqtt")) as running:
         yield running
         assert running.stop() == 0, running.log_text()
         assert "Traceback" not in running.log_text(), running.log_text()
 
 
 @pytest.fixture
-def port(server: ServerProcess) -> int:
+def port(server: Deployment) -> int:
     return server.port("mqtt")
 
 

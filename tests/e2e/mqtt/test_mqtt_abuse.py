@@ -25,8 +25,8 @@ from protocols.mqtt.packets import (
     Subscription,
 )
 from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.deployment import Deploy, Deployment
 from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 from tests.wire.mqtt.strategies import any_packet
 
@@ -35,7 +35,7 @@ MEMORY_MARGIN = 40 * MIB
 
 
 @pytest.fixture(scope="module")
-def abused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def abused(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     limits = {
         "mqtt.connect_timeout_seconds": "1",
         "mqtt.max_packet_size_bytes": str(64 * 1024),
@@ -43,16 +43,17 @@ def abused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         "topics.max_auto_created": "20",
         "store.max_unconfirmed_bytes": str(4 * MIB),
     }
-    with ServerProcess(tmp_path_factory.mktemp("abuse"), limits) as running:
+    with deploy(tmp_path_factory.mktemp("abuse"), limits) as running:
         yield running
         assert running.stop() == 0
         assert "Traceback" not in running.log_text(), running.log_text()
 
 
 @contextmanager
-def undisturbed(server: ServerProcess) -> Iterator[None]:
-    """A client publishes to itself all the while, one message after the other; the memory before and after is near."""
-    before = server.resident_bytes()
+def undisturbed(server: Deployment) -> Iterator[None]:
+    """A client publishes to itself all the while, one message after the other; the memory of each process stays
+    near to what it was."""
+    before = [process.resident_bytes() for process in server.all]
     failures: list[BaseException] = []
     stop = threading.Event()
     rounds = 0
@@ -80,11 +81,12 @@ def undisturbed(server: ServerProcess) -> Iterator[None]:
         stop.set()
         thread.join()
     assert not failures, failures
-    grown = server.resident_bytes() - before
-    assert grown < MEMORY_MARGIN, f"{grown / MIB:.1f} MiB more"
+    for process, resident in zip(server.all, before, strict=True):
+        grown = process.resident_bytes() - resident
+        assert grown < MEMORY_MARGIN, f"{process.name}: {grown / MIB:.1f} MiB more"
 
 
-def test_slow_senders(abused: ServerProcess) -> None:
+def test_slow_senders(abused: Deployment) -> None:
     """A byte at a time is slow, but allowed; what is slower than the time for CONNECT is not."""
     with undisturbed(abused), RawClient(abused.port("mqtt")) as client:
         wire = encode(Connect("slow", 5), 5) + encode(Subscribe(1, [Subscription("slow/#", 1)]), 5)
@@ -95,7 +97,7 @@ def test_slow_senders(abused: ServerProcess) -> None:
         assert [delivery.payload for delivery in client.expect_deliveries(1)] == [b"here"]
 
 
-def test_half_open_connections(abused: ServerProcess) -> None:
+def test_half_open_connections(abused: Deployment) -> None:
     """300 that say nothing or half of a CONNECT are closed when the time is over."""
     with undisturbed(abused), ExitStack() as stack:
         clients = [stack.enter_context(RawClient(abused.port("mqtt"))) for _ in range(300)]
@@ -105,7 +107,7 @@ def test_half_open_connections(abused: ServerProcess) -> None:
             assert client.read_to_end(timeout=6) == []
 
 
-def test_oversize_is_refused_before_it_comes(abused: ServerProcess) -> None:
+def test_oversize_is_refused_before_it_comes(abused: Deployment) -> None:
     with undisturbed(abused), ExitStack() as stack:
         for _ in range(50):
             client = stack.enter_context(RawClient(abused.port("mqtt")))
@@ -119,7 +121,7 @@ def test_oversize_is_refused_before_it_comes(abused: ServerProcess) -> None:
         assert first.read_to_end() == []
 
 
-def test_many_almost_full_packets_are_bounded_by_their_limit(abused: ServerProcess) -> None:
+def test_many_almost_full_packets_are_bounded_by_their_limit(abused: Deployment) -> None:
     """200 connections that each hold back the end of the largest packet."""
     with undisturbed(abused), ExitStack() as stack:
         packet = encode(Publish("big/x", b"x" * 60_000), 5)
@@ -129,7 +131,7 @@ def test_many_almost_full_packets_are_bounded_by_their_limit(abused: ServerProce
             client.send(packet[:-1])
 
 
-def test_deep_topics_and_filters(abused: ServerProcess) -> None:
+def test_deep_topics_and_filters(abused: Deployment) -> None:
     deep = "/".join("d" * 129)
     with undisturbed(abused), ExitStack() as stack:
         for version in (4, 5):
@@ -144,7 +146,7 @@ def test_deep_topics_and_filters(abused: ServerProcess) -> None:
             )
 
 
-def test_many_wildcards(abused: ServerProcess) -> None:
+def test_many_wildcards(abused: Deployment) -> None:
     """Filters that match in very many ways, and names that make them do it."""
     with undisturbed(abused), RawClient(abused.port("mqtt")) as client:
         client.connect("wild")
@@ -160,7 +162,7 @@ def test_many_wildcards(abused: ServerProcess) -> None:
         assert more == [1] * room + [ReasonCode.QUOTA_EXCEEDED] * (100 - room)
 
 
-def test_many_names(abused: ServerProcess) -> None:
+def test_many_names(abused: Deployment) -> None:
     """First levels beyond the limit of Topics go to the catch-all, and all are delivered."""
     with undisturbed(abused), RawClient(abused.port("mqtt")) as client:
         client.connect("names")
@@ -171,7 +173,7 @@ def test_many_names(abused: ServerProcess) -> None:
         assert found == set(range(200))
 
 
-def test_200_connections_of_garbage(abused: ServerProcess) -> None:
+def test_200_connections_of_garbage(abused: Deployment) -> None:
     dice = random.Random(18)
     with undisturbed(abused):
         sockets = abused.open_sockets()
@@ -198,7 +200,7 @@ def test_200_connections_of_garbage(abused: ServerProcess) -> None:
     ),
     noise=st.binary(max_size=64),
 )
-def test_fuzz(abused: ServerProcess, said: tuple[int, list[Packet]], noise: bytes) -> None:
+def test_fuzz(abused: Deployment, said: tuple[int, list[Packet]], noise: bytes) -> None:
     """Valid packets in any order, then noise: the connection answers in its version and ends, the server does not."""
     version, packets = said
     with RawClient(abused.port("mqtt"), version) as client:
@@ -214,7 +216,7 @@ def test_fuzz(abused: ServerProcess, said: tuple[int, list[Packet]], noise: byte
         assert client.connect("").reason == ReasonCode.SUCCESS
 
 
-def test_the_loudest_publisher_is_slowed_and_not_the_others(abused: ServerProcess) -> None:
+def test_the_loudest_publisher_is_slowed_and_not_the_others(abused: Deployment) -> None:
     """A version 4 client has no receive maximum: it is not read while too much is unconfirmed."""
     with undisturbed(abused), RawClient(abused.port("mqtt"), 4) as client:
         client.connect("loud")
@@ -225,7 +227,7 @@ def test_the_loudest_publisher_is_slowed_and_not_the_others(abused: ServerProces
             client.expect(object)
 
 
-def test_suback_is_there_before_what_it_promises(abused: ServerProcess) -> None:
+def test_suback_is_there_before_what_it_promises(abused: Deployment) -> None:
     """3.8.4: a client that publishes to itself in one segment hears SUBACK first."""
     with undisturbed(abused), RawClient(abused.port("mqtt")) as client:
         client.say(Connect("self", 5), Subscribe(1, [Subscription("self/#", 1)]), Publish("self/x", b"x", 1, 1))

@@ -10,9 +10,9 @@ import pytest
 from protocols.mqtt.packets import Connack, Connect, Disconnect, Pingreq, Publish, Subscribe, Subscription, Will
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.deployment import Deploy, Deployment
 from tests.support.http_pull import kept
 from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_takeover_publishes_the_will_and_ends_the_subscriptions(port: int, topic
         assert newer.deliveries == older.deliveries == []
 
 
-def test_everything_in_one_segment(server: ServerProcess, port: int, topic: str) -> None:
+def test_everything_in_one_segment(server: Deployment, port: int, topic: str) -> None:
     """A client need not wait for CONNACK (3.1.4), nor for anything else."""
     with RawClient(port) as client:
         client.say(
@@ -164,8 +164,8 @@ def test_the_server_s_own_names_are_not_published_to(port: int, topic: str, name
         assert old.read_to_end() == []
 
 
-def test_shutdown_says_goodbye_and_keeps_the_wills(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+def test_shutdown_says_goodbye_and_keeps_the_wills(deploy: Deploy, tmp_path: Path) -> None:
+    with deploy(tmp_path) as server:
         with RawClient(server.port("mqtt")) as client, RawClient(server.port("mqtt"), 4) as old:
             client.connect("a", will=Will("t/will", b"gone", 1))
             old.connect("b")

@@ -10,17 +10,17 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from protocols.mqtt.packets import Puback, Publish
+from tests.support.deployment import Deploy
 from tests.support.http_pull import events, kept
 from tests.support.mqtt_client import RawClient
-from tests.support.server import ServerProcess
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.waiting import wait_until
 
 
-def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
+def test_confirmed_messages_survive_a_kill(deploy: Deploy, tmp_path: Path) -> None:
     """Killed three times while it confirms."""
     confirmed: set[bytes] = set()
     sent = 0
-    with ServerProcess(tmp_path) as server:
+    with deploy(tmp_path) as server:
         for _ in range(3):
             with RawClient(server.port("mqtt")) as client:
                 client.connect("device")
@@ -44,20 +44,21 @@ def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
-def test_a_client_that_reconnects_keeps_publishing(tmp_path: Path, version: MQTTProtocolVersion) -> None:
+def test_a_client_that_reconnects_keeps_publishing(
+    deploy: Deploy, tmp_path: Path, version: MQTTProtocolVersion
+) -> None:
     """paho sends again what was not confirmed: everything is there at least once."""
-    with ServerProcess(tmp_path) as server:
+    with deploy(tmp_path) as server:
         client = paho.Client(CallbackAPIVersion.VERSION2, "device", protocol=version)
         client.reconnect_delay_set(1, 1)
         client.connect("127.0.0.1", server.port("mqtt"))
         client.loop_start()
         try:
             for number in range(300):
-                told = client.publish("again/n", str(number), 1)
+                client.publish("again/n", str(number), 1)
                 if number == 150:
                     server.kill()
                     server.restart()
-            told.wait_for_publish(PATIENCE_SECONDS)
             wait_until(lambda: not client._out_messages, "all are confirmed")
         finally:
             client.disconnect()
@@ -65,8 +66,8 @@ def test_a_client_that_reconnects_keeps_publishing(tmp_path: Path, version: MQTT
         assert set(kept(server, "again")) == {str(number).encode() for number in range(300)}
 
 
-def test_a_clean_restart_keeps_everything(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+def test_a_clean_restart_keeps_everything(deploy: Deploy, tmp_path: Path) -> None:
+    with deploy(tmp_path) as server:
         with RawClient(server.port("mqtt")) as client:
             client.connect("device")
             for number in range(20):

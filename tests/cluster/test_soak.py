@@ -1,0 +1,53 @@
+"""Contract row 15: every door publishes and consumes while whatever there is gets killed; nothing grows."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.deployment import ClusterProcesses
+from tests.support.load import Load
+from tests.support.server import Process
+from tests.support.waiting import wait_until
+
+SECONDS = float(os.environ.get("ENTREPOT_TEST_SOAK_SECONDS", "15"))
+SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+MEMORY_MARGIN = 48 << 20
+SOCKETS_MARGIN = 8
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.timeout(180 + 2 * SECONDS)
+def test_random_kills_of_everything_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
+    print(f"SEED={SEED}")
+    rng = random.Random(SEED)
+    with ClusterProcesses(tmp_path, name_servers=2, gateways=2) as cluster:
+        before = {process.name: _held(process) for process in cluster.all}
+        load = Load(cluster.gateways)
+        load.begin(http=1, mqtt=1, consumers=3, subscribers=2)
+        try:
+            end = time.monotonic() + SECONDS
+            while time.monotonic() < end:
+                time.sleep(rng.uniform(0.3, 2.0))  # the moment of the crash is what is random here
+                victim = rng.choice(cluster.all)
+                print(f"{time.monotonic() - end + SECONDS:.1f} s: {victim.name}")
+                victim.kill()
+                victim.start()
+            wait_until(load.made(50), "producers go on")
+            report = load.finish()
+        finally:
+            load.stop()
+        assert report.is_clean, report
+        assert load.promises.confirmed <= load.promises.ids.keys()
+        for process in cluster.all:
+            memory, sockets = before[process.name]
+            assert process.resident_bytes() - memory < MEMORY_MARGIN, process.name
+            wait_until(lambda p=process, s=sockets: p.open_sockets() <= s + SOCKETS_MARGIN, f"{process.name}: sockets")
+
+
+def _held(process: Process) -> tuple[int, int]:
+    return process.resident_bytes(), process.open_sockets()

@@ -1,0 +1,61 @@
+"""Popping from several brokers: one that has come just now, and knows no topic yet, hides nothing of the others."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from domain.errors import Code, EntrepotError
+from domain.ports import PopRequest
+from protocols.remoting.message_batch import encode_deliveries
+from store_client.remote.cluster import Cluster
+from store_client.remote.popping import Popping
+
+
+class Broker:
+    """Has nothing, or does not know the topic."""
+
+    number = 0
+    request_seconds = 1.0
+
+    def __init__(self, *, knows: bool) -> None:
+        self.knows = knows
+        self.asked = 0
+
+    async def ask(self, operation: object, *arguments: object, seconds: float) -> bytes:
+        self.asked += 1
+        if not self.knows:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, "there is no topic 't'")
+        return encode_deliveries([])
+
+
+class Brokers:
+    def __init__(self, *brokers: Broker) -> None:
+        self.brokers = list(brokers)
+        self.ready_watchers: list[Any] = []
+
+    def of_topic(self, topic: str) -> list[Broker]:
+        return self.brokers
+
+    def absent_of(self, topic: str) -> bool:
+        return False
+
+    def is_avoided(self, broker: Broker) -> bool:
+        return False
+
+
+async def test_a_broker_without_the_topic_is_passed_over() -> None:
+    request = PopRequest("t", "g", max_messages=1, invisible_ms=1000, wait_ms=0)
+    brokers = Brokers(Broker(knows=False), Broker(knows=True))
+    popping = Popping(cast("Cluster", brokers))
+    for _ in brokers.brokers:  # each begins with another
+        assert await popping.pop(request) == []
+    assert [broker.asked for broker in brokers.brokers] == [2, 2]
+
+
+async def test_a_topic_that_no_broker_knows_is_told_of() -> None:
+    request = PopRequest("t", "g", max_messages=1, invisible_ms=1000, wait_ms=0)
+    popping = Popping(cast("Cluster", Brokers(Broker(knows=False), Broker(knows=False))))
+    with pytest.raises(EntrepotError, match="no topic"):
+        await popping.pop(request)
