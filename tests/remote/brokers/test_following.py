@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from domain.message import StoredMessage
 from domain.route import BrokerRoute, Registration, TopicRoute
 from domain.topic import Topic
 from store_client.remote import RemoteStore
@@ -32,7 +33,9 @@ def numbered(name: str, count: int = 20) -> list[str]:
     return [f"{name}{number}" for number in range(count)]
 
 
-async def test_a_lagging_subscriber_whose_broker_is_away_loses_nothing(world: BrokerWorld, store: RemoteStore):
+async def test_a_lagging_subscriber_whose_broker_is_away_loses_nothing(
+    world: BrokerWorld, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+):
     await world.topic()
     hub, subscriber = await follow(store, world.clock, room=3)
     sent = numbered("m")
@@ -45,11 +48,11 @@ async def test_a_lagging_subscriber_whose_broker_is_away_loses_nothing(world: Br
     reads: list[int] = []
     read = store.read
 
-    async def counted(topic: str, queue_id: int, offset: int, count: int):  # type: ignore[no-untyped-def]
-        reads.append(offset)
-        return await read(topic, queue_id, offset, count)
+    async def counted(topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        reads.append(from_offset)
+        return await read(topic, queue_id, from_offset, max_messages)
 
-    store.read = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(store, "read", counted)
     hub.catch_up(subscriber)
     await until(lambda: len(reads) > 1 or not subscriber.lagging, "it has tried, and tried again")
     assert subscriber.lagging == {key: 3}
