@@ -241,9 +241,9 @@ class Cluster:
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
         self._repairing.look_at_all()
-        self._queues_changed(self.topics)
-        for watcher in tuple(self.ready_watchers):
+        for watcher in tuple(self.ready_watchers):  # first: tails forget their places in a store that is no more
             watcher(client, is_ready)
+        self._queues_changed(self.topics)
 
     # -- what they have ------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from broker.broker import Broker
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from domain.clock import Clock
@@ -59,6 +60,18 @@ class BrokerWorld:
         """It comes back, and all stores have noticed."""
         await self.brokers[number].serve()
         await until(lambda: all(self._is_ready(store, number) for store in self.stores), "the broker is back")
+
+    async def replace(self, number: int, directory: Path) -> None:
+        """A broker comes back with an empty store, at the same address; wait for it by `until`."""
+        old = self.brokers[number]
+        await old.close()
+        of_broker = BrokerSettings(directory, name=f"broker-{number}", layout=LAYOUT)
+        new = ServedBroker(await Broker.open(of_broker, self.clock), number, old.keeps_key_values)
+        self._stack.push_async_callback(new.close)
+        new.port = old.port
+        await new.deletions.load()
+        await new.serve()
+        self.brokers[number] = new
 
     def _is_ready(self, store: RemoteStore, number: int) -> bool:
         return any(client.number == number for client in store.cluster.ready)

@@ -48,7 +48,7 @@ class ServedBroker:
             self.broker.settings.name,
             self.number,
             self.address,
-            "",
+            self.broker.store_id,
             1,
             self.zone,
             self.is_draining,

@@ -1,0 +1,165 @@
+"""Subscribers of a gateway while brokers come, go, move and begin anew: nothing is lost, and nothing comes twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from domain.message import StoredMessage
+from domain.route import BrokerRoute, Registration, TopicRoute
+from domain.topic import Topic
+from store_client.remote import RemoteStore
+from tests.support.broker_world import BrokerWorld
+from tests.support.hub_subscriber import HubSubscriber, follow
+from tests.support.served_broker import connect
+from tests.support.store_steps import append
+from tests.support.waiting import until
+
+QUEUE = 10000
+"""The first of broker-1."""
+
+
+async def send(store: RemoteStore, *bodies: str, queue_id: int = QUEUE) -> None:
+    await append(store, "t", *(f"!{body}" for body in bodies), queue_id=queue_id)
+
+
+async def has(subscriber: HubSubscriber, body: str) -> None:
+    await until(lambda: body in subscriber.bodies, lambda: f"{body} is there: {subscriber.bodies}")
+
+
+def numbered(name: str, count: int = 20) -> list[str]:
+    return [f"{name}{number}" for number in range(count)]
+
+
+async def test_a_lagging_subscriber_whose_broker_is_away_loses_nothing(
+    world: BrokerWorld, store: RemoteStore, monkeypatch: pytest.MonkeyPatch
+):
+    await world.topic()
+    hub, subscriber = await follow(store, world.clock, room=3)
+    sent = numbered("m")
+    await send(store, *sent)
+    key = ("t", QUEUE)
+    await until(lambda: subscriber.lagging, "it lags")
+    await until(lambda: hub._tails[key].next_offset == len(sent), "the tail is at the end")
+    await world.stop(1)
+    subscriber.room = 1 << 30
+    reads: list[int] = []
+    read = store.read
+
+    async def counted(topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        reads.append(from_offset)
+        return await read(topic, queue_id, from_offset, max_messages)
+
+    monkeypatch.setattr(store, "read", counted)
+    hub.catch_up(subscriber)
+    await until(lambda: len(reads) > 1 or not subscriber.lagging, "it has tried, and tried again")
+    assert subscriber.lagging == {key: 3}
+    await world.serve(1)
+    await until(lambda: not subscriber.lagging, "it has caught up")
+    await send(store, "last")
+    await has(subscriber, "last")
+    assert subscriber.bodies == [*sent, "last"]
+    assert set(reads[:2]) == {3}
+
+
+async def test_a_broker_that_joins_after_advice_about_faults_is_followed(world: BrokerWorld):
+    await world.stop(1)
+    store = await connect(world.brokers[0], clock=world.clock)
+    try:
+        await store.put_topic(Topic("t", queues=2))
+        _, subscriber = await follow(store, world.clock)
+        store.cluster.failed(store.cluster.ready[0])
+        await world.brokers[1].serve()
+        store.cluster.add(world.brokers[1].address)
+        await until(lambda: world.brokers[1].broker.topic("t") is not None, "it has the topic")
+        known = [client.view.topics for client in store.cluster.clients.values()]
+        await until(lambda: all("t" in each for each in known), "that is known")
+        await send(store, *numbered("m"))
+        await until(lambda: len(subscriber.bodies) == 20, lambda: f"all are there: {subscriber.bodies}")
+        assert subscriber.bodies == numbered("m")
+    finally:
+        await store.close()
+
+
+async def test_a_broker_that_comes_back_at_another_address_is_not_replayed(world: BrokerWorld, store: RemoteStore):
+    await world.topic()
+    moved = world.brokers[1]
+
+    def routes(epoch: int) -> list[BrokerRoute]:
+        topics = (TopicRoute("t", 2, 2),)
+        infos = [replace(each.info(), epoch=epoch) for each in world.brokers]
+        return [BrokerRoute(Registration(info, epoch, topics)) for info in infos]
+
+    store.cluster.take_routes(routes(1))
+    _, subscriber = await follow(store, world.clock)
+    sent = numbered("m")
+    await send(store, *sent)
+    await until(lambda: len(subscriber.bodies) == len(sent), "all are there")
+    before = moved.address
+    await moved.stop()
+    moved.port = 0
+    await moved.serve()
+    assert moved.address != before
+    store.cluster.take_routes(routes(2))
+    await until(lambda: len(store.cluster.ready) == 2, "it is back")
+    await send(store, "last")
+    await has(subscriber, "last")
+    assert subscriber.bodies == [*sent, "last"]
+
+
+AWAY = pytest.param(
+    True, marks=pytest.mark.xfail(strict=True, reason="a tail goes on at its old offset in the new topic's queue")
+)
+
+
+@pytest.mark.parametrize("was_away", [False, AWAY])
+async def test_a_topic_made_anew_through_another_gateway_is_followed_from_its_beginning(
+    world: BrokerWorld, store: RemoteStore, other: RemoteStore, was_away: bool
+):
+    await world.topic()
+    _, subscriber = await follow(other, world.clock)
+    before = numbered("before")
+    await send(store, *before)
+    await until(lambda: len(subscriber.bodies) == len(before), "all are there")
+    if was_away:
+        for client in other.cluster.clients.values():
+            await client.link.close()
+    await store.delete_topic("t")
+    await store.put_topic(Topic("t", queues=2))
+    after = numbered("after", 40)
+    await send(store, *after)
+    if was_away:
+        for client in other.cluster.clients.values():
+            client.link._is_closed = False
+            client.link.start()
+    await send(store, "last")
+    await has(subscriber, "last")
+    assert subscriber.bodies == [*before, *after, "last"]
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+async def test_a_broker_that_comes_back_with_an_empty_store_is_followed_from_its_beginning(
+    world: BrokerWorld, store: RemoteStore, other: RemoteStore, tmp_path: Path, is_later: bool
+):
+    """`is_later`: this gateway sees it when another has told it of its topics, and messages have come."""
+    await world.topic()
+    _, subscriber = await follow(other, world.clock)
+    before = numbered("before")
+    await send(store, *before)
+    await until(lambda: len(subscriber.bodies) == len(before), "all are there")
+    link = next(client.link for client in other.cluster.clients.values() if client.number == 1)
+    if is_later:
+        await link.close()
+    await world.replace(1, tmp_path / "empty")
+    await until(lambda: world.brokers[1].broker.topic("t") is not None, "it was told of the topic")
+    await until(lambda: len(store.cluster.ready) == 2, "it is back")
+    after = numbered("after", 15)
+    await send(store, *after)
+    if is_later:
+        link._is_closed = False
+        link.start()
+    await send(store, "last")
+    await has(subscriber, "last")
+    assert subscriber.bodies == [*before, *after, "last"]

@@ -1,0 +1,39 @@
+"""A broker that was let go takes nothing any more."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from broker.server import control
+from domain.errors import Code
+from domain.topic import Topic
+from gateway.clock import SystemClock
+from protocols.remoting import operations as wire
+from tests.support.process_broker import start_broker, store_over
+from tests.support.store_steps import append_all, message, refusal_of
+
+
+async def test_an_append_after_leaving_was_accepted_is_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(control, "QUIET_SECONDS", 0.0)
+    async with AsyncExitStack() as stack:
+        clock = SystemClock()
+        broker = await start_broker(tmp_path, "broker-0", clock, stack, keeps=True)
+        store = await store_over([broker], clock, stack)
+        await store.put_topic(Topic("t", queues=1))
+        [client] = store.cluster.ready
+        assert await refusal_of(client.ask(wire.LEAVE, [])) == Code.PRECONDITION_FAILED
+        assert await append_all(store, message("t", "a")) == [None], "it was refused, so all goes on"
+        await store.delete_topic("t")
+        await store.put_topic(Topic("t", queues=1))
+        await client.ask(wire.SET_DRAINING, True)
+        await client.ask(wire.KEEP_KEY_VALUES, False, 0)
+        await client.ask(wire.LEAVE, [])
+        assert await asyncio.wait_for(asyncio.shield(broker.process.stopped), 10) is None
+        assert await append_all(store, message("t", "b")) == [Code.UNAVAILABLE]
+        topic = broker.broker.topic("t")
+        assert topic is not None
+        assert [each.max_offset for each in broker.broker.bounds_of(topic)] == [0]

@@ -1,0 +1,67 @@
+"""A parent of workers that do nothing but write into a file what happens: run as a process.
+
+python -m tests.support.stub_workers FILE crash|stay
+
+`crash`: the first worker ends at once, and the pause before the next is long.  `stay`: they end when FILE.go is there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from gateway import workers
+
+
+class _Settings(SimpleNamespace):
+    def model_copy(self, update: dict[str, Any]) -> _Settings:
+        return _Settings(**{**self.__dict__, **update})
+
+
+def run(file: Path, mode: str) -> int:
+    go = Path(f"{file}.go")
+
+    def note(what: str) -> None:
+        with file.open("a") as out:
+            out.write(what + "\n")
+
+    def worker(loaded: Any, main: Callable[[Any], Any]) -> int:
+        signal.signal(signal.SIGTERM, lambda number, frame: note("signalled"))
+        note("started")
+        main(loaded)
+        if mode == "crash":
+            return 3
+        while not go.exists():
+            time.sleep(0.01)
+        return 0
+
+    class Noting(workers._Workers):
+        def _stop(self, number: int = signal.SIGTERM, frame: object = None) -> None:
+            super()._stop(number, frame)
+            note("told")
+
+        def _restart_ended(self) -> None:
+            before = set(self._pids)
+            super()._restart_ended()
+            if before != set(self._pids):
+                note("ended")
+
+    changes: Any = workers
+    changes.run_process = worker
+    changes.LoadedSettings = lambda settings, origins: SimpleNamespace(settings=settings, origins=origins)
+    changes.RESTART_SECONDS = 60.0
+    server = _Settings(host="127.0.0.1", ready_file=None, free_ports=False, drain_seconds=30.0)
+    settings = _Settings(cluster=_Settings(workers=1), server=server)
+    loaded: Any = SimpleNamespace(settings=settings, origins={})
+    main: Any = lambda loaded, is_ready: is_ready()  # noqa: E731
+    return Noting(loaded, {}, {}, main).run()
+
+
+if __name__ == "__main__":
+    os._exit(run(Path(sys.argv[1]), sys.argv[2]))

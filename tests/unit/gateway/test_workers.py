@@ -1,0 +1,66 @@
+"""The parent of workers: how it is stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_until
+
+Start = Callable[[str], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def events(tmp_path: Path) -> Path:
+    return tmp_path / "events"
+
+
+@pytest.fixture
+def start(events: Path) -> Iterator[Start]:
+    with ExitStack() as stack:
+
+        def started(mode: str) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.stub_workers", str(events), mode],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+            stack.enter_context(process)
+            stack.callback(process.kill)
+            stack.callback(Path(f"{events}.go").touch)
+            return process
+
+        yield started
+
+
+def noted(events: Path) -> list[str]:
+    return events.read_text().split() if events.exists() else []
+
+
+def test_a_stop_in_the_pause_before_a_restart_ends_the_parent(start: Start, events: Path):
+    parent = start("crash")
+    wait_until(lambda: "started" in noted(events), "the worker is there")
+    worker_ended = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    wait_until(lambda: not worker_ended.read_text().strip(), "it has ended, and the parent has seen that")
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(10) == 0
+    assert noted(events).count("started") == 1, "none was started any more"
+
+
+def test_a_worker_is_told_once_however_often_the_parent_is(start: Start, events: Path):
+    parent = start("stay")
+    wait_until(lambda: "started" in noted(events), "the worker is there")
+    for times in (1, 2, 3):
+        told = noted(events).count("told")
+        parent.send_signal(signal.SIGTERM)
+        wait_until(lambda n=told: noted(events).count("told") > n, "the parent has passed it on")  # type: ignore[misc]
+        wait_until(lambda: "signalled" in noted(events), f"the worker was told at signal {times}")
+    Path(f"{events}.go").touch()
+    assert parent.wait(10) == 0
+    assert noted(events).count("signalled") == 1, "a second one would cut its draining short"
