@@ -81,7 +81,9 @@ class DeliveryHub:
         self._wanted_since_ms: dict[str, int] = {}
         self._tails: dict[QueueKey, Tail] = {}
         self._starting: set[QueueKey] = set()
-        self._left: dict[QueueKey, int] = {}
+        self._revisions: dict[QueueKey, int] = {}
+        self._left: dict[QueueKey, tuple[int, int]] = {}
+        """Queues that are not there just now: the revision of their topic, and where they were left."""
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
         self._catching_up: dict[Subscriber, asyncio.Task[None]] = {}
         self.any_level_topics: set[str] = set()
@@ -132,11 +134,15 @@ class DeliveryHub:
                 self._follow(topic.name, self._store.queues(topic).readable, None)
 
     def _follow(self, topic: str, queues: Sequence[int], start: Position | None) -> None:
-        """What was followed before goes on where it was left."""
+        """What was followed before goes on where it was left, if the topic is the one it was."""
+        found = self._store.topic(topic)
+        revision = 0 if found is None else found.revision
         for queue_id in queues:
             key = (topic, queue_id)
             if key not in self._tails:
-                begin = self._left.pop(key, None) or start
+                left = self._left.pop(key, None)
+                begin = left[1] if left is not None and left[0] == revision and left[1] else start
+                self._revisions[key] = revision
                 tail = self._tails[key] = self._store.tail(topic, queue_id, begin, self._fan_out)
                 self._starting.add(key)
                 tail.when_begun(partial(self._begun, key))
@@ -151,7 +157,7 @@ class DeliveryHub:
 
     def _unfollow(self, key: QueueKey) -> None:
         tail = self._tails.pop(key)
-        self._left[key] = tail.next_offset
+        self._left[key] = self._revisions.pop(key), tail.next_offset
         tail.close()
         self._begun(key)
 
@@ -179,6 +185,8 @@ class DeliveryHub:
         if topic is None:
             for key in [key for key in self._left if key[0] == name]:
                 del self._left[key]
+        if topic is not None:
+            self._revisions.update(((name, n), topic.revision) for n in there if (name, n) in self._tails)
         if topic is not None and self._is_wanted(name):
             self._follow(name, there, self._since(name))
         else:

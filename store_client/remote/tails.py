@@ -43,6 +43,8 @@ class RemoteTail:
         self._start: int | Position | None = start
         self._next: int | None = start if isinstance(start, int) else None
         self._stream: ClientStream | None = None
+        self._known_deletion = self._deletion()
+        self._is_fresh = True
         self._has_begun = False
         self._when_begun: list[Callable[[], None]] = []
         self._is_closed = False
@@ -76,13 +78,20 @@ class RemoteTail:
         for callback in waiting:
             callback()
 
+    def _deletion(self) -> int:
+        """The last deletion of the topic that its broker has told of."""
+        return self._client.view.deleted.get(f"topic/{self._topic}", 0)
+
     def forget_place(self) -> None:
         """What there is now is another queue: it is followed from its beginning."""
         self._next, self._start = None, 0
 
     def reopen(self, client: BrokerClient) -> None:
-        """The broker is back, perhaps at another address."""
+        """The broker is back, perhaps at another address.  If the topic was deleted meanwhile, and there is one of its
+        name again, that is another."""
         self._client = client
+        if client.has_other_store or self._deletion() > self._known_deletion:
+            self.forget_place()
         self.open()
 
     def open(self) -> None:
@@ -95,6 +104,7 @@ class RemoteTail:
         payload = wire.TAIL.encode_arguments(self._topic, local_queue(self._queue_id), start)
         try:
             self._stream = self._client.link.open_stream(wire.TAIL, payload, self._item, self._ended)
+            self._is_fresh = True
         except EntrepotError:
             self._pin_start()  # it is opened when the broker is back
 
@@ -106,6 +116,8 @@ class RemoteTail:
     def _item(self, payload: bytes) -> None:
         assert wire.TAIL.result is not None
         next_offset, batch = wire.TAIL.result.decode(payload)
+        if self._is_fresh:
+            self._is_fresh, self._known_deletion = False, self._deletion()
         self._next = next_offset
         if not self._has_begun:
             self._has_begun = True
@@ -156,8 +168,6 @@ class Tails:
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         for tail in tuple(self._open.get(client.number, ())):
             if is_ready:
-                if client.has_other_store:
-                    tail.forget_place()
                 tail.reopen(client)
             else:
                 tail.begun()
