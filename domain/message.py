@@ -41,6 +41,8 @@ class SystemProperty:
     REPLY_TO: Final = "reply_to"
     EXPIRES_AT_MS: Final = "expires_at_ms"  # decimal, epoch milliseconds
     PAYLOAD_IS_TEXT: Final = "payload_is_text"  # "1": the producer declared the body to be UTF-8
+    RETAIN: Final = "retain"  # "1": published to be kept as the last of its name (MQTT)
+    PUBLISHER: Final = "publisher"  # the MQTT client that sent it, where it wants none of its own back (No Local)
     BORN_HOST: Final = "born_host"
     PROTOCOL: Final = "protocol"  # the door it came through: mqtt, http
     DEAD_LETTER_TOPIC: Final = "dead_letter_topic"  # where the group read it first, of a dead letter

@@ -20,6 +20,7 @@ from broker.store.open_files import OpenFiles
 from broker.store.state_file import Change
 from broker.store.sub_topics import SubTopicDictionary
 from domain.errors import CorruptedError
+from domain.expression.filter import ALTERNATIVES
 from domain.filter_hash import TAG_BITS
 
 ID, KEY = b"i", b"k"
@@ -115,10 +116,13 @@ class Lookup:
     def matching_offsets(
         self, queue: ConsumeQueue, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
-        """Queue offsets that may match an MQTT topic filter, ascending, and the offset up to which was looked; to be
-        confirmed on the records."""
+        """Queue offsets that may match an MQTT topic filter, or one of several (`ALTERNATIVES`), ascending, and the
+        offset up to which was looked; to be confirmed on the records."""
         dictionary = self.dictionary(queue.topic)
-        wanted = dictionary.hashes_matching(topic_filter)
+        first, *others = topic_filter.split(ALTERNATIVES)
+        wanted = dictionary.hashes_matching(first)
+        for other in others:
+            wanted = wanted.extended(dictionary.hashes_matching(other).hashes)
         is_wildcard = "+" in topic_filter or "#" in topic_filter
         # a message without a sub-topic has the topic's own name for one
         wanted = wanted.extended([0])

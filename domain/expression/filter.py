@@ -6,6 +6,7 @@ A filter is asked twice: `may_match` on the 64-bit hash of a consume-queue entry
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -23,8 +24,15 @@ REMEMBERED_FILTERS: Final = 512
 """Consumers bring their expression with every request: compiled filters are kept, the least used forgotten."""
 
 
+MAX_SUB_TOPIC_FILTERS: Final = 64
+"""Topic filters that one expression may hold."""
+ALTERNATIVES: Final = "\0"
+"""What joins them: it is in no filter."""
+
+
 class FilterKind(StrEnum):
-    """The language of an expression: RocketMQ's `FilterType`, and MQTT topic filters over sub-topics."""
+    """The language of an expression: RocketMQ's `FilterType`, and MQTT topic filters over sub-topics: one, or several of
+    which one must match, joined by `ALTERNATIVES`."""
 
     TAG = "TAG"
     SQL92 = "SQL92"
@@ -107,6 +115,18 @@ class _SubTopicFilter(MessageFilter):
         return name_matches(self._filter, message.sub_topic or message.topic)
 
 
+class _SubTopicFilters(MessageFilter):
+    __slots__ = ("_filters",)
+
+    def __init__(self, expression: FilterExpression) -> None:
+        super().__init__(expression)
+        self._filters = expression.text.split(ALTERNATIVES)
+
+    def matches(self, message: Message) -> bool:
+        name = message.sub_topic or message.topic
+        return any(name_matches(each, name) for each in self._filters)
+
+
 class _SubTopicName(MessageFilter):
     __slots__ = ("_name", "_wanted")
 
@@ -141,8 +161,24 @@ def compile_filter(expression: FilterExpression) -> MessageFilter:
         case FilterKind.SQL92:
             return _SqlFilter(expression)
         case FilterKind.SUB_TOPIC:
+            if ALTERNATIVES in text:
+                return _compile_alternatives(expression)
             _check_sub_topic_filter(text)
             return _SubTopicFilter(expression) if "+" in text or "#" in text else _SubTopicName(expression)
+
+
+def sub_topic_filters(filters: Sequence[str]) -> FilterExpression:
+    """The expression that any of some topic filters matches; at most `MAX_SUB_TOPIC_FILTERS`."""
+    return FilterExpression(FilterKind.SUB_TOPIC, ALTERNATIVES.join(filters))
+
+
+def _compile_alternatives(expression: FilterExpression) -> MessageFilter:
+    filters = expression.text.split(ALTERNATIVES)
+    if len(filters) > MAX_SUB_TOPIC_FILTERS:
+        raise fault(f"an expression has at most {MAX_SUB_TOPIC_FILTERS} topic filters", 0)
+    for each in filters:
+        _check_sub_topic_filter(each)
+    return _SubTopicFilters(expression)
 
 
 def _check_sub_topic_filter(text: str) -> None:

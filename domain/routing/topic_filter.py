@@ -5,7 +5,7 @@ Filters are shared by every door that speaks of sub-topics, which is why they li
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, Generic, TypeVar
 
 MAX_TOPIC_BYTES: Final = 65_535
@@ -13,6 +13,7 @@ MAX_LEVELS: Final = 128
 """Deepest name or filter taken: matching cost grows with it (named limit; EMQX has the same)."""
 
 Subscriber = TypeVar("Subscriber")
+Option = TypeVar("Option")
 
 
 def is_valid_name(name: str) -> bool:
@@ -43,32 +44,47 @@ def matches(topic_filter: str, name: str) -> bool:
     return len(wanted) == len(levels)
 
 
-class _Node(Generic[Subscriber]):
+def first_level(topic_filter: str) -> str:
+    """What the first level of matching names is; `+` where it may be any."""
+    level = topic_filter.partition("/")[0]
+    return "+" if level == "#" else level
+
+
+def may_match_topic(topic_filter: str, topic: str, any_level_topics: Container[str]) -> bool:
+    """Whether names in a Topic may match a filter.  `any_level_topics`: those whose names may begin with any level."""
+    level = first_level(topic_filter)
+    return level in ("+", topic) or topic in any_level_topics
+
+
+class _Node(Generic[Subscriber, Option]):
     __slots__ = ("children", "subscribers")
 
     def __init__(self) -> None:
-        self.children: dict[str, _Node[Subscriber]] = {}
-        self.subscribers: dict[Subscriber, int] = {}
+        self.children: dict[str, _Node[Subscriber, Option]] = {}
+        self.subscribers: dict[Subscriber, Option] = {}
 
 
-class TopicFilterTrie(Generic[Subscriber]):
-    """Filters with their subscribers and the option each subscribed with (granted QoS).
+class TopicFilterTrie(Generic[Subscriber, Option]):
+    """Filters with their subscribers and the option each subscribed with.
 
     A subscriber is any hashable; adding the same pair again replaces the option.
     """
 
     def __init__(self) -> None:
-        self._root: _Node[Subscriber] = _Node()
+        self._root: _Node[Subscriber, Option] = _Node()
 
-    def add(self, topic_filter: str, subscriber: Subscriber, option: int) -> None:
+    def add(self, topic_filter: str, subscriber: Subscriber, option: Option) -> None:
         node = self._root
         for level in topic_filter.split("/"):
-            node = node.children.setdefault(level, _Node())
+            child = node.children.get(level)
+            if child is None:
+                child = node.children[level] = _Node()
+            node = child
         node.subscribers[subscriber] = option
 
     def remove(self, topic_filter: str, subscriber: Subscriber) -> bool:
         """Forget the pair and prune what became empty; says whether it was there."""
-        path: list[tuple[_Node[Subscriber], str]] = []
+        path: list[tuple[_Node[Subscriber, Option], str]] = []
         node = self._root
         for level in topic_filter.split("/"):
             child = node.children.get(level)
@@ -85,14 +101,13 @@ class TopicFilterTrie(Generic[Subscriber]):
             del parent.children[level]
         return True
 
-    def match(self, name: str) -> dict[Subscriber, int]:
-        """Every subscriber with a filter that matches, at the highest option of its matching filters (3.3.4)."""
-        found: dict[Subscriber, int] = {}
+    def match(self, name: str) -> Iterator[tuple[Subscriber, Option]]:
+        """Every pair whose filter matches: a subscriber comes once for each filter of its that does."""
         nodes = [self._root]
         levels = name.split("/")
         for depth, level in enumerate(levels):
             wildcards = depth > 0 or level[:1] != "$"
-            following: list[_Node[Subscriber]] = []
+            following: list[_Node[Subscriber, Option]] = []
             for node in nodes:
                 if (child := node.children.get(level)) is not None:
                     following.append(child)
@@ -100,19 +115,18 @@ class TopicFilterTrie(Generic[Subscriber]):
                     if (child := node.children.get("+")) is not None:
                         following.append(child)
                     if (child := node.children.get("#")) is not None:
-                        _merge(found, child.subscribers)
+                        yield from child.subscribers.items()
             nodes = following
             if not nodes:
-                return found
+                return
         for node in nodes:
-            _merge(found, node.subscribers)
+            yield from node.subscribers.items()
             if (child := node.children.get("#")) is not None:
-                _merge(found, child.subscribers)
-        return found
+                yield from child.subscribers.items()
 
     def filters(self) -> Iterator[str]:
         """Every filter that has a subscriber."""
-        stack: list[tuple[str, _Node[Subscriber]]] = [("", self._root)]
+        stack: list[tuple[str, _Node[Subscriber, Option]]] = [("", self._root)]
         while stack:
             prefix, node = stack.pop()
             for level, child in node.children.items():
@@ -120,9 +134,3 @@ class TopicFilterTrie(Generic[Subscriber]):
                 if child.subscribers:
                     yield name
                 stack.append((name, child))
-
-
-def _merge(found: dict[Subscriber, int], more: dict[Subscriber, int]) -> None:
-    for subscriber, option in more.items():
-        if found.get(subscriber, -1) < option:
-            found[subscriber] = option

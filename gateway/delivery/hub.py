@@ -1,34 +1,39 @@
 """DeliveryHub: one tail per message queue that anybody here listens to, a trie, and the connections.
 
-A message is encoded once per form (protocol version, QoS) and shared by all who get it.  A subscriber that has no room
-is left behind at an exact offset and reads on from the log when it has room again (`lagging`), so that it loses
-nothing and holds up nobody.
+What a tail hands over is encoded once per form (protocol version, QoS, ...) and shared by all who get it.  A subscriber
+that has no room, or that comes back, is behind at an exact offset and reads on from the log when it has room
+(`catching_up.py`), so that it loses nothing and holds up nobody.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
 from domain.clock import Clock
-from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
+from domain.message import StoredMessage, SystemProperty
 from domain.names import NAMESPACE_SEPARATOR, is_system_topic
 from domain.ports import Store, Tail
-from domain.position import EARLIEST_POSITION, Position, PositionKind
-from domain.routing.topic_filter import TopicFilterTrie
-from protocols.mqtt.encoder import PublishTemplate, publish_template
-from protocols.mqtt.mapping import is_expired, to_properties
-from protocols.mqtt.properties import EMPTY
+from domain.position import Position, PositionKind
+from domain.routing.topic_filter import TopicFilterTrie, first_level
+from gateway.delivery.audience import (
+    NOBODY,
+    Audience,
+    Audiences,
+    Match,
+    QueueKey,
+    Subscriber,
+    SubscriptionOptions,
+    make_run,
+    matched,
+)
+from gateway.delivery.catching_up import CatchingUp
+from protocols.mqtt.mapping import is_expired
 
-CATCH_UP_BATCH: Final = 256
-PUT_OFF_SECONDS: Final = 0.2
-"""How long a subscriber waits for a queue whose broker is away, before it asks again."""
 MAX_MATCHES: Final = 16_384
 """Names whose subscribers are remembered; forgotten at every change of a subscription."""
 
@@ -37,36 +42,8 @@ CLOCK_SLACK_MS: Final = 1000
 first subscription to it."""
 
 ANY: Final = "+"
-QueueKey = tuple[str, int]
 
 log = structlog.get_logger(__name__)
-
-
-class Subscriber(Protocol):
-    """A connection that takes deliveries."""
-
-    lagging: dict[QueueKey, int] | None
-    """Where it was left behind, by queue: it reads on from there when it has room."""
-
-    @property
-    def version(self) -> int:
-        """Its MQTT protocol level."""
-        ...
-
-    @property
-    def has_backlog(self) -> bool:
-        """Whether deliveries wait in it."""
-        ...
-
-    def deliver(self, template: PublishTemplate) -> bool:
-        """Send or queue; False if there is no room for what must not be lost."""
-        ...
-
-    def flush(self) -> None:
-        """Write what was delivered."""
-        ...
-
-    def __hash__(self) -> int: ...
 
 
 class DeliveryHub:
@@ -75,8 +52,9 @@ class DeliveryHub:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._trie: TopicFilterTrie[Subscriber] = TopicFilterTrie()
-        self._matches: dict[str, dict[Subscriber, int]] = {}
+        self._trie: TopicFilterTrie[Subscriber, SubscriptionOptions] = TopicFilterTrie()
+        self._matches: dict[str, Match] = {}
+        self._audiences: Audiences = {}
         self._wanted: Counter[str] = Counter()
         self._wanted_since_ms: dict[str, int] = {}
         self._tails: dict[QueueKey, Tail] = {}
@@ -85,20 +63,22 @@ class DeliveryHub:
         self._left: dict[QueueKey, tuple[int, int]] = {}
         """Queues that are not there just now: the revision of their topic, and where they were left."""
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
-        self._catching_up: dict[Subscriber, asyncio.Task[None]] = {}
+        self._catching_up = CatchingUp(store, clock, self)
         self.any_level_topics: set[str] = set()
         self.delivered = 0
         store.watch_topics(self._topic_changed)
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
-    def subscribe(self, subscriber: Subscriber, topic_filter: str, qos: int, *, is_new: bool) -> None:
+    def subscribe(
+        self, subscriber: Subscriber, topic_filter: str, options: SubscriptionOptions, *, is_new: bool
+    ) -> None:
         """Deliver matching messages from now on (`when_following` says from when); the same filter again changes the
-        QoS."""
-        self._trie.add(topic_filter, subscriber, qos)
-        self._matches.clear()
+        options."""
+        self._trie.add(topic_filter, subscriber, options)
+        self._forget_matches()
         if is_new:
-            level = _first_level(topic_filter)
+            level = first_level(topic_filter)
             self._wanted[level] += 1
             if self._wanted[level] == 1:
                 self._wanted_since_ms[level] = self._clock.now_ms()
@@ -113,12 +93,60 @@ class DeliveryHub:
 
     def unsubscribe(self, subscriber: Subscriber, topic_filter: str) -> None:
         self._trie.remove(topic_filter, subscriber)
-        self._matches.clear()
-        level = _first_level(topic_filter)
+        self._forget_matches()
+        level = first_level(topic_filter)
         self._wanted[level] -= 1
         if not self._wanted[level]:
             del self._wanted[level], self._wanted_since_ms[level]
             self._unfollow_unwanted()
+
+    def _forget_matches(self) -> None:
+        self._matches.clear()
+        self._audiences.clear()
+
+    def positions(self, filters: Iterable[str]) -> dict[QueueKey, int]:
+        """Where what is handed over next begins, of each queue that filters of ours may find something in.  Below 0
+        where the queue's broker has not said: a time, as in `Subscriber.lagging`."""
+        levels = set(map(first_level, filters))
+        now = -self._clock.now_ms() + CLOCK_SLACK_MS
+        return {
+            key: tail.next_offset or now
+            for key, tail in self._tails.items()
+            if ANY in levels or key[0] in levels or key[0] in self.any_level_topics
+        }
+
+    def resume(
+        self,
+        subscriber: Subscriber,
+        filters: Iterable[str],
+        cursors: dict[QueueKey, int],
+        *,
+        beginning: int = 0,
+        is_replay: bool = False,
+    ) -> None:
+        """Let a subscriber that has just come with its filters read on from its cursors, and every queue it has none
+        for from its `beginning`: it was not there when an earlier connection ended.  `is_replay`: what is of QoS 0 is
+        wanted too."""
+        subscriber.lagging = {key: cursors.get(key, beginning) for key in self.positions(filters)}
+        self.when_following(partial(self._join, subscriber, is_replay))
+
+    def _join(self, subscriber: Subscriber, is_replay: bool) -> None:
+        lagging = subscriber.lagging
+        if lagging is None:
+            return
+        resumed_at: dict[QueueKey, int] = {}
+        for key, cursor in list(lagging.items()):
+            tail = self._tails.get(key)
+            if tail is None or cursor == tail.next_offset:
+                del lagging[key]
+                continue
+            resumed_at[key] = tail.next_offset
+            if cursor > tail.next_offset:
+                lagging[key] = tail.next_offset if is_replay else 0  # else of another queue that had the name
+        if not is_replay:
+            subscriber.resumed_at = resumed_at or None
+        if lagging:
+            self.catch_up(subscriber)
 
     def _is_wanted(self, topic: str) -> bool:
         found = self._store.topic(topic)
@@ -195,129 +223,63 @@ class DeliveryHub:
     # -- deliveries ----------------------------------------------------------------------------------------------
 
     def _fan_out(self, messages: list[StoredMessage]) -> None:
-        touched: set[Subscriber] = set()
+        """Messages of one queue, in order."""
+        runs: dict[Audience, list[StoredMessage]] = {}
         now_ms = self._clock.now_ms()
         for message in messages:
-            subscribers = self._subscribers(message.sub_topic)
-            if not subscribers or (message.system and is_expired(message, now_ms)):
+            match = self._matches.get(message.sub_topic) or self.match(message.sub_topic)
+            if match is NOBODY:
                 continue
-            forms: dict[tuple[bool, int], PublishTemplate] = {}
-            for subscriber, granted in subscribers.items():
-                if subscriber.lagging and (message.topic, message.queue_id) in subscriber.lagging:
+            if message.system:
+                if is_expired(message, now_ms):
                     continue
-                if not self._deliver(subscriber, message, min(granted, message.qos), forms, now_ms):
-                    self._leave_behind(subscriber, message)
-                touched.add(subscriber)
-        for subscriber in touched:
+                if SystemProperty.PUBLISHER in message.system:
+                    match = self.match_without(message)
+            for audience in match.audiences:
+                run = runs.get(audience)
+                if run is None:
+                    runs[audience] = [message]
+                else:
+                    run.append(message)
+        if runs:
+            key = (messages[0].topic, messages[0].queue_id)
+            for audience, wanted in runs.items():
+                self._hand_over(key, audience, wanted, now_ms)
+
+    def _hand_over(self, key: QueueKey, audience: Audience, messages: list[StoredMessage], now_ms: int) -> None:
+        run = make_run(messages, audience.grant, audience.is_five, now_ms)
+        count = len(messages)
+        for subscriber in audience.subscribers:
+            lagging = subscriber.lagging
+            if lagging and key in lagging:
+                continue
+            taken = subscriber.deliver(run)
+            self.delivered += taken
+            if taken < count:
+                if lagging is None:
+                    lagging = subscriber.lagging = {}
+                lagging[key] = messages[taken].queue_offset
             subscriber.flush()
 
-    def _deliver(
-        self,
-        subscriber: Subscriber,
-        message: StoredMessage,
-        qos: int,
-        forms: dict[tuple[bool, int], PublishTemplate],
-        now_ms: int,
-    ) -> bool:
-        is_five = subscriber.version == 5
-        template = forms.get((is_five, qos))
-        if template is None:
-            properties = to_properties(message, now_ms) if is_five else EMPTY
-            template = forms[is_five, qos] = publish_template(
-                message.sub_topic, message.body, qos, False, properties, 5 if is_five else 4
-            )
-        self.delivered += 1
-        return subscriber.deliver(template)
-
-    def _subscribers(self, sub_topic: str) -> dict[Subscriber, int]:
+    def match(self, sub_topic: str) -> Match:
+        """Who is subscribed to a name."""
         found = self._matches.get(sub_topic)
         if found is None:
             if len(self._matches) >= MAX_MATCHES:
-                self._matches.clear()
-            found = self._matches[sub_topic] = self._trie.match(sub_topic)
+                self._forget_matches()
+            found = self._matches[sub_topic] = matched(self._trie.match(sub_topic), self._audiences)
         return found
 
-    def _leave_behind(self, subscriber: Subscriber, message: StoredMessage) -> None:
-        self.delivered -= 1
-        if subscriber.lagging is None:
-            subscriber.lagging = {}
-        subscriber.lagging[message.topic, message.queue_id] = message.queue_offset
+    def match_without(self, message: StoredMessage) -> Match:
+        """Who gets a message whose publisher has subscriptions with No Local."""
+        publisher = message.system_text(SystemProperty.PUBLISHER)
+        return matched(self._trie.match(message.sub_topic), self._audiences, publisher)
 
-    # -- catching up ---------------------------------------------------------------------------------------------
+    def tail_position(self, key: QueueKey) -> int | None:
+        """What the tail of a queue hands over next; None where none follows it."""
+        tail = self._tails.get(key)
+        return None if tail is None else tail.next_offset
 
     def catch_up(self, subscriber: Subscriber) -> None:
         """The subscriber has room again: read on for it where it was left behind."""
-        if subscriber not in self._catching_up:
-            self._catching_up[subscriber] = asyncio.get_running_loop().create_task(self._read_on(subscriber))
-
-    async def _read_on(self, subscriber: Subscriber) -> None:
-        try:
-            while subscriber.lagging and not subscriber.has_backlog:
-                key, offset = next(iter(subscriber.lagging.items()))
-                try:
-                    messages = await self._read(key, offset)
-                except EntrepotError as error:
-                    await self._put_off(subscriber, key, error)
-                    continue
-                lagging = subscriber.lagging
-                if not lagging or key not in lagging:
-                    continue  # it went away meanwhile
-                tail = self._tails.get(key)
-                if messages is None:
-                    offset = max(offset + 1, await self._beginning(key))
-                else:
-                    if tail is not None:  # what the tail has not reached, it will bring
-                        messages = [message for message in messages if message.queue_offset < tail.next_offset]
-                    offset = self._hand_over(subscriber, messages, offset)
-                if tail is None or offset >= tail.next_offset:
-                    del lagging[key]
-                else:
-                    lagging[key] = offset
-        finally:
-            del self._catching_up[subscriber]
-
-    async def _put_off(self, subscriber: Subscriber, key: QueueKey, error: EntrepotError) -> None:
-        """Its queue cannot be read now: others have their turn, then it is tried again.  A queue that is gone has
-        nothing more for it."""
-        lagging = subscriber.lagging
-        if lagging and key in lagging:
-            offset = lagging.pop(key)
-            if error.code != Code.TOPIC_NOT_FOUND:
-                lagging[key] = offset
-                await asyncio.sleep(PUT_OFF_SECONDS)
-
-    async def _read(self, key: QueueKey, offset: int) -> list[StoredMessage] | None:
-        """None where what lies there cannot be read, ever.  Raises what may be otherwise later, and TOPIC_NOT_FOUND."""
-        try:
-            return await self._store.read(key[0], key[1], offset, CATCH_UP_BATCH)
-        except EntrepotError as error:
-            if error.code not in (Code.MESSAGE_CORRUPTED, Code.ILLEGAL_OFFSET):
-                raise
-            log.error("a message cannot be read on", topic=key[0], queue=key[1], offset=offset, error=error.message)
-            return None
-
-    async def _beginning(self, key: QueueKey) -> int:
-        """Where a queue begins; 0 if it is gone."""
-        try:
-            return await self._store.offset_at(key[0], key[1], EARLIEST_POSITION)
-        except EntrepotError:
-            return 0
-
-    def _hand_over(self, subscriber: Subscriber, messages: list[StoredMessage], offset: int) -> int:
-        """Deliver what matches until there is no room; returns where to read on."""
-        now_ms = self._clock.now_ms()
-        for message in messages:
-            granted = self._subscribers(message.sub_topic).get(subscriber)
-            if granted is not None and not is_expired(message, now_ms):
-                qos = min(granted, message.qos)
-                if not self._deliver(subscriber, message, qos, {}, now_ms):
-                    self.delivered -= 1
-                    break
-            offset = message.queue_offset + 1
-        subscriber.flush()
-        return offset
-
-
-def _first_level(topic_filter: str) -> str:
-    level = topic_filter.partition("/")[0]
-    return ANY if level in ("+", "#") else level
+        self._catching_up.catch_up(subscriber)

@@ -4,20 +4,35 @@ Bytes go in by `receive_data`, which yields what happened; answers are called fo
 bytes that are due.  Bad input queues the right goodbye (a DISCONNECT or CONNACK with its reason for version 5, nothing
 for 3 and 4, as their specifications want) and ends in a `Closing` event, after which no more is read.
 
-What is not available is refused by the protocol's own word and said in CONNACK: QoS 2, retained messages, shared
-subscriptions, subscription identifiers, sessions that outlive the connection, topic aliases, enhanced
-authentication, no-local subscriptions.
+What the handshakes of QoS 1 and 2 leave open is in two places: `window` for what was sent to the client, `incoming` for
+what came from it.  A session that outlives the connection puts there what an earlier one left.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from domain.routing.topic_filter import is_valid_filter
+from protocols.mqtt.connection_events import (
+    Acknowledged,
+    Closing,
+    ConnectionLimits,
+    Event,
+    Publishes,
+    Received,
+    Released,
+)
 from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import PINGRESP, PublishTemplate, encode, encode_pubacks
+from protocols.mqtt.delivery_window import DeliveryWindow
+from protocols.mqtt.encoder import (
+    PINGRESP,
+    PUBCOMP_WORD,
+    PUBREC_WORD,
+    PUBREL_WORD,
+    PublishTemplate,
+    encode,
+    encode_words,
+)
 from protocols.mqtt.errors import MqttError, protocol_error
 from protocols.mqtt.packets import (
     Auth,
@@ -33,54 +48,15 @@ from protocols.mqtt.packets import (
     Pubrel,
     Suback,
     Subscribe,
-    Subscription,
     Unsuback,
     Unsubscribe,
 )
-from protocols.mqtt.properties import Properties, PropertyId
+from protocols.mqtt.properties import EMPTY, Properties, PropertyId
 from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
 
 UNLIMITED_PACKET: Final = 268_435_460
 """The largest packet there can be: the client named no maximum (2.1.4)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
-    """Named limits of a connection.  Times in seconds."""
-
-    max_packet_size_bytes: int = 4_259_840
-    receive_maximum: int = 1024
-    max_inflight_messages: int = 1024
-    keep_alive_max_seconds: int = 65_535
-    connect_timeout_seconds: float = 10.0
-    max_subscriptions: int = 1000
-
-
-@dataclass(slots=True)
-class Publishes:
-    """A run of PUBLISH packets that came together."""
-
-    packets: list[Publish]
-
-
-@dataclass(slots=True)
-class Acknowledged:
-    """The client acknowledged deliveries: there is room in its window again."""
-
-    count: int
-
-
-@dataclass(slots=True)
-class Closing:
-    """The connection is over.  `publishes_will`: whether the will goes out (3.14.4-3: all but a normal DISCONNECT)."""
-
-    reason: ReasonCode
-    text: str
-    publishes_will: bool = True
-    is_clients: bool = False
-
-
-Event = Connect | Publishes | Acknowledged | Subscribe | Unsubscribe | Closing
 
 _RETURN_CODES: Final = {
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION,
@@ -90,40 +66,54 @@ _RETURN_CODES: Final = {
     ReasonCode.SERVER_UNAVAILABLE: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.SERVER_BUSY: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.QUOTA_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.CONNECTION_RATE_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
 }
 """What version 3 says where version 5 has these reasons; others close without a word."""
 
 WAITING, DECIDING, OPEN, CLOSED = range(4)
+
+PENDING, ANSWERED, RESTORED = range(3)
+"""Of a QoS 2 publish: PUBREC is due; was sent; the session knows the identifier from an earlier connection."""
 
 
 class ServerConnection:
     """See the module.  Times are seconds of any one clock that does not go backwards."""
 
     __slots__ = (
+        "_aliases",
+        "_clients_aliases",
         "_decoder",
-        "_inflight",
+        "_explains",
+        "_has_session_expiry",
         "_last_packet",
         "_limits",
-        "_next_id",
         "_out",
-        "_send_maximum",
         "_state",
         "_timeout",
+        "_waiting",
+        "incoming",
         "max_packet_to_client",
+        "method",
         "unconfirmed",
+        "window",
     )
 
     def __init__(self, limits: ConnectionLimits, now: float) -> None:
         self._limits = limits
         self._decoder = Decoder(limits.max_packet_size_bytes)
         self._out: list[bytes] = []
-        self._inflight: set[int] | None = None
-        self._next_id = 0
-        self._send_maximum = limits.max_inflight_messages
         self._state = WAITING
         self._last_packet = now
         self._timeout = limits.connect_timeout_seconds
+        self._waiting: list[Packet] | None = None
+        self._clients_aliases: ClientsAliases | None = None
+        self._aliases: ServersAliases | None = None
+        self._explains = True
+        self._has_session_expiry = False
+        self.window = _NO_WINDOW
+        self.incoming: dict[int, int] | None = None
         self.max_packet_to_client = UNLIMITED_PACKET
+        self.method: str | None = None
         self.unconfirmed = 0
 
     @property
@@ -143,31 +133,59 @@ class ServerConnection:
     # -- what comes in -------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
-        """What the client's bytes mean, in order.  Each event must be dealt with before the next is asked for: a
-        client need not wait for CONNACK (3.1.4), and nothing is read behind what ends the connection."""
+        """What the client's bytes mean, in order.  Each event must be dealt with before the next is asked for, and
+        nothing is read behind what ends the connection.  What comes before CONNECT is decided, which a client need not
+        wait for (3.1.4), is kept for `go_on`."""
         if self._state == CLOSED:
             return
         packets = self._decoder.feed(data)
         if packets:
             self._last_packet = now
+        if self._waiting is not None:
+            self._waiting += packets
+            return
+        yield from self._take_all(packets)
+
+    def go_on(self) -> Iterator[Event]:
+        """CONNECT is decided: what had come behind it."""
+        waiting, self._waiting = self._waiting, None
+        if self._state != CLOSED:
+            yield from self._take_all(waiting or [])
+
+    def _take_all(self, packets: list[Packet]) -> Iterator[Event]:
         run: list[Publish] = []
-        acknowledged = 0
+        released: list[int] = []
+        held: list[object] = []
         error = self._decoder.error
+        at = -1
         for packet in packets:
+            at += 1
             try:
-                if type(packet) is Publish and self._state == OPEN:
-                    if packet.qos or packet.retain or packet.properties:
-                        self._check_publish(packet)
+                kind = type(packet)
+                if kind is Publish and self._state == OPEN:
+                    if released:
+                        yield Released(released)
+                        released = []
+                    if (packet.qos or packet.properties) and not self._takes_publish(packet):
+                        continue
                     run.append(packet)
                     continue
-                if type(packet) is Puback and self._state == OPEN:
-                    acknowledged += self._take_puback(packet)
+                if kind is Puback and self._state == OPEN:
+                    if self.window.acknowledge(packet.packet_id):
+                        held.append(self.window.finish(packet.packet_id))
                     continue
                 if run:
                     yield Publishes(run)
                     run = []
-                    if self.is_closed:
-                        return
+                if kind is Pubrel and self._state == OPEN:
+                    released += self._take_pubrel(packet)
+                    continue
+                if kind is Pubcomp and self._state == OPEN:
+                    if packet.packet_id in self.window.released:
+                        held.append(self.window.finish(packet.packet_id))
+                    continue
+                if self.is_closed:
+                    return
                 event = self._take_other(packet)
             except MqttError as violation:
                 error = violation
@@ -176,10 +194,15 @@ class ServerConnection:
                 yield event
             if self.is_closed:
                 return
+            if self._state == DECIDING and self.method is None:  # else only AUTH may come now (3.1.2-30)
+                self._waiting = packets[at + 1 :]
+                return
         if run:
             yield Publishes(run)
-        if acknowledged and not self.is_closed:
-            yield Acknowledged(acknowledged)
+        if released:
+            yield Released(released)
+        if held and not self.is_closed:
+            yield Acknowledged(held)
         if error is not None and not self.is_closed:
             yield self._violation(error)
 
@@ -194,52 +217,80 @@ class ServerConnection:
             raise protocol_error("a second CONNECT")  # 3.1.0-2
         if isinstance(packet, Disconnect):
             return self._take_disconnect(packet)
+        if isinstance(packet, Auth):
+            return self._take_auth(packet)
         if self._state != OPEN:
             raise protocol_error(f"{type(packet).__name__.upper()} before the connection was accepted")
         if isinstance(packet, Pingreq):
             self._out.append(PINGRESP)
             return None
+        if isinstance(packet, Pubrec):
+            return self._take_pubrec(packet)
         if isinstance(packet, Subscribe):
-            self._check_subscribe(packet)
+            for subscription in packet.subscriptions:
+                if subscription.no_local and subscription.filter.startswith("$share/"):
+                    raise protocol_error("No Local on a shared subscription")  # 3.8.3-4
             return packet
         if isinstance(packet, Unsubscribe):
             return packet
-        if isinstance(packet, Pubrec | Pubrel | Pubcomp):
-            raise protocol_error("packets of QoS 2, which is not available")
-        if isinstance(packet, Auth):
-            raise protocol_error("AUTH without an authentication method")  # 4.12.0-1
         raise protocol_error(f"{type(packet).__name__.upper()} is sent by servers only")
 
-    def _take_puback(self, packet: Puback) -> bool:
-        inflight = self._inflight
-        if inflight is None or packet.packet_id not in inflight:
-            return False
-        inflight.discard(packet.packet_id)
-        return True
-
-    def _check_publish(self, packet: Publish) -> None:
-        if packet.qos:
-            if packet.qos == 2:
-                raise MqttError(ReasonCode.QOS_NOT_SUPPORTED, "QoS 2 is not available")
-            self.unconfirmed += 1
-            if self.unconfirmed > self._limits.receive_maximum and self.version == 5:
-                raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more unacknowledged publishes than allowed")
-        if packet.retain:
-            raise MqttError(ReasonCode.RETAIN_NOT_SUPPORTED, "retained messages are not available")
+    def _takes_publish(self, packet: Publish) -> bool:
+        """Check and complete a PUBLISH; False for one that came before, and is only answered again (4.3.3-10)."""
         if packet.properties:
-            if PropertyId.TOPIC_ALIAS in packet.properties:
-                raise MqttError(ReasonCode.TOPIC_ALIAS_INVALID, "topic aliases are not available")
             if PropertyId.SUBSCRIPTION_IDENTIFIER in packet.properties:
                 raise protocol_error("a client's PUBLISH with a subscription identifier")  # 3.3.4-6
+            if PropertyId.TOPIC_ALIAS in packet.properties:
+                if self._clients_aliases is None:
+                    self._clients_aliases = ClientsAliases(self._limits.topic_alias_maximum)
+                self._clients_aliases.resolve(packet)
+        if not packet.qos:
+            return True
+        if packet.qos == 2:
+            incoming = self.incoming
+            if incoming is None:
+                incoming = self.incoming = {}
+            state = incoming.get(packet.packet_id)
+            if state == ANSWERED:
+                self._out.append(encode_words([PUBREC_WORD | packet.packet_id]))
+            if state in (PENDING, ANSWERED):
+                return False
+            incoming[packet.packet_id] = PENDING
+            if len(incoming) > self._limits.receive_maximum and self.version < 5:  # which cannot be told the limit
+                raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many half-done handshakes of QoS 2")
+        self.unconfirmed += 1
+        if self.unconfirmed > self._limits.receive_maximum and self.version == 5:
+            raise MqttError(ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "more unacknowledged publishes than allowed")
+        return True
 
-    def _check_subscribe(self, packet: Subscribe) -> None:
-        if PropertyId.SUBSCRIPTION_IDENTIFIER in packet.properties:
-            raise MqttError(
-                ReasonCode.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED, "subscription identifiers are not available"
-            )
-        for subscription in packet.subscriptions:
-            if subscription.no_local and subscription.filter.startswith("$share/"):
-                raise protocol_error("No Local on a shared subscription")  # 3.8.3-4
+    def _take_pubrel(self, packet: Pubrel) -> list[int]:
+        incoming = self.incoming
+        if incoming is not None and incoming.get(packet.packet_id, PENDING) != PENDING:
+            if incoming.pop(packet.packet_id) == ANSWERED and self.unconfirmed:
+                self.unconfirmed -= 1
+            return [packet.packet_id]
+        self._send(Pubcomp(packet.packet_id, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))  # 3.7.2.1
+        return []
+
+    def _take_pubrec(self, packet: Pubrec) -> Event | None:
+        window = self.window
+        packet_id = packet.packet_id
+        if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:  # 4.3.3: it is over, and never sent again
+            return Acknowledged([window.finish(packet_id)]) if packet_id in window.unreceived else None
+        if window.receive(packet_id):
+            return Received([packet_id])
+        known = packet_id in window.released
+        self._send(Pubrel(packet_id, ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
+        return None
+
+    def _take_auth(self, packet: Auth) -> Event:
+        given = packet.properties.get(PropertyId.AUTHENTICATION_METHOD)
+        wanted = ReasonCode.CONTINUE_AUTHENTICATION if self._state == DECIDING else ReasonCode.RE_AUTHENTICATE
+        if self.method is None or given != self.method:  # 4.12.0-1, 4.12.1-1
+            raise protocol_error("AUTH without the authentication method of CONNECT")
+        if packet.reason not in (wanted, ReasonCode.CONTINUE_AUTHENTICATION):
+            raise protocol_error(f"AUTH with the reason {packet.reason.name}")
+        return packet
 
     def _note_connect(self, packet: Connect) -> None:
         keep_alive = packet.keep_alive
@@ -247,17 +298,29 @@ class ServerConnection:
         if self.version == 5 and (keep_alive == 0 or keep_alive > maximum) and maximum < 65_535:
             keep_alive = maximum
         self._timeout = keep_alive * 1.5 or float("inf")
-        self.max_packet_to_client = packet.properties.get(PropertyId.MAXIMUM_PACKET_SIZE, UNLIMITED_PACKET)
-        self._send_maximum = min(
-            packet.properties.get(PropertyId.RECEIVE_MAXIMUM, 65_535), self._limits.max_inflight_messages
+        given = packet.properties
+        self.max_packet_to_client = given.get(PropertyId.MAXIMUM_PACKET_SIZE, UNLIMITED_PACKET)
+        self.window = DeliveryWindow(
+            min(given.get(PropertyId.RECEIVE_MAXIMUM, 65_535), self._limits.max_inflight_messages)
         )
+        self.method = given.get(PropertyId.AUTHENTICATION_METHOD)
+        self._has_session_expiry = bool(given.get(PropertyId.SESSION_EXPIRY_INTERVAL))
+        self._explains = given.get(PropertyId.REQUEST_PROBLEM_INFORMATION, 1) == 1
+        aliases = min(given.get(PropertyId.TOPIC_ALIAS_MAXIMUM, 0), self._limits.topic_alias_maximum)
+        if aliases:
+            self._aliases = ServersAliases(aliases)
 
     def _take_disconnect(self, packet: Disconnect) -> Closing:
-        if packet.properties.get(PropertyId.SESSION_EXPIRY_INTERVAL):
+        if self.version == 5 and packet.reason not in _CLIENTS_GOODBYES:
+            raise protocol_error(f"DISCONNECT with the reason {packet.reason.name}, which only servers give")
+        if PropertyId.SERVER_REFERENCE in packet.properties:
+            raise protocol_error("a server reference from a client")
+        expiry = packet.properties.get(PropertyId.SESSION_EXPIRY_INTERVAL)
+        if expiry and not self._has_session_expiry:
             raise protocol_error("a session expiry where CONNECT had none")  # 3.14.2.2.2
         self._state = CLOSED
         keeps_will = packet.reason != ReasonCode.NORMAL_DISCONNECTION
-        return Closing(packet.reason, "the client disconnected", publishes_will=keeps_will, is_clients=True)
+        return Closing(packet.reason, "the client disconnected", keeps_will, is_clients=True, session_expiry=expiry)
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
@@ -269,28 +332,43 @@ class ServerConnection:
         self._out.clear()
         return data
 
-    def accept(self, connect: Connect, assigned_client_id: str | None) -> None:
-        """Answer CONNECT with what this server does and does not do (3.2.2.3)."""
+    def send(self, data: bytes) -> None:
+        """Send bytes that were made here before, and held back until now."""
+        if self._state == OPEN:
+            self._out.append(data)
+
+    def challenge(self, data: bytes | None) -> None:
+        """Go on with an exchange of enhanced authentication (4.12)."""
+        self._send_auth(ReasonCode.CONTINUE_AUTHENTICATION, data)
+
+    def authenticated_again(self, data: bytes | None) -> None:
+        """The client authenticated anew (4.12.1)."""
+        self._send_auth(ReasonCode.SUCCESS, data)
+
+    def _send_auth(self, reason: ReasonCode, data: bytes | None) -> None:
+        properties: dict[PropertyId, Any] = {PropertyId.AUTHENTICATION_METHOD: self.method}
+        if data is not None:
+            properties[PropertyId.AUTHENTICATION_DATA] = data
+        self._send(Auth(reason, properties))
+
+    def accept(self, connect: Connect, is_session_present: bool, granted: Properties = EMPTY) -> None:
+        """Answer CONNECT (3.2).  `granted`: properties of CONNACK that are the server's to say, of version 5."""
         self._state = OPEN
-        properties: dict[PropertyId, object] = {}
+        self._last_packet = max(self._last_packet, 0.0)
+        properties: dict[PropertyId, Any] = {}
         if self.version == 5:
             limits = self._limits
-            properties = {
-                PropertyId.MAXIMUM_QOS: 1,
-                PropertyId.RETAIN_AVAILABLE: 0,
-                PropertyId.SUBSCRIPTION_IDENTIFIER_AVAILABLE: 0,
-                PropertyId.SHARED_SUBSCRIPTION_AVAILABLE: 0,
-                PropertyId.RECEIVE_MAXIMUM: limits.receive_maximum,
-                PropertyId.MAXIMUM_PACKET_SIZE: limits.max_packet_size_bytes,
-            }
-            if assigned_client_id is not None:
-                properties[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = assigned_client_id
-            if connect.properties.get(PropertyId.SESSION_EXPIRY_INTERVAL):
-                properties[PropertyId.SESSION_EXPIRY_INTERVAL] = 0
+            properties = {PropertyId.RECEIVE_MAXIMUM: limits.receive_maximum, **granted}
+            if limits.max_packet_size_bytes < UNLIMITED_PACKET:
+                properties[PropertyId.MAXIMUM_PACKET_SIZE] = limits.max_packet_size_bytes
+            if limits.topic_alias_maximum:
+                properties[PropertyId.TOPIC_ALIAS_MAXIMUM] = limits.topic_alias_maximum
             if self._timeout != (connect.keep_alive * 1.5 or float("inf")):
                 properties[PropertyId.SERVER_KEEP_ALIVE] = limits.keep_alive_max_seconds
+            if self.method is not None:
+                properties[PropertyId.AUTHENTICATION_METHOD] = self.method
         accepted = ReasonCode.SUCCESS if self.version == 5 else ConnectReturnCode.ACCEPTED
-        self._send(Connack(False, accepted, properties))
+        self._send(Connack(is_session_present, accepted, properties))
 
     def refuse(self, reason: ReasonCode, text: str) -> Closing:
         """Answer CONNECT with a refusal; the connection is over."""
@@ -300,15 +378,37 @@ class ServerConnection:
         """End an open connection from the server's side."""
         return self._violation(MqttError(reason, text))
 
-    def confirm(self, packet_ids: list[int], refused: Iterable[tuple[int, ReasonCode]] = ()) -> None:
-        """PUBACKs for publishes that are durable, and for those that were refused (version 5 only)."""
-        self.unconfirmed -= len(packet_ids)
+    def confirm(self, words: list[int]) -> None:
+        """PUBACKs and PUBRECs for publishes that are durable, as words (`encoder`) with their identifiers."""
         if self._state == CLOSED:
             return
-        self._out.append(encode_pubacks(packet_ids))
-        for packet_id, reason in refused:
-            self.unconfirmed -= 1
-            self._send(Puback(packet_id, reason))
+        incoming = self.incoming
+        if incoming:
+            for word in words:
+                if word >= PUBREC_WORD:
+                    incoming[word & 0xFFFF] = ANSWERED
+                else:
+                    self.unconfirmed -= 1
+        else:
+            self.unconfirmed -= len(words)
+        self._out.append(encode_words(words))
+
+    def refuse_publish(self, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
+        """PUBACK or PUBREC with a reason, in version 5: the publish is over, and its identifier free (4.3.3-4)."""
+        self.unconfirmed -= 1
+        if qos == 2 and self.incoming is not None:
+            self.incoming.pop(packet_id, None)
+        answer = Pubrec if qos == 2 else Puback
+        explained = answer(packet_id, reason, {PropertyId.REASON_STRING: text})
+        self._send_explained(explained, answer(packet_id, reason))
+
+    def release(self, packet_ids: Iterable[int]) -> bytes:
+        """PUBRELs, to be sent when the caller says (`send`)."""
+        return encode_words([PUBREL_WORD | packet_id for packet_id in packet_ids])
+
+    def complete(self, packet_ids: Iterable[int]) -> bytes:
+        """PUBCOMPs, to be sent when the caller says."""
+        return encode_words([PUBCOMP_WORD | packet_id for packet_id in packet_ids])
 
     def suback(self, packet_id: int, reasons: list[ReasonCode]) -> None:
         if self.version < 5:
@@ -319,37 +419,39 @@ class ServerConnection:
         self._send(Unsuback(packet_id, reasons))
 
     @property
-    def has_window(self) -> bool:
-        """Whether another QoS 1 message may be sent (3.3.4-9)."""
-        return self._inflight is None or len(self._inflight) < self._send_maximum
+    def has_aliases(self) -> bool:
+        """Whether what is sent depends on what was sent before: packets cannot be shared with other clients."""
+        return self._aliases is not None
 
-    def deliver(self, template: PublishTemplate) -> None:
-        """Send a message; at QoS 1 there must be room in the window.  One too large for the client counts as sent
-        (3.1.2-25)."""
+    def deliver(self, template: PublishTemplate, held: object = None) -> bytes | None:
+        """The packet of a message, to be sent by the caller; above QoS 0 there must be room in the window.  None for
+        one too large for the client: that counts as sent (3.1.2-25)."""
         if template.size > self.max_packet_to_client:
-            return
-        if not template.qos:
-            self._out.append(template.packet(0))
-            return
-        inflight = self._inflight
-        if inflight is None:
-            inflight = self._inflight = set()
-        packet_id = self._next_id
-        while True:
-            packet_id = packet_id % 65_535 + 1
-            if packet_id not in inflight:
-                break
-        self._next_id = packet_id
-        inflight.add(packet_id)
-        self._out.append(template.packet(packet_id))
+            return None
+        if self._aliases is not None and template.topic:
+            alias, is_known = self._aliases.of(template.topic)
+            if alias:
+                aliased = template.with_alias(alias, is_known=is_known)
+                if is_known or aliased.size <= self.max_packet_to_client:
+                    template = aliased
+        return template.packet(self.window.take(template.qos, held) if template.qos else 0)
 
     def _send(self, packet: Packet) -> None:
         self._out.append(encode(packet, self.version))
+
+    def _send_explained(self, packet: Packet, bare: Packet) -> None:
+        """Send with its reason string, if the client asked for such and can take it (3.1.2-29, 3.4.2-2)."""
+        data = encode(packet, self.version) if self._explains else b""
+        if not data or len(data) > self.max_packet_to_client:
+            data = encode(bare, self.version)
+        self._out.append(data)
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def deadline(self) -> float:
         """When `handle_timeout` should be called; infinity for never."""
+        if self._state == DECIDING:
+            return self._last_packet + self._limits.connect_timeout_seconds
         return self._last_packet + self._timeout if self._state != CLOSED else float("inf")
 
     def handle_timeout(self, now: float) -> list[Event]:
@@ -359,6 +461,8 @@ class ServerConnection:
         if self._state == WAITING:
             self._state = CLOSED
             return [Closing(ReasonCode.MAXIMUM_CONNECT_TIME, "no CONNECT in time")]
+        if self._state == DECIDING:
+            return [self._violation(MqttError(ReasonCode.SERVER_UNAVAILABLE, "CONNECT could not be decided in time"))]
         return [self._violation(MqttError(ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard for too long"))]
 
     def note_alive(self, now: float) -> None:
@@ -383,7 +487,10 @@ class ServerConnection:
     def _say_connack(self, error: MqttError) -> None:
         if self.version == 5:
             properties: Properties = {PropertyId.REASON_STRING: error.text}
-            self._out.append(encode(Connack(False, error.reason, properties), 5))
+            packet = encode(Connack(False, error.reason, properties), 5)
+            if len(packet) > self.max_packet_to_client:
+                packet = encode(Connack(False, error.reason), 5)
+            self._out.append(packet)
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and self.version == 0:
             # a client of an unknown version: both ways to say it, as the older one knows only the first (3.1.2-2)
             self._out.append(encode(Connack(False, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION), 4))
@@ -391,13 +498,11 @@ class ServerConnection:
             self._out.append(encode(Connack(False, _RETURN_CODES[error.reason]), 4))
 
 
-def check_subscription(subscription: Subscription) -> ReasonCode | None:
-    """Why a filter cannot be subscribed to, or None (3.9.3)."""
-    topic_filter = subscription.filter
-    if not is_valid_filter(topic_filter):
-        return ReasonCode.TOPIC_FILTER_INVALID
-    if topic_filter.startswith("$share/"):
-        return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-    if subscription.no_local or topic_filter.startswith(("$replay/", "$delayed/", "$SYS/")):
-        return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
-    return None
+_NO_WINDOW: Final = DeliveryWindow(0)
+"""Before CONNECT nothing is sent; never written to."""
+
+_CLIENTS_GOODBYES: Final = frozenset(
+    ReasonCode(code)
+    for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
+)
+"""Reasons that a client's DISCONNECT may give (table 3-13)."""

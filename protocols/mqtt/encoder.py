@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from protocols.mqtt.packets import (
@@ -25,7 +25,7 @@ from protocols.mqtt.packets import (
     Unsuback,
     Unsubscribe,
 )
-from protocols.mqtt.properties import EMPTY, Properties, encode_properties
+from protocols.mqtt.properties import EMPTY, Properties, PropertyId, encode_properties
 from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from protocols.mqtt.wire import MAX_FIELD_BYTES, write_binary, write_string, write_u16, write_varint
 
@@ -38,6 +38,12 @@ _pack_u16: Final = struct.Struct("!H").pack
 _pack_ack: Final = struct.Struct("!HH").pack
 _PUBACK_HEAD: Final = 0x4002
 
+PUBACK_WORD: Final = 0x4002_0000
+PUBREC_WORD: Final = 0x5002_0000
+PUBREL_WORD: Final = 0x6202_0000
+PUBCOMP_WORD: Final = 0x7002_0000
+"""An acknowledgement of success is four bytes in every version (3.4.2.1): this word with the identifier in it."""
+
 PINGREQ: Final = b"\xc0\x00"
 PINGRESP: Final = b"\xd0\x00"
 
@@ -48,14 +54,29 @@ class PublishTemplate:
     Subscribers share one when version, QoS, RETAIN and properties are the same.  At QoS 0 `head` is the whole packet.
     """
 
-    __slots__ = ("head", "qos", "size", "tail")
+    __slots__ = ("_aliasable", "head", "qos", "size", "tail")
 
-    def __init__(self, head: bytes, tail: bytes, qos: int) -> None:
+    def __init__(
+        self, head: bytes, tail: bytes, qos: int, aliasable: tuple[str, bytes, bool, Properties] | None = None
+    ) -> None:
         self.head = head
         self.tail = tail
         self.qos = qos
         self.size = len(head) + len(tail) + (2 if qos else 0)
         """Bytes of the whole packet, to compare with a Maximum Packet Size."""
+        self._aliasable = aliasable
+
+    @property
+    def topic(self) -> str:
+        """The topic that an alias may stand for; empty where none may."""
+        return self._aliasable[0] if self._aliasable is not None else ""
+
+    def with_alias(self, alias: int, *, is_known: bool) -> PublishTemplate:
+        """The same with a topic alias (3.3.2.3.4), and without the topic where the client knows the alias."""
+        assert self._aliasable is not None
+        topic, payload, retain, properties = self._aliasable
+        more = {**properties, PropertyId.TOPIC_ALIAS: alias}
+        return publish_template("" if is_known else topic, payload, self.qos, retain, more, 5)
 
     def packet(self, packet_id: int) -> bytes:
         """The packet for one subscriber; at QoS 0 the very same bytes for all."""
@@ -83,12 +104,13 @@ def publish_template(
         raise ValueError(f"QoS {qos}")
     name = write_string(topic)
     tail = encode_properties(properties) + payload if version == 5 else payload
+    aliasable = (topic, payload, retain, properties) if version == 5 else None
     if not qos:
         tail = name + tail
         head = bytes((0x31 if retain else 0x30,)) + write_varint(len(tail)) + tail
-        return PublishTemplate(head, b"", 0)
+        return PublishTemplate(head, b"", 0, aliasable)
     head = bytes((0x30 | qos << 1 | retain,)) + write_varint(len(name) + 2 + len(tail)) + name
-    return PublishTemplate(head, tail, qos)
+    return PublishTemplate(head, tail, qos, aliasable)
 
 
 def encode_publish(
@@ -129,8 +151,13 @@ def encode_puback(packet_id: int) -> bytes:
 
 
 def encode_pubacks(packet_ids: Iterable[int]) -> bytes:
-    """PUBACKs of success in one piece, for one write."""
-    return b"".join([_pack_ack(_PUBACK_HEAD, packet_id) for packet_id in packet_ids])
+    """PUBACKs of success in one piece."""
+    return encode_words([PUBACK_WORD | packet_id for packet_id in packet_ids])
+
+
+def encode_words(words: Sequence[int]) -> bytes:
+    """Acknowledgements of success in one piece, for one write: each is one of the words above with its identifier."""
+    return struct.pack(f"!{len(words)}I", *words)
 
 
 def encode(packet: Packet, version: int) -> bytes:

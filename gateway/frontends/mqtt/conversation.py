@@ -1,36 +1,30 @@
-"""MqttConversation: one MQTT connection's side of things.
+"""MqttConversation: one MQTT connection's side of things, from its first byte to what becomes of its session.
 
-A run of publishes becomes one `send`; its PUBACKs are written when the store confirms, in order, with one write.
-Deliveries come from the hub; what the client has no room for waits here up to a limit, and beyond it in the log.
+It decides nothing by itself: the machine (`protocols.mqtt.connection`) says what the bytes mean, `connecting` gets the
+session, `publishing`, `subscribing` and `outbox` do the work of each direction.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
 
-from domain.errors import EntrepotError
-from domain.message import Message
-from domain.routing.topic_filter import is_valid_name
+from domain.access.model import Principal
+from gateway.delivery.audience import QueueKey, Run
+from gateway.delivery.shares import Ticket
 from gateway.driver import Driver
-from gateway.messaging.send import Refusals
-from protocols.mqtt import mapping
-from protocols.mqtt.connection import (
-    Acknowledged,
-    Closing,
-    Event,
-    Publishes,
-    ServerConnection,
-    check_subscription,
-)
-from protocols.mqtt.encoder import PublishTemplate
-from protocols.mqtt.errors import REASON_OF_CODE
-from protocols.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe, Will
-from protocols.mqtt.properties import PropertyId
+from gateway.frontends.mqtt.connecting import Connecting
+from gateway.frontends.mqtt.outbox import Outbox
+from gateway.frontends.mqtt.publishing import Publishing
+from gateway.frontends.mqtt.subscribing import Subscribing
+from gateway.sessions.record import OutgoingRecord
+from gateway.sessions.session import Session, released
+from protocols.mqtt.connection import ServerConnection
+from protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
+from protocols.mqtt.packets import Auth, Connect, Subscribe, Unsubscribe
 from protocols.mqtt.reason_codes import ReasonCode
 
 if TYPE_CHECKING:
@@ -40,368 +34,292 @@ log = structlog.get_logger(__name__)
 
 
 class MqttConversation:
-    """Implements `gateway.driver.Conversation` and `gateway.delivery.hub.Subscriber`."""
+    """Implements `gateway.driver.Conversation` and `gateway.delivery.audience.Subscriber`."""
 
     __slots__ = (
-        "_backlog",
-        "_first",
-        "_frontend",
-        "_is_relief_asked",
-        "_last",
-        "_machine",
-        "_will",
+        "_connecting",
+        "_expires_at",
+        "_is_ended",
+        "_is_gone",
+        "_when_gone",
         "client_id",
+        "connected_at_ms",
         "driver",
-        "filters",
+        "frontend",
+        "keep_alive",
         "lagging",
+        "machine",
+        "outbox",
+        "peer",
+        "principal",
+        "publishing",
+        "resumed_at",
+        "session",
+        "subscribing",
     )
 
     def __init__(self, frontend: MqttFrontend, now: float) -> None:
-        self._frontend = frontend
-        self._machine = ServerConnection(frontend.limits, now)
-        self._backlog: deque[PublishTemplate] | None = None
-        self._will: Will | None = None
-        self._first: _Awaited | None = None
-        self._last: _Awaited | None = None
-        self._is_relief_asked = False
+        self.frontend = frontend
+        self.machine = ServerConnection(frontend.limits, now)
+        self.outbox = Outbox(self)
+        self.publishing = Publishing(self)
+        self.subscribing = Subscribing(self)
         self.driver: Driver | None = None
+        self.session: Session | None = None
+        self.principal: Principal | None = None
         self.client_id = ""
-        self.filters: dict[str, int] | None = None
-        self.lagging: dict[tuple[str, int], int] | None = None
+        self.peer = ""
+        self.keep_alive = 0
+        self.connected_at_ms = 0
+        self.lagging: dict[QueueKey, int] | None = None
+        self.resumed_at: dict[QueueKey, int] | None = None
+        self._connecting: Connecting | None = None
+        self._expires_at = float("inf")
+        self._is_ended = self._is_gone = False
+        self._when_gone: list[Callable[[], None]] | None = None
 
     # -- from the driver -----------------------------------------------------------------------------------------
 
     def connected(self, driver: Driver) -> None:
         self.driver = driver
-        self._frontend.opened(self)
+        self.peer = driver.peer
+        self.frontend.opened(self)
 
     def received(self, data: bytes, now: float) -> None:
-        for event in self._machine.receive_data(data, now):
+        self.frontend.counters.bytes_received += len(data)
+        for event in self.machine.receive_data(data, now):
             self._handle(event)
 
     def data_to_send(self) -> bytes:
-        return self._machine.data_to_send()
+        return self.machine.data_to_send()
 
     def deadline(self) -> float:
-        return float("inf") if self.driver is not None and self.driver.is_paused else self._machine.deadline()
+        if self.driver is not None and self.driver.is_paused and self.machine.is_open:
+            return self._expires_at
+        return min(self.machine.deadline(), self._expires_at)
 
     def timed_out(self, now: float) -> None:
-        for event in self._machine.handle_timeout(now):
+        if now >= self._expires_at:
+            self.close(ReasonCode.NOT_AUTHORIZED, "what the client was let in by is over")
+            return
+        for event in self.machine.handle_timeout(now):
             self._handle(event)
 
     def resumed(self, now: float) -> None:
-        self._machine.note_alive(now)
+        self.machine.note_alive(now)
 
     def writable(self) -> None:
-        self._drain()
+        self.outbox.drain()
 
     def lost(self) -> None:
-        if not self._machine.is_closed:
-            self._end(Closing(ReasonCode.UNSPECIFIED_ERROR, "the connection was lost", is_clients=True))
-        self._frontend.closed(self)
+        self.end(Closing(ReasonCode.UNSPECIFIED_ERROR, "the connection was lost", is_clients=True))
+        self.frontend.closed(self)
         self.driver = None
-
-    def shut_down(self) -> None:
-        """The server stops."""
-        self._close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down")
-
-    def take_over(self) -> None:
-        """Another connection has this client id now (3.1.4-3)."""
-        self._close(ReasonCode.SESSION_TAKEN_OVER, "another connection took this client id")
 
     # -- events --------------------------------------------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
         if type(event) is Publishes:
-            self._publish(event.packets)
+            self.frontend.counters.count_publishes(self, event.packets)
+            self.publishing.take(event.packets)
         elif isinstance(event, Acknowledged):
-            self._drain()
+            self._acknowledged(event.held)
+        elif isinstance(event, Received):
+            self._received(event.packet_ids)
+        elif isinstance(event, Released):
+            self._released(event.packet_ids)
+        elif isinstance(event, Subscribe):
+            self.subscribing.subscribe(event)
+        elif isinstance(event, Unsubscribe):
+            self.subscribing.unsubscribe(event)
         elif isinstance(event, Connect):
             self._connect(event)
-        elif isinstance(event, Subscribe):
-            self._subscribe(event)
-        elif isinstance(event, Unsubscribe):
-            self._unsubscribe(event)
+        elif isinstance(event, Auth):
+            self._authenticate(event)
         elif isinstance(event, Closing):
-            self._end(event)
+            self.end(event)
 
     def _connect(self, connect: Connect) -> None:
-        refusal = self._frontend.refusal_of(connect)
-        if refusal is not None:
-            self._end(self._machine.refuse(*refusal))
-            return
-        self.client_id = connect.client_id or self._frontend.new_client_id()
-        self._will = connect.will
-        self._machine.accept(connect, None if connect.client_id else self.client_id)
-        self._frontend.register(self)
+        if self.driver is not None:
+            self.driver.pause_reading()  # no more is taken in before it is decided; AUTH is let through again
+        self.keep_alive = connect.keep_alive
+        self._connecting = Connecting(self, connect)
+        self._connecting.start()
+
+    def _authenticate(self, packet: Auth) -> None:
+        if self._connecting is not None:
+            self._connecting.authenticate(packet)
+
+    def accepted(self, expires_at: float) -> None:
+        """CONNECT is accepted: what came behind it is next."""
+        self._expires_at = expires_at
+        self.resume_reading()
+        for event in self.machine.go_on():
+            self._handle(event)
         if self.driver is not None:
             self.driver.deadline_moved()
+        self.flush()
 
-    def _publish(self, packets: list[Publish]) -> None:
-        frontend = self._frontend
-        route_of, now_ms, to_message = frontend.routes.of, frontend.clock.now_ms(), mapping.to_message
-        messages: list[Message] = []
-        packet_ids: list[int] = []
-        for packet in packets:
-            name = packet.topic
-            if name[0] == "$" and not frontend.may_publish(name):
-                if messages:  # the refusal has its place in the order of PUBACKs (4.6.0-2)
-                    frontend.sender.send(messages, self._in_turn(_Sent(self, packet_ids)))
-                    messages, packet_ids = [], []
-                frontend.sender.send((), self._in_turn(_Refused(self, packet)))
+    def _acknowledged(self, held: list[object]) -> None:
+        session = self.session
+        is_kept = False
+        for each in held:
+            if each is None:
                 continue
-            topic, queue_id, filter_hash = route_of(name)
-            messages.append(to_message(packet, topic, queue_id, filter_hash, now_ms))
-            packet_ids.append(packet.packet_id)
-        if messages:
-            frontend.sender.send(messages, self._in_turn(_Sent(self, packet_ids)))
-        if frontend.sender.backlogged and self.driver is not None:
-            self.driver.pause_reading()
-            if not self._is_relief_asked:
-                self._is_relief_asked = True
-                frontend.sender.when_relieved(self._relieved)
+            if isinstance(each, OutgoingRecord):
+                is_kept = True
+            elif isinstance(each, Ticket):
+                each.acknowledge()
+        if is_kept and session is not None:
+            session.note_finished()
+        self.outbox.drain()
 
-    def _in_turn(self, sent: _Awaited) -> _Awaited:
-        """Whatever is told of it, and whenever: PUBACKs have the order of the publishes (4.6.0-2)."""
-        if self._last is None:
-            self._first = sent
-        else:
-            self._last.following = sent
-        self._last = sent
-        return sent
+    def _received(self, packet_ids: list[int]) -> None:
+        """PUBREL, once the record says that PUBREC came: or the message would be sent again, and be a new one."""
+        session, window = self.session, self.machine.window
+        for packet_id in packet_ids:
+            held = window.held[packet_id]
+            if isinstance(held, OutgoingRecord):
+                window.held[packet_id] = released(held)
+        packet = self.machine.release(packet_ids)
+        if session is not None:
+            session.after_durable(partial(self._send, packet), window=True)
 
-    def tell_in_turn(self) -> None:
-        """Tell the client what is known, as far as nothing before it is unknown."""
-        while self._first is not None and self._first.outcome is not None:
-            sent = self._first
-            self._first = sent.following
-            if self._first is None:
-                self._last = None
-            sent.tell()
-
-    def _relieved(self) -> None:
-        self._is_relief_asked = False
-        if self.driver is not None:
-            self.driver.resume_reading()
-
-    def refuse(self, packet: Publish) -> None:
-        """A name that clients may not publish to: PUBACK with the reason, or the end where there is no such word."""
-        if self.driver is None:
+    def _released(self, packet_ids: list[int]) -> None:
+        """PUBCOMP, once the record has forgotten the identifiers: or they would be taken for used when they come
+        again."""
+        session = self.session
+        if session is None:
             return
-        if packet.qos and self._machine.version == 5:
-            self._machine.confirm([], [(packet.packet_id, ReasonCode.NOT_AUTHORIZED)])
-            self.driver.flush()
-        else:
-            self._close(ReasonCode.NOT_AUTHORIZED, f"{packet.topic[:80]!r} cannot be published to")
+        if session.message_ids:
+            for packet_id in packet_ids:
+                session.message_ids.pop(packet_id, None)
+                session.doubtful.discard(packet_id)
+        session.after_durable(partial(self._send, self.machine.complete(packet_ids)), window=True)
 
-    def confirmed(self, packet_ids: list[int], failure: EntrepotError | None, refusals: Refusals) -> None:
-        """The store's answer to one run of publishes."""
-        if self.driver is None:
-            return
-        if failure is not None:
-            self._close(ReasonCode.UNSPECIFIED_ERROR, failure.message)
-            return
-        if refusals is None:
-            taken = packet_ids if all(packet_ids) else [packet_id for packet_id in packet_ids if packet_id]
-            if taken:
-                self._machine.confirm(taken)
-        else:
-            self._confirm_with_refusals(packet_ids, refusals)
-        self.driver.flush()
-
-    def _confirm_with_refusals(self, packet_ids: list[int], refusals: Sequence[EntrepotError | None]) -> None:
-        first = next(refusal for refusal in refusals if refusal is not None)
-        log.info("publishes refused", client_id=self.client_id, reason=first.message)
-        for packet_id, refusal in zip(packet_ids, refusals, strict=True):
-            if refusal is None:
-                if packet_id:
-                    self._machine.confirm([packet_id])
-            elif self._machine.version != 5:  # no word for a refusal: never confirm what was not kept
-                self._close(REASON_OF_CODE[refusal.code], refusal.message)
-                return
-            elif packet_id:
-                self._machine.confirm([], [(packet_id, REASON_OF_CODE[refusal.code])])
-
-    def _subscribe(self, packet: Subscribe) -> None:
-        filters = self.filters
-        if filters is None:
-            filters = self.filters = {}
-        reasons: list[ReasonCode] = []
-        for subscription in packet.subscriptions:
-            refusal = check_subscription(subscription)
-            is_new = subscription.filter not in filters
-            if refusal is None and is_new and len(filters) >= self._frontend.limits.max_subscriptions:
-                refusal = ReasonCode.QUOTA_EXCEEDED
-            if refusal is not None:
-                reasons.append(refusal)
-                continue
-            qos = min(subscription.qos, 1)
-            filters[subscription.filter] = qos
-            self._frontend.hub.subscribe(self, subscription.filter, qos, is_new=is_new)
-            reasons.append(ReasonCode(qos))
-        self._frontend.hub.when_following(partial(self._subscribed, packet.packet_id, reasons))
-
-    def _subscribed(self, packet_id: int, reasons: list[ReasonCode]) -> None:
-        if self._machine.is_open:
-            self._machine.suback(packet_id, reasons)
-            self.flush()
-
-    def _unsubscribe(self, packet: Unsubscribe) -> None:
-        reasons: list[ReasonCode] = []
-        for topic_filter in packet.filters:
-            if self.filters is not None and self.filters.pop(topic_filter, None) is not None:
-                self._frontend.hub.unsubscribe(self, topic_filter)
-                reasons.append(ReasonCode.SUCCESS)
-            else:
-                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
-        self._machine.unsuback(packet.packet_id, reasons)
+    def _send(self, packet: bytes) -> None:
+        self.machine.send(packet)
+        self.flush()
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
-        return self._machine.version
+        return self.machine.version
+
+    @property
+    def topic_filters(self) -> Iterable[str]:
+        return self.subscribing.filters
+
+    @property
+    def wants_no_local(self) -> bool:
+        """Whether it must be known, of what this client publishes, that it did."""
+        return self.subscribing.has_no_local
 
     @property
     def has_backlog(self) -> bool:
-        return bool(self._backlog)
+        return self.outbox.has_backlog
 
-    def deliver(self, template: PublishTemplate) -> bool:
-        """Send or queue a message; False if there is no room for one that must not be lost (QoS 1)."""
-        machine, driver = self._machine, self.driver
-        if driver is None or not machine.is_open:
-            return True
-        if not self._backlog and not driver.is_congested and (not template.qos or machine.has_window):
-            machine.deliver(template)
-            return True
-        if not template.qos and driver.is_congested:
-            self._frontend.dropped += 1
-            return True
-        backlog = self._backlog
-        if backlog is None:
-            backlog = self._backlog = deque()
-        if len(backlog) >= self._frontend.max_queued_messages:
-            if template.qos:
-                return False
-            self._frontend.dropped += 1
-            return True
-        backlog.append(template)
-        return True
+    def deliver(self, run: Run) -> int:
+        return self.outbox.deliver(run)
 
-    def _drain(self) -> None:
-        """Send what waited, as far as there is room now."""
-        backlog, machine, driver = self._backlog, self._machine, self.driver
-        if driver is None or not machine.is_open:
-            return
-        while backlog and not driver.is_congested and (not backlog[0].qos or machine.has_window):
-            machine.deliver(backlog.popleft())
-        if not backlog:
-            self._backlog = None
-            if self.lagging:
-                self._frontend.hub.catch_up(self)
+    def has_room(self) -> None:
+        """Nothing waits to be sent: who was behind reads on, and shares may give more."""
+        hub = self.frontend.hub
+        if self.lagging:
+            hub.catch_up(self)
+        subscribing = self.subscribing
+        if subscribing.replays:
+            for reader in subscribing.replays.values():
+                if reader.lagging:
+                    hub.catch_up(reader)
+        if subscribing.shares:
+            for member in subscribing.shares.values():
+                self.frontend.shares.has_room(member.share.name, member.share.filter, member)
 
     def flush(self) -> None:
         if self.driver is not None:
             self.driver.flush()
 
+    def resume_reading(self) -> None:
+        if self.driver is not None:
+            self.driver.resume_reading()
+
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _close(self, reason: ReasonCode, text: str) -> None:
-        if not self._machine.is_closed:
-            self._end(self._machine.close(reason, text))
+    def shut_down(self) -> None:
+        """The server stops."""
+        self.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down")
 
-    def _end(self, closing: Closing) -> None:
-        """Publish the will if it is due, forget the subscriptions, close."""
-        will, self._will = self._will, None
-        self._frontend.unregister(self)
-        if self.filters:
-            for topic_filter in self.filters:
-                self._frontend.hub.unsubscribe(self, topic_filter)
-        self.filters = self.lagging = self._backlog = None
-        if will is not None and closing.publishes_will:
-            self._frontend.publish_will(will)
+    def close(self, reason: ReasonCode, text: str, *, publishes_will: bool = True) -> None:
+        """End the connection from the server's side."""
+        if not self.machine.is_closed:
+            closing = self.machine.close(reason, text)
+            closing.publishes_will = publishes_will
+            self.end(closing)
+
+    def take_over(self, epoch: int | None = None) -> None:
+        """Another connection has this client id now (3.1.4-3); `epoch`: on another gateway, as its record says."""
+        if epoch is not None and self.session is not None and self.session.record.epoch >= epoch:
+            return
+        closing = Closing(ReasonCode.SESSION_TAKEN_OVER, "another connection took this client id")
+        if not self.machine.is_closed:
+            closing = self.machine.close(closing.reason, closing.text)
+        self.end(closing, is_taken=True, is_fenced=epoch is not None)
+
+    def fenced(self) -> None:
+        """Another gateway has the session: nothing of it is ours to write any more."""
+        closing = Closing(ReasonCode.SESSION_TAKEN_OVER, "another gateway took this client id")
+        if not self.machine.is_closed:
+            closing = self.machine.close(closing.reason, closing.text)
+        self.end(closing, is_taken=True, is_fenced=True)
+
+    def when_gone(self, callback: Callable[[], None]) -> None:
+        """Call back once what is left of this connection in the session's record is durable."""
+        if self._is_gone:
+            callback()
+        else:
+            self._when_gone = [*(self._when_gone or ()), callback]
+
+    def gone(self) -> None:
+        """The session is somebody else's to have."""
+        self._is_gone = True
+        self.frontend.unregister(self)
+        told, self._when_gone = self._when_gone, None
+        for callback in told or ():
+            callback()
+
+    def end(self, closing: Closing, *, is_taken: bool = False, is_fenced: bool = False) -> None:
+        """The connection is over, whoever ended it: once."""
+        if self._is_ended:
+            return
+        self._is_ended = True
         if not closing.is_clients:
             log.info(
                 "connection closed by the server",
                 protocol="mqtt",
                 client_id=self.client_id,
-                peer=self.driver.peer if self.driver is not None else "",
+                peer=self.peer,
                 reason=closing.reason.name,
                 text=closing.text,
             )
+        session = self.session
+        if session is not None:
+            self._leave(session)
+            self.frontend.depart(self, session, closing, is_taken=is_taken, is_fenced=is_fenced)
+        elif self._connecting is None or self._connecting.is_over:
+            self.gone()
         if self.driver is not None:
             self.driver.close()
 
-
-class _Awaited:
-    """Publishes whose outcome is awaited: one small object per run, a list of them per connection."""
-
-    __slots__ = ("_conversation", "following", "outcome")
-
-    def __init__(self, conversation: MqttConversation) -> None:
-        self._conversation = conversation
-        self.following: _Awaited | None = None
-        self.outcome: tuple[EntrepotError | None, Refusals] | None = None
-
-    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
-        self.outcome = (failure, refusals)
-        self._conversation.tell_in_turn()
-
-    def tell(self) -> None:
-        """Its turn has come, and its outcome is known."""
-        raise NotImplementedError
-
-
-class _Sent(_Awaited):
-    """A run of publishes that were sent."""
-
-    __slots__ = ("_packet_ids",)
-
-    def __init__(self, conversation: MqttConversation, packet_ids: list[int]) -> None:
-        super().__init__(conversation)
-        self._packet_ids = packet_ids
-
-    def tell(self) -> None:
-        assert self.outcome is not None
-        self._conversation.confirmed(self._packet_ids, *self.outcome)
-
-
-class _Refused(_Awaited):
-    """A publish that nobody may make."""
-
-    __slots__ = ("_packet",)
-
-    def __init__(self, conversation: MqttConversation, packet: Publish) -> None:
-        super().__init__(conversation)
-        self._packet = packet
-
-    def tell(self) -> None:
-        self._conversation.refuse(self._packet)
-
-
-def will_refusal(connect: Connect) -> tuple[ReasonCode, str] | None:
-    """Why a will cannot be taken, or None (3.2.2-12 and 3.2.2.3.5)."""
-    will = connect.will
-    if will is None:
-        return None
-    if will.qos == 2:
-        return ReasonCode.QOS_NOT_SUPPORTED, "a will of QoS 2 is not available"
-    if will.retain:
-        return ReasonCode.RETAIN_NOT_SUPPORTED, "a retained will is not available"
-    if not is_valid_name(will.topic):
-        return ReasonCode.TOPIC_NAME_INVALID, "the will's topic is not a topic name"
-    return None
-
-
-def session_refusal(connect: Connect) -> tuple[ReasonCode, str] | None:
-    """Why the wish for a session cannot be met, or None: version 5 learns from CONNACK that it ends with the
-    connection; 3 and 4 have no way to be told, so a session that must stay is refused."""
-    if connect.version < 5 and not connect.clean_start:
-        if not connect.client_id:
-            return ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "an empty client id needs a clean session"  # 3.1.3-8
-        return ReasonCode.NOT_AUTHORIZED, "sessions that outlive the connection are not available: connect clean"
-    if connect.version == 3 and not connect.client_id:
-        return ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, "MQTT 3.1 needs a client id"
-    if connect.properties.get(PropertyId.AUTHENTICATION_METHOD) is not None:
-        return ReasonCode.BAD_AUTHENTICATION_METHOD, "enhanced authentication is not available"
-    return None
+    def _leave(self, session: Session) -> None:
+        """Stop receiving; where the session had read to is known before."""
+        cursors = self.subscribing.positions()
+        session.positions = lambda: cursors
+        window = self.machine.window
+        for packet_id, held in window.held.items():
+            if isinstance(held, Ticket) and (packet_id in window.unreceived or packet_id in window.released):
+                held.acknowledge()  # of QoS 2, begun with this client: nobody else may get it (4.8.2-5)
+        self.subscribing.close()
+        self.lagging = None
+        self.outbox.close()

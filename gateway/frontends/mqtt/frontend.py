@@ -4,40 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 import structlog
 
 from domain.clock import Clock
 from domain.errors import EntrepotError
+from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
 from gateway.delivery.hub import DeliveryHub
-from gateway.frontends.mqtt.conversation import MqttConversation, session_refusal, will_refusal
+from gateway.delivery.shares import Shares
+from gateway.frontends.mqtt.access import MqttAccess
+from gateway.frontends.mqtt.conversation import MqttConversation
+from gateway.frontends.mqtt.counters import MqttCounters
 from gateway.frontends.mqtt.routes import Routes
-from gateway.messaging.send import Refusals, Sender, first_refusal
+from gateway.messaging.retained import RetainedMessages
+from gateway.messaging.send import Sender, first_refusal
 from gateway.messaging.topology import Topology
+from gateway.security.security import PrincipalChange, Security
+from gateway.sessions.lifecycle import depart
+from gateway.sessions.opening import Sessions
+from gateway.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord, client_name
+from gateway.sessions.session import Session
+from gateway.sessions.sweeper import Sweeper
 from gateway.settings import Settings
-from protocols.mqtt.connection import ConnectionLimits
-from protocols.mqtt.mapping import to_message, will_publish
-from protocols.mqtt.packets import Connect, Will
+from protocols.mqtt.connection_events import Closing, ConnectionLimits
+from protocols.mqtt.mapping import to_message
+from protocols.mqtt.packets import Connect, Publish
+from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
+
+MAX_CLIENT_ID_BYTES: Final = 1024
 
 log = structlog.get_logger(__name__)
 
-_SERVERS_NAMES = ("$SYS", "$share", "$replay", "$delayed", "$queue")
-"""First levels that mean something to the server: clients do not publish to them."""
-
 
 class MqttFrontend:
-    """Makes a conversation per connection; knows them by client id."""
+    """Makes a conversation per connection; knows them by client id.  `is_alone`: no other gateway works on the store."""
+
+    max_client_id_bytes = MAX_CLIENT_ID_BYTES
 
     def __init__(
-        self, store: Store, sender: Sender, topology: Topology, hub: DeliveryHub, settings: Settings, clock: Clock
+        self,
+        store: Store,
+        sender: Sender,
+        topology: Topology,
+        hub: DeliveryHub,
+        shares: Shares,
+        retained: RetainedMessages,
+        security: Security,
+        settings: Settings,
+        clock: Clock,
+        *,
+        is_alone: bool,
     ) -> None:
         mqtt = settings.mqtt
-        self.store = store
-        self.sender = sender
-        self.hub = hub
-        self.clock = clock
+        self.store, self.sender, self.hub, self.clock = store, sender, hub, clock
+        self.shares, self.retained = shares, retained
+        self.access = MqttAccess(security, shares, clock)
         self.routes = Routes(store, topology, settings.topics.rules)
         hub.any_level_topics = self.routes.rule_topics
         self.limits = ConnectionLimits(
@@ -47,25 +72,59 @@ class MqttFrontend:
             keep_alive_max_seconds=mqtt.keep_alive_max_seconds,
             connect_timeout_seconds=mqtt.connect_timeout_seconds,
             max_subscriptions=mqtt.max_subscriptions_per_client,
+            topic_alias_maximum=mqtt.topic_alias_maximum,
         )
         self.max_queued_messages = mqtt.max_queued_messages
-        self.dropped = 0
+        self.max_session_expiry_seconds = mqtt.max_session_expiry_seconds or NEVER_EXPIRES
+        self.checks_payload_format = mqtt.checks_payload_format
+        self.response_topic_prefix = mqtt.response_topic_prefix
+        self.sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
+        self.counters = MqttCounters()
+        gateway = secrets.token_hex(8)
+        self.sessions = Sessions(store, clock, gateway, self.publish_will, is_alone=is_alone)
+        self.sweeper = Sweeper(
+            store, clock, gateway, self.publish_will, self._taken, self._declared_dead, is_alone=is_alone
+        )
         self._max_connections = mqtt.max_connections
         self._conversations: set[MqttConversation] = set()
-        self._by_client_id: dict[str, MqttConversation] = {}
+        self._by_name: dict[str, MqttConversation] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._is_stopping = False
+        security.watch_principals(self._rights_changed)
+
+    async def start(self) -> None:
+        """Look after sessions from here on.  Raises what the store raises."""
+        await self.sweeper.start()
 
     def converse(self) -> MqttConversation:
         """A conversation for a new connection."""
         return MqttConversation(self, self._loop.time())
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Let something of a connection go on by itself."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
     @property
     def connections(self) -> int:
         return len(self._conversations)
 
+    @property
+    def conversations(self) -> set[MqttConversation]:
+        """Those there are, not accepted yet among them."""
+        return self._conversations
+
+    def conversation_of(self, client_id: str) -> MqttConversation | None:
+        """The connection of a client, if it is here."""
+        return self._by_name.get(client_name(client_id))
+
     def opened(self, conversation: MqttConversation) -> None:
         self._conversations.add(conversation)
+        self.counters.most_clients = max(self.counters.most_clients, len(self._conversations))
 
     def closed(self, conversation: MqttConversation) -> None:
         self._conversations.discard(conversation)
@@ -76,42 +135,133 @@ class MqttFrontend:
             return ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
         if len(self._conversations) > self._max_connections:
             return ReasonCode.QUOTA_EXCEEDED, "too many connections"
-        return session_refusal(connect) or will_refusal(connect)
+        return None
 
     def new_client_id(self) -> str:
         """An id for a client that has none (3.1.3-6)."""
         return f"entrepot-{secrets.token_hex(10)}"
 
-    def register(self, conversation: MqttConversation) -> None:
-        """The client id is this connection's now; an older one loses it."""
-        older = self._by_client_id.get(conversation.client_id)
-        self._by_client_id[conversation.client_id] = conversation
-        if older is not None and older is not conversation:
+    async def claim(self, conversation: MqttConversation) -> None:
+        """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3)."""
+        name = client_name(conversation.client_id)
+        while (older := self._by_name.get(name)) is not None and older is not conversation:
+            gone: asyncio.Future[None] = self._loop.create_future()
+            older.when_gone(lambda: None if gone.done() else gone.set_result(None))
             older.take_over()
+            await gone
+        self._by_name[name] = conversation
 
     def unregister(self, conversation: MqttConversation) -> None:
-        if self._by_client_id.get(conversation.client_id) is conversation:
-            del self._by_client_id[conversation.client_id]
+        name = client_name(conversation.client_id)
+        if self._by_name.get(name) is conversation:
+            del self._by_name[name]
 
-    def may_publish(self, name: str) -> bool:
-        """Whether clients may publish to a name that starts with `$`."""
-        return name.partition("/")[0] not in _SERVERS_NAMES
+    def admitted(self, conversation: MqttConversation) -> None:
+        """A connection was accepted."""
+        self.counters.connects[conversation.version, "accepted"] += 1
+        if conversation.driver is not None:
+            conversation.driver.admitted()
 
-    def publish_will(self, will: Will) -> None:
-        if will.topic.startswith("$") and not self.may_publish(will.topic):
-            return
-        topic, queue_id, filter_hash = self.routes.of(will.topic)
-        message = to_message(will_publish(will), topic, queue_id, filter_hash, self.clock.now_ms())
+    def count_dropped(self, conversation: MqttConversation, count: int) -> None:
+        """Messages of QoS 0 that a slow subscriber misses."""
+        self.counters.dropped += count
 
-        def sent(failure: EntrepotError | None, refusals: Refusals) -> None:
-            problem = failure or first_refusal(refusals)
-            if problem is not None:
-                log.warning("a will was not kept", topic=will.topic, reason=problem.message)
+    def count_refused(self, conversation: MqttConversation, name: str, why: str) -> None:
+        """A publish or subscription that was refused."""
+        self.counters.refused += 1
+        log.info("refused", client_id=conversation.client_id, name=name[:120], reason=why)
 
-        self.sender.send([message], sent)
+    @property
+    def dropped(self) -> int:
+        return self.counters.dropped
+
+    # -- the end of connections --------------------------------------------------------------------------------------
+
+    def depart(
+        self,
+        conversation: MqttConversation,
+        session: Session,
+        closing: Closing,
+        *,
+        is_taken: bool,
+        is_fenced: bool,
+    ) -> None:
+        """A connection is over: its session's record says so, or who takes it over goes on from there."""
+        if is_fenced:
+            conversation.gone()
+        elif is_taken:
+            session.end(conversation.gone, deletes=False)
+        else:
+            if closing.session_expiry is not None:
+                session.record.expiry_seconds = min(closing.session_expiry, self.max_session_expiry_seconds)
+            self.spawn(self._depart(conversation, session, keeps_will=closing.publishes_will))
+
+    def depart_unseen(self, conversation: MqttConversation, session: Session) -> None:
+        """The connection went while its session was opened."""
+        self.spawn(self._depart(conversation, session, keeps_will=True))
+
+    async def _depart(self, conversation: MqttConversation, session: Session, *, keeps_will: bool) -> None:
+        record = session.record
+        will = depart(record, self.clock.now_ms(), keeps_will=keeps_will)
+        if will is not None:
+            await self.publish_will(record, will)
+        session.end(conversation.gone, deletes=not record.expiry_seconds)
+
+    async def publish_will(self, record: SessionRecord, will: WillRecord) -> None:
+        """Publish a will.  What is refused is told of and dropped; there is nobody to tell."""
+        properties = {PropertyId(key): value for key, value in will.properties.items()}
+        publish = Publish(will.topic, will.payload, will.qos, 0, will.retain, False, properties)
+        message = to_message(publish, *self.routes.of(will.topic), self.clock.now_ms())
+        if will.retain:
+            message.system = {**message.system, SystemProperty.RETAIN: "1"}
+        try:
+            problem = first_refusal(await self.sender.send_and_wait([message]))
+            if problem is None and will.retain and self.retained.refusal(message) is None:
+                self.retained.keep([message], lambda failure: None)
+        except EntrepotError as error:
+            problem = error
+        if problem is not None:
+            log.warning("a will was not kept", topic=will.topic, reason=problem.message)
+
+    def _taken(self, name: str, epoch: int) -> None:
+        """Another gateway has a session that was ours."""
+        conversation = self._by_name.get(name)
+        if conversation is not None:
+            conversation.take_over(epoch)
+
+    def _declared_dead(self) -> None:
+        """Others gave the sessions of this gateway up while it was silent: its clients have to come anew."""
+        for conversation in tuple(self._conversations):
+            conversation.fenced()
+
+    def _rights_changed(self, change: PrincipalChange) -> None:
+        """Connections of who may nothing any more end; the others are asked again for what they are subscribed to."""
+        for conversation in tuple(self._conversations):
+            principal = conversation.principal
+            if principal is None or (change.name is not None and principal.name != change.name):
+                continue
+            if change.is_revoked:
+                conversation.close(ReasonCode.NOT_AUTHORIZED, "the client's rights were revoked")
+            else:
+                conversation.subscribing.ask_again()
+
+    # -- stopping ------------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
         """Say goodbye to everybody."""
         self._is_stopping = True
         for conversation in tuple(self._conversations):
             conversation.shut_down()
+
+    async def settle(self) -> None:
+        """Return when what ended connections leave behind is durable."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+        await self.sessions.journal.settle()
+
+    async def close(self) -> None:
+        """Stop looking after sessions."""
+        await self.sweeper.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,179 @@
+"""Who gets a message, and in which form: subscriptions merged by subscriber, subscribers grouped by form.
+
+A client whose filters overlap gets one copy, at the highest QoS of them and with all their identifiers (MQTT 5.0,
+3.3.4-2, -3, -5).  Subscribers whose copies are the same bytes but for the packet identifier are one `Audience`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, Protocol
+
+from domain.message import NO_SYSTEM_PROPERTIES, StoredMessage, SystemProperty
+from protocols.mqtt.encoder import PublishTemplate, publish_template
+from protocols.mqtt.mapping import to_properties
+from protocols.mqtt.properties import EMPTY, Properties, PropertyId
+
+QueueKey = tuple[str, int]
+
+
+class SubscriptionOptions(NamedTuple):
+    """What one filter was subscribed with (3.8.3.1).  `identifier` 0: none."""
+
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int = 0
+
+
+class Grant(NamedTuple):
+    """What a subscriber gets of a message, all its filters that match together."""
+
+    qos: int
+    retain_as_published: bool
+    identifiers: tuple[int, ...]
+
+
+class Subscriber(Protocol):
+    """A reader of the log for one client: a connection, or one of its replays."""
+
+    lagging: dict[QueueKey, int] | None
+    """Where it was left behind, by queue: it reads on from there when it has room.  Below 0: a time, in milliseconds
+    since the epoch, negated."""
+    resumed_at: dict[QueueKey, int] | None
+    """Where a session joined what is live, by queue: nothing of QoS 0 from before that is for it."""
+
+    @property
+    def client_id(self) -> str: ...
+
+    @property
+    def topic_filters(self) -> Iterable[str]:
+        """Its filters, of those the hub knows it by."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Its MQTT protocol level."""
+        ...
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether deliveries wait in it."""
+        ...
+
+    def deliver(self, run: Run) -> int:
+        """Send or queue; returns how many of the run, from its beginning, there was room for."""
+        ...
+
+    def flush(self) -> None:
+        """Write what was delivered."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(slots=True)
+class Run:
+    """Messages of one queue for one audience, in order, each with its encoded form.
+
+    `data`: all of them in one piece where all are of QoS 0; `largest` is then the size of the largest.
+    """
+
+    messages: list[StoredMessage]
+    templates: list[PublishTemplate]
+    data: bytes | None
+    largest: int
+    identifiers: tuple[int, ...] = ()
+
+
+class Audience:
+    """Subscribers that get the same form.  Compared by identity."""
+
+    __slots__ = ("grant", "is_five", "subscribers")
+
+    def __init__(self, grant: Grant, is_five: bool, subscribers: tuple[Subscriber, ...]) -> None:
+        self.grant = grant
+        self.is_five = is_five
+        self.subscribers = subscribers
+
+
+Audiences = dict[tuple[Grant, bool, tuple[Subscriber, ...]], Audience]
+"""Those there are: topic names with the same subscribers share one, so that their messages go in one run."""
+
+
+@dataclass(slots=True)
+class Match:
+    """The subscribers of one topic name."""
+
+    grants: dict[Subscriber, Grant]
+    audiences: tuple[Audience, ...]
+
+
+NOBODY: Final = Match({}, ())
+
+
+def matched(
+    pairs: Iterable[tuple[Subscriber, SubscriptionOptions]], audiences: Audiences, publisher: str | None = None
+) -> Match:
+    """Merge what matched.  `publisher`: the client whose subscriptions with No Local are left out (3.8.3-3)."""
+    grants: dict[Subscriber, Grant] = {}
+    for subscriber, options in pairs:
+        if publisher is not None and options.no_local and subscriber.client_id == publisher:
+            continue
+        identifiers = (options.identifier,) if options.identifier else ()
+        held = grants.get(subscriber)
+        if held is None:
+            grants[subscriber] = Grant(options.qos, options.retain_as_published, identifiers)
+        else:
+            grants[subscriber] = Grant(
+                max(held.qos, options.qos),
+                held.retain_as_published or options.retain_as_published,
+                held.identifiers + identifiers,
+            )
+    if not grants:
+        return NOBODY
+    forms: dict[tuple[Grant, bool], list[Subscriber]] = {}
+    for subscriber, grant in grants.items():
+        is_five = subscriber.version == 5
+        form = (grant, True) if is_five else (Grant(grant.qos, False, ()), False)
+        forms.setdefault(form, []).append(subscriber)
+    found: list[Audience] = []
+    for (grant, is_five), subscribers in forms.items():
+        key = (grant, is_five, tuple(subscribers))
+        audience = audiences.get(key)
+        if audience is None:
+            audience = audiences[key] = Audience(*key)
+        found.append(audience)
+    return Match(grants, tuple(found))
+
+
+def encoded(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, *, retain: bool) -> PublishTemplate:
+    """The PUBLISH of a message for subscribers with a grant."""
+    properties: Properties = EMPTY
+    if is_five:
+        if message.system is not NO_SYSTEM_PROPERTIES or message.properties:
+            properties = to_properties(message, now_ms)
+        if grant.identifiers:
+            more: dict[PropertyId, Any] = {**properties, PropertyId.SUBSCRIPTION_IDENTIFIER: list(grant.identifiers)}
+            properties = more
+    qos = min(grant.qos, message.qos)
+    name = message.sub_topic or message.topic
+    return publish_template(name, message.body, qos, retain, properties, 5 if is_five else 4)
+
+
+def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int) -> Run:
+    """Encode messages for an audience."""
+    templates = []
+    largest = 0
+    is_qos_0 = True
+    for message in messages:
+        retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
+        template = encoded(message, grant, is_five, now_ms, retain=retain)
+        templates.append(template)
+        if template.qos:
+            is_qos_0 = False
+        if template.size > largest:
+            largest = template.size
+    data = b"".join([template.head for template in templates]) if is_qos_0 else None
+    return Run(messages, templates, data, largest, grant.identifiers)

@@ -1,0 +1,323 @@
+"""Outbox: what goes out to one client: live messages, messages read on, retained ones and those of shares.
+
+Above QoS 0 a message needs room in the client's window; what has none waits here up to a limit, and beyond it in the
+log.  Of a session that outlives its connection, nothing above QoS 0 leaves before the record that tells of it is
+durable, so that any gateway can send it again with its identifier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from domain.message import StoredMessage
+from gateway.delivery.audience import QueueKey, Run
+from gateway.sessions.record import OutgoingRecord
+from protocols.mqtt.encoder import PublishTemplate
+
+if TYPE_CHECKING:
+    from gateway.delivery.shares import Ticket
+    from gateway.frontends.mqtt.conversation import MqttConversation
+
+NOT_IN_A_QUEUE = -1
+"""Queue id of a retained message in flight: it lies in the key-values, under its name."""
+
+
+class Waiting(NamedTuple):
+    """A message that waits for room.  `replay`: which of the session's readers brought it, empty for its subscriptions;
+    `is_stored`: whether it lies at its place in the log, so that a cursor says where to go on."""
+
+    template: PublishTemplate
+    message: StoredMessage
+    replay: str
+    is_stored: bool
+    identifiers: tuple[int, ...]
+    retain: bool
+
+
+class Outbox:
+    """See the module.  `holds`: reasons to send nothing just now, such as a SUBACK that is to come first."""
+
+    __slots__ = ("_backlog", "_conversation", "_empty", "_resends", "holds")
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self._conversation = conversation
+        self._backlog: deque[Waiting] | None = None
+        self._resends: deque[bytes] | None = None
+        self._empty: list[asyncio.Future[None]] | None = None
+        self.holds = 0
+
+    @property
+    def has_backlog(self) -> bool:
+        return bool(self._backlog) or bool(self._resends) or self.holds > 0
+
+    @property
+    def room(self) -> int:
+        """How many messages above QoS 0 can be sent at once."""
+        conversation = self._conversation
+        driver = conversation.driver
+        if driver is None or driver.is_congested or self.has_backlog or not conversation.machine.is_open:
+            return 0
+        return max(conversation.machine.window.room, 0)
+
+    # -- what comes from the log -------------------------------------------------------------------------------------
+
+    def deliver(self, run: Run, replay: str = "") -> int:
+        """Send or queue messages; returns how many, from the beginning, there was room for."""
+        conversation = self._conversation
+        machine, driver = conversation.machine, conversation.driver
+        if driver is None or not machine.is_open:
+            return len(run.messages)
+        if run.data is not None and not self.has_backlog:
+            if driver.is_congested:
+                conversation.frontend.count_dropped(conversation, len(run.messages))
+            elif not machine.has_aliases and run.largest <= machine.max_packet_to_client:
+                machine.send(run.data)
+            else:
+                for template in run.templates:
+                    self._send_plain(template)
+            return len(run.messages)
+        sent = 0
+        if not self.has_backlog and not driver.is_congested:
+            sent = self._send_run(run, replay)
+            if sent == len(run.messages):
+                return sent
+        return sent + self._queue(run, sent, replay)
+
+    def _send_plain(self, template: PublishTemplate) -> None:
+        packet = self._conversation.machine.deliver(template)
+        if packet is not None:
+            self._conversation.machine.send(packet)
+
+    def _send_run(self, run: Run, replay: str) -> int:
+        """Send as many as the window has room for, without any that waits before them."""
+        conversation = self._conversation
+        session = conversation.session
+        if session is not None and session.persists:
+            return self._send_kept(run, replay)
+        machine = conversation.machine
+        window, room, at = machine.window, machine.window.room, 0
+        largest = machine.max_packet_to_client
+        if machine.has_aliases or run.largest > largest:
+            for template in run.templates:
+                if template.qos and window.room <= 0:
+                    return at
+                self._send_plain(template)
+                at += 1
+            return at
+        send, take = machine.send, window.take
+        for template in run.templates:
+            if template.qos:
+                if not room:
+                    return at
+                room -= 1
+                send(template.packet(take(template.qos, None)))
+            else:
+                send(template.head)
+            at += 1
+        return at
+
+    def _send_kept(self, run: Run, replay: str) -> int:
+        packets: list[bytes] = []
+        at = 0
+        window = self._conversation.machine.window
+        for template, message in zip(run.templates, run.messages, strict=True):
+            if template.qos and window.room <= 0:
+                break
+            at += 1
+            retain = bool(template.head[0] & 1)
+            packet = self._take_kept(Waiting(template, message, replay, True, run.identifiers, retain))
+            if packet is not None:
+                packets.append(packet)
+        self._send_durable(packets)
+        return at
+
+    def _take_kept(self, waiting: Waiting) -> bytes | None:
+        """Put a message in the window of a session that outlives the connection."""
+        template, message = waiting.template, waiting.message
+        machine, session = self._conversation.machine, self._conversation.session
+        assert session is not None
+        if waiting.is_stored:
+            session.moved(waiting.replay, message.topic, message.queue_id, message.queue_offset + 1)
+        packet = machine.deliver(template)
+        if packet is None or not template.qos:
+            return packet
+        packet_id = machine.window.next_id
+        if waiting.is_stored:
+            place = (message.topic, message.queue_id, message.queue_offset)
+        else:
+            place = (message.sub_topic, NOT_IN_A_QUEUE, 0)
+        machine.window.held[packet_id] = OutgoingRecord(
+            packet_id, *place, template.qos, retain=waiting.retain, identifiers=waiting.identifiers
+        )
+        return packet
+
+    def _send_durable(self, packets: list[bytes]) -> None:
+        session = self._conversation.session
+        assert session is not None
+        if packets:
+            session.after_durable(partial(self._release, packets), window=True)
+
+    def _release(self, packets: list[bytes]) -> None:
+        send = self._conversation.machine.send
+        for packet in packets:
+            send(packet)
+        self._conversation.flush()
+
+    def _queue(self, run: Run, start: int, replay: str) -> int:
+        """Let the rest wait as far as there is room; what is sent at most once is dropped instead."""
+        conversation = self._conversation
+        backlog = self._backlog
+        if backlog is None:
+            backlog = self._backlog = deque()
+        most = conversation.frontend.max_queued_messages
+        dropped = 0
+        at = start
+        is_congested = conversation.driver is not None and conversation.driver.is_congested
+        for template, message in zip(run.templates[start:], run.messages[start:], strict=True):
+            if not template.qos and (is_congested or len(backlog) >= most):
+                dropped += 1
+            elif len(backlog) >= most:
+                break
+            else:
+                retain = bool(template.head[0] & 1)
+                backlog.append(Waiting(template, message, replay, True, run.identifiers, retain))
+            at += 1
+        if dropped:
+            conversation.frontend.count_dropped(conversation, dropped)
+        return at - start
+
+    # -- retained messages, and those of shares ------------------------------------------------------------------
+
+    def deliver_retained(self, messages: Sequence[tuple[PublishTemplate, StoredMessage, tuple[int, ...]]]) -> None:
+        """Send or queue retained messages, each with its form and subscription identifiers.  Who brings them waits for
+        `emptied` in between: none is dropped."""
+        if not self._conversation.machine.is_open:
+            return
+        backlog = self._backlog
+        if backlog is None:
+            backlog = self._backlog = deque()
+        backlog.extend(
+            Waiting(template, message, "", False, identifiers, True) for template, message, identifiers in messages
+        )
+        self.drain()
+
+    async def emptied(self) -> None:
+        """Wait until nothing waits here, or the connection is over."""
+        while self.has_backlog and self._conversation.machine.is_open:
+            future = asyncio.get_running_loop().create_future()
+            self._empty = [*(self._empty or ()), future]
+            await future
+
+    def deliver_share(self, template: PublishTemplate, ticket: Ticket) -> None:
+        """Send a message of a share, for which there is room.
+
+        One of QoS 2 is this session's from here on (4.8.2-4, -5): the group is told that it is consumed, once the
+        record has it, or, where the session ends with the connection, when the handshake or the connection is over.
+        """
+        conversation = self._conversation
+        machine, session = conversation.machine, conversation.session
+        if not template.qos:
+            self._send_plain(template)
+            ticket.acknowledge()
+        elif template.qos == 2 and session is not None and session.persists:
+            packet = self._take_kept(Waiting(template, ticket.message, "", False, (), False))
+            if packet is None:
+                ticket.acknowledge()
+                return
+            packet_id = machine.window.next_id
+            message = ticket.message
+            machine.window.held[packet_id] = OutgoingRecord(
+                packet_id, message.topic, message.queue_id, message.queue_offset, 2
+            )
+            session.after_durable(partial(self._release_share, packet, ticket), window=True)
+        else:
+            packet = machine.deliver(template, ticket)
+            if packet is None:  # too large for this client: another may be able to take it (3.3.4)
+                ticket.release()
+            else:
+                machine.send(packet)
+
+    def _release_share(self, packet: bytes, ticket: Ticket) -> None:
+        ticket.acknowledge()
+        self._release([packet])
+
+    # -- what waited -------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Send what waited, as far as there is room now."""
+        conversation = self._conversation
+        machine, driver = conversation.machine, conversation.driver
+        if driver is None or not machine.is_open or self.holds:
+            return
+        self._send_again()
+        backlog = self._backlog
+        if backlog and not self._resends:
+            self._drain_backlog(backlog)
+        if not backlog:
+            self._backlog = None
+        if not self.has_backlog:
+            if self._empty is not None:
+                self._wake()
+            conversation.has_room()
+
+    def _drain_backlog(self, backlog: deque[Waiting]) -> None:
+        conversation = self._conversation
+        machine, driver, session = conversation.machine, conversation.driver, conversation.session
+        assert driver is not None
+        is_kept = session is not None and session.persists
+        durable: list[bytes] = []
+        while backlog and not driver.is_congested and (not backlog[0].template.qos or machine.window.room > 0):
+            waiting = backlog.popleft()
+            if is_kept and (waiting.template.qos or durable):
+                packet = self._take_kept(waiting)
+                if packet is not None:
+                    durable.append(packet)
+            else:
+                self._send_plain(waiting.template)
+        if durable:
+            self._send_durable(durable)
+
+    def _wake(self) -> None:
+        waiting, self._empty = self._empty, None
+        for future in waiting or ():
+            if not future.done():
+                future.set_result(None)
+
+    def send_again(self, packets: list[bytes]) -> None:
+        """Packets that an earlier connection left unanswered, in their order: no more at once than the client takes."""
+        self._resends = deque(packets)
+        room = self._conversation.machine.window.maximum
+        self._send_resends(room)
+
+    def _send_again(self) -> None:
+        resends = self._resends
+        if resends is None:
+            return
+        window = self._conversation.machine.window
+        self._send_resends(window.maximum - (len(window.held) - len(resends)))
+
+    def _send_resends(self, room: int) -> None:
+        resends = self._resends
+        assert resends is not None
+        while resends and room > 0:
+            self._conversation.machine.send(resends.popleft())
+            room -= 1
+        if not resends:
+            self._resends = None
+
+    def first_waiting(self, replay: str) -> dict[QueueKey, int]:
+        """The offset of the first message above QoS 0 that waits here, of each queue that one of the readers reads."""
+        first: dict[QueueKey, int] = {}
+        for waiting in self._backlog or ():
+            if waiting.is_stored and waiting.template.qos and waiting.replay == replay:
+                first.setdefault((waiting.message.topic, waiting.message.queue_id), waiting.message.queue_offset)
+        return first
+
+    def close(self) -> None:
+        """The connection is over."""
+        self._backlog = self._resends = None
+        self._wake()

@@ -1,0 +1,338 @@
+"""Publishing: what one client publishes, and the answers it gets, in the order of its publishes (4.6.0-2, -3).
+
+A run of PUBLISH packets that came together becomes one `send`; its answers are written when the store confirms.  Of
+QoS 2 in a session that outlives the connection, the record says which message each identifier became before that is
+stored; so who goes on after a crash can ask the store whether it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from domain.errors import EntrepotError
+from domain.message import Message, SystemProperty
+from gateway.frontends.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
+from gateway.messaging.send import Refusals
+from protocols.mqtt import mapping
+from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
+from protocols.mqtt.errors import REASON_OF_CODE
+from protocols.mqtt.packets import Publish
+from protocols.mqtt.properties import PropertyId
+from protocols.mqtt.reason_codes import ReasonCode
+
+if TYPE_CHECKING:
+    from gateway.frontends.mqtt.conversation import MqttConversation
+
+log = structlog.get_logger(__name__)
+
+Refused = tuple[ReasonCode, str]
+
+
+class Publishing:
+    """One connection's."""
+
+    __slots__ = ("_conversation", "_first", "_gated", "_is_relief_asked", "_last")
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self._conversation = conversation
+        self._first: Awaited | None = None
+        self._last: Awaited | None = None
+        self._gated: deque[_Sent] | None = None
+        self._is_relief_asked = False
+
+    def take(self, packets: list[Publish]) -> None:
+        """Send a run of publishes on its way."""
+        frontend = self._conversation.frontend
+        now_ms, is_open = frontend.clock.now_ms(), frontend.access.is_open
+        sent: _Sent | None = None
+        for packet in packets:
+            refusal: Refused | None = None
+            if not is_open or packet.retain or packet.properties or packet.topic[0] == "$":
+                refusal = self._refusal(packet)
+            message = self._message(packet, now_ms) if refusal is None else None
+            if message is not None and packet.retain:
+                over = frontend.retained.refusal(message)
+                refusal = None if over is None else (ReasonCode.QUOTA_EXCEEDED, over.message)
+            if message is None or refusal is not None:
+                assert refusal is not None
+                if sent is not None:
+                    self._send(sent)
+                    sent = None
+                self._in_turn(_Refused(self._conversation, packet, *refusal))(None, None)
+                continue
+            if sent is None:
+                sent = self._in_turn(_Sent(self._conversation))
+            sent.add(packet, message)
+        if sent is not None:
+            self._send(sent)
+        if frontend.sender.backlogged:
+            self._pause()
+
+    def _refusal(self, packet: Publish) -> Refused | None:
+        """Why a publish is not taken, or None."""
+        frontend, name = self._conversation.frontend, packet.topic
+        if name[0] == "$":
+            problem = unpublishable(name)
+            if problem is not None:
+                return problem
+        if not frontend.access.may_publish(self._conversation.principal, published_name(name)):
+            return ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {name[:80]!r}"
+        if packet.properties and frontend.checks_payload_format and not _is_as_declared(packet):
+            return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8, as it was said to be"
+        return None
+
+    def _message(self, packet: Publish, now_ms: int) -> Message:
+        conversation = self._conversation
+        deliver_at_ms: int | None = None
+        if packet.topic.startswith(DELAYED):
+            delayed = parse_delayed(packet.topic)
+            assert delayed is not None
+            packet.topic, deliver_at_ms = delayed.topic, now_ms + delayed.seconds * 1000
+        message = mapping.to_message(packet, *conversation.frontend.routes.of(packet.topic), now_ms)
+        if packet.retain or deliver_at_ms is not None or conversation.wants_no_local:
+            system = dict(message.system)
+            if packet.retain:
+                system[SystemProperty.RETAIN] = "1"
+            if deliver_at_ms is not None:
+                system[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)
+            if conversation.wants_no_local:
+                system[SystemProperty.PUBLISHER] = conversation.client_id
+            message.system = system
+        return message
+
+    def _pause(self) -> None:
+        conversation = self._conversation
+        if conversation.driver is not None:
+            conversation.driver.pause_reading()
+            if not self._is_relief_asked:
+                self._is_relief_asked = True
+                conversation.frontend.sender.when_relieved(self._relieved)
+
+    def _relieved(self) -> None:
+        self._is_relief_asked = False
+        self._conversation.resume_reading()
+
+    # -- QoS 2 in sessions that last -----------------------------------------------------------------------------
+
+    def _send(self, sent: _Sent) -> None:
+        """Send a run, behind those that wait for their record."""
+        session = self._conversation.session
+        needs_record = sent.has_qos_2 and session is not None and session.persists
+        if not needs_record and self._gated is None:
+            self._conversation.frontend.sender.send(sent.messages, sent)
+            return
+        if self._gated is None:
+            self._gated = deque((sent,))
+            self._conversation.frontend.spawn(self._pass_gate())
+        else:
+            self._gated.append(sent)
+
+    async def _pass_gate(self) -> None:
+        gated, conversation = self._gated, self._conversation
+        assert gated is not None
+        try:
+            while gated:
+                sent = gated[0]
+                if sent.has_qos_2:
+                    await self._record(sent)
+                    await self._drop_stored(sent)
+                gated.popleft()
+                conversation.frontend.sender.send(sent.messages, sent)
+        except EntrepotError as error:
+            conversation.close(ReasonCode.UNSPECIFIED_ERROR, error.message)
+        finally:
+            self._gated = None
+
+    async def _record(self, sent: _Sent) -> None:
+        """Note which messages the identifiers become; return when that is durable."""
+        session = self._conversation.session
+        assert session is not None
+        is_new = False
+        for place, word in enumerate(sent.words):
+            packet_id = word & 0xFFFF
+            if word < PUBREC_WORD:
+                continue
+            known = session.message_ids.get(packet_id)
+            if known is None:
+                known = session.message_ids[packet_id] = self._conversation.frontend.sender.new_message_id()
+                is_new = True
+            sent.messages[place].message_id = known
+        if is_new:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            session.after_durable(lambda: None if future.done() else future.set_result(None), window=True)
+            await future
+
+    async def _drop_stored(self, sent: _Sent) -> None:
+        """Leave out what an earlier connection had stored before it could say so."""
+        session = self._conversation.session
+        assert session is not None
+        for place in reversed(range(len(sent.words))):
+            packet_id = sent.words[place] & 0xFFFF
+            if sent.words[place] >= PUBREC_WORD and packet_id in session.doubtful:
+                session.doubtful.discard(packet_id)
+                found = await self._conversation.frontend.store.messages_by_id(session.message_ids[packet_id])
+                if found:
+                    sent.note_stored(place)
+
+    # -- answers -------------------------------------------------------------------------------------------------
+
+    def _in_turn(self, awaited: _AwaitedT) -> _AwaitedT:
+        """Whatever is told of it, and whenever: answers have the order of the publishes."""
+        if self._last is None:
+            self._first = awaited
+        else:
+            self._last.following = awaited
+        self._last = awaited
+        return awaited
+
+    def tell_in_turn(self) -> None:
+        """Tell the client what is known, as far as nothing before it is unknown."""
+        while self._first is not None and self._first.outcome is not None:
+            awaited = self._first
+            self._first = awaited.following
+            if self._first is None:
+                self._last = None
+            if self._conversation.driver is not None:
+                awaited.tell()
+        self._conversation.flush()
+
+
+class Awaited:
+    """Publishes whose outcome is awaited: one small object per run, a list of them per connection."""
+
+    __slots__ = ("conversation", "following", "outcome")
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self.conversation = conversation
+        self.following: Awaited | None = None
+        self.outcome: tuple[EntrepotError | None, Refusals] | None = None
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        self.outcome = (failure, refusals)
+        self.conversation.publishing.tell_in_turn()
+
+    def tell(self) -> None:
+        """Its turn has come, and its outcome is known."""
+        raise NotImplementedError
+
+
+_AwaitedT = TypeVar("_AwaitedT", bound=Awaited)
+
+
+class _Sent(Awaited):
+    """A run of publishes that were sent.  `words`: the answer to each, 0 at QoS 0."""
+
+    __slots__ = ("_retained", "_stored", "has_qos_2", "messages", "words")
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        super().__init__(conversation)
+        self.messages: list[Message] = []
+        self.words: list[int] = []
+        self.has_qos_2 = False
+        self._retained: list[Message] | None = None
+        self._stored: list[int] | None = None
+
+    def add(self, packet: Publish, message: Message) -> None:
+        qos = packet.qos
+        if qos == 1:
+            self.words.append(PUBACK_WORD | packet.packet_id)
+        elif qos:
+            self.has_qos_2 = True
+            self.words.append(PUBREC_WORD | packet.packet_id)
+        else:
+            self.words.append(0)
+        self.messages.append(message)
+        if packet.retain:
+            self._retained = [*(self._retained or ()), message]
+
+    def note_stored(self, place: int) -> None:
+        """One of them need not be sent any more, only answered: first, as those after it were not told of."""
+        self._stored = [self.words.pop(place), *(self._stored or ())]
+        self.messages.pop(place)
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        if self._retained is None or failure is not None:
+            super().__call__(failure, refusals)
+            return
+        taken = self._retained
+        if refusals is not None:
+            refused = {id(message) for message, each in zip(self.messages, refusals, strict=True) if each is not None}
+            taken = [message for message in taken if id(message) not in refused]
+
+        def kept(problem: EntrepotError | None) -> None:
+            super(_Sent, self).__call__(problem, refusals)
+
+        self.conversation.frontend.retained.keep(taken, kept)
+
+    def tell(self) -> None:
+        assert self.outcome is not None
+        failure, refusals = self.outcome
+        conversation = self.conversation
+        if failure is not None:
+            conversation.close(ReasonCode.UNSPECIFIED_ERROR, failure.message)
+            return
+        if self._stored:
+            conversation.machine.confirm(self._stored)
+        if refusals is None:
+            words = self.words if all(self.words) else [word for word in self.words if word]
+            if words:
+                conversation.machine.confirm(words)
+        else:
+            self._tell_refusals(refusals)
+
+    def _tell_refusals(self, refusals: Sequence[EntrepotError | None]) -> None:
+        conversation = self.conversation
+        first = next(refusal for refusal in refusals if refusal is not None)
+        log.info("publishes refused", client_id=conversation.client_id, reason=first.message)
+        for word, refusal in zip(self.words, refusals, strict=True):
+            if refusal is None:
+                if word:
+                    conversation.machine.confirm([word])
+                continue
+            reason = REASON_OF_CODE[refusal.code]
+            if conversation.version != 5:  # no word for a refusal: never confirm what was not kept
+                conversation.close(reason, refusal.message)
+                return
+            if word:
+                _refuse(conversation, word & 0xFFFF, 2 if word >= PUBREC_WORD else 1, reason, refusal.message)
+
+
+class _Refused(Awaited):
+    """A publish that is not taken."""
+
+    __slots__ = ("_packet", "_reason", "_text")
+
+    def __init__(self, conversation: MqttConversation, packet: Publish, reason: ReasonCode, text: str) -> None:
+        super().__init__(conversation)
+        self._packet, self._reason, self._text = packet, reason, text
+
+    def tell(self) -> None:
+        conversation, packet = self.conversation, self._packet
+        conversation.frontend.count_refused(conversation, packet.topic, self._text)
+        if conversation.version == 5 and packet.qos:
+            _refuse(conversation, packet.packet_id, packet.qos, self._reason, self._text)
+        elif packet.qos:  # version 3 has no word: closing is the one that does not say it was taken (3.3.5-2 there)
+            conversation.close(self._reason, self._text)
+
+
+def _refuse(conversation: MqttConversation, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
+    """PUBACK or PUBREC with a reason; an identifier of QoS 2 is then free again."""
+    session = conversation.session
+    if qos == 2 and session is not None and session.message_ids.pop(packet_id, None) is not None:
+        session.note_finished()
+    conversation.machine.refuse_publish(packet_id, qos, reason, text)
+
+
+def _is_as_declared(packet: Publish) -> bool:
+    if packet.properties.get(PropertyId.PAYLOAD_FORMAT_INDICATOR) != 1:
+        return True
+    try:
+        packet.payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,0 +1,358 @@
+"""Subscribing: one connection's subscriptions of all kinds, and the retained messages that they bring.
+
+What a SUBSCRIBE or UNSUBSCRIBE changes is changed at once, in the order of the packets; SUBACK follows when what is
+published from then on reaches the client, and when the session's record has it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.routing.topic_filter import is_valid_filter
+from gateway.delivery.audience import Grant, QueueKey, SubscriptionOptions, encoded
+from gateway.frontends.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
+from gateway.frontends.mqtt.readers import ReplayReader
+from gateway.frontends.mqtt.share_members import Membership
+from gateway.sessions.record import Cursors, SubscriptionRecord
+from protocols.mqtt.encoder import PublishTemplate
+from protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
+from protocols.mqtt.properties import PropertyId
+from protocols.mqtt.reason_codes import ReasonCode
+
+if TYPE_CHECKING:
+    from gateway.frontends.mqtt.conversation import MqttConversation
+
+RETAINED_BATCH: Final = 64
+NEVER_RETAINED: Final = 2
+ONLY_IF_NEW: Final = 1
+"""Retain handling (3.8.3.1)."""
+
+log = structlog.get_logger(__name__)
+
+
+class Subscribing:
+    """One connection's."""
+
+    __slots__ = ("_conversation", "filters", "has_no_local", "records", "replays", "shares")
+
+    def __init__(self, conversation: MqttConversation) -> None:
+        self._conversation = conversation
+        self.records: dict[str, SubscriptionRecord] = {}
+        """All subscriptions, by their filter as the client wrote it."""
+        self.filters: dict[str, SubscriptionOptions] = {}
+        self.has_no_local = False
+        self.shares: dict[str, Membership] | None = None
+        self.replays: dict[str, ReplayReader] | None = None
+
+    # -- SUBSCRIBE -----------------------------------------------------------------------------------------------
+
+    def subscribe(self, packet: Subscribe) -> None:
+        """Take a SUBSCRIBE; its answer comes later."""
+        conversation = self._conversation
+        identifiers = packet.properties.get(PropertyId.SUBSCRIPTION_IDENTIFIER, [0])
+        reasons: list[ReasonCode] = []
+        retained: list[SubscriptionRecord] = []
+        joins: list[tuple[int, Membership]] = []
+        for place, wanted in enumerate(packet.subscriptions):
+            refusal = self._refusal(wanted)
+            if refusal is not None:
+                reasons.append(refusal)
+                continue
+            is_new = wanted.filter not in self.records
+            record = SubscriptionRecord(
+                wanted.filter,
+                wanted.qos,
+                wanted.no_local,
+                wanted.retain_as_published,
+                wanted.retain_handling,
+                identifiers[0],
+            )
+            member = self._add(record, is_new=is_new)
+            if member is not None:
+                joins.append((place, member))
+            elif wanted.retain_handling != NEVER_RETAINED and (is_new or wanted.retain_handling != ONLY_IF_NEW):
+                if not wanted.filter.startswith(REPLAY):
+                    retained.append(record)
+            reasons.append(ReasonCode(wanted.qos))
+        conversation.outbox.holds += 1  # what comes now goes out behind the answer
+        if joins:
+            conversation.frontend.spawn(self._join(packet.packet_id, reasons, retained, joins))
+        else:
+            self._follow(packet.packet_id, reasons, retained)
+
+    def _refusal(self, wanted: Subscription) -> ReasonCode | None:
+        """Why a subscription cannot be granted, or None (3.9.3)."""
+        conversation = self._conversation
+        frontend, text = conversation.frontend, wanted.filter
+        if not is_valid_filter(text):
+            return ReasonCode.TOPIC_FILTER_INVALID
+        topic_filter, group = text, ""
+        if text.startswith(SHARE):
+            share = parse_share(text)
+            if share is None:
+                return ReasonCode.TOPIC_FILTER_INVALID
+            topic_filter, group = share.filter, share.name
+            if topic_filter.startswith((SHARE, REPLAY, SYS)):
+                return ReasonCode.TOPIC_FILTER_INVALID
+        elif text.startswith(REPLAY):
+            replay = parse_replay(text, frontend.clock.now_ms())
+            if replay is None:
+                return ReasonCode.TOPIC_FILTER_INVALID
+            topic_filter = replay.filter
+        if text not in self.records and len(self.records) >= frontend.limits.max_subscriptions:
+            return ReasonCode.QUOTA_EXCEEDED
+        if not frontend.access.may_subscribe(conversation.principal, topic_filter, group):
+            frontend.count_refused(conversation, text, "not authorized to subscribe")
+            return ReasonCode.NOT_AUTHORIZED
+        return None
+
+    def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
+        """Note a subscription and let it have effect; a share is returned, to be joined."""
+        conversation, text = self._conversation, record.filter
+        self.records[text] = record
+        options = SubscriptionOptions(record.qos, record.no_local, record.retain_as_published, record.identifier)
+        if text.startswith(SHARE):
+            return self._share(text, options, is_new=is_new)
+        if text.startswith(REPLAY):
+            if is_new:
+                self._replay(text, options, resumes=resumes)
+            return None
+        self.filters[text] = options
+        self.has_no_local |= record.no_local
+        conversation.frontend.hub.subscribe(conversation, text, options, is_new=is_new)
+        return None
+
+    def _share(self, text: str, options: SubscriptionOptions, *, is_new: bool) -> Membership | None:
+        if self.shares is None:
+            self.shares = {}
+        if not is_new:
+            self.shares[text].grant(options)
+            return None
+        share = parse_share(text)
+        assert share is not None
+        member = self.shares[text] = Membership(self._conversation, share, options)
+        return member
+
+    def _replay(self, text: str, options: SubscriptionOptions, *, resumes: bool) -> None:
+        conversation = self._conversation
+        hub = conversation.frontend.hub
+        replay = parse_replay(text, conversation.frontend.clock.now_ms())
+        assert replay is not None
+        if self.replays is None:
+            self.replays = {}
+        reader = self.replays[text] = ReplayReader(conversation, text, replay.filter)
+        hub.subscribe(reader, replay.filter, options, is_new=True)
+        cursors: dict[QueueKey, int] = {}
+        if resumes and conversation.session is not None:
+            cursors = conversation.session.restored_cursors(text)
+            hub.resume(reader, reader.topic_filters, cursors)
+        else:
+            hub.resume(reader, reader.topic_filters, cursors, beginning=replay.start, is_replay=True)
+
+    async def _join(
+        self,
+        packet_id: int,
+        reasons: list[ReasonCode],
+        retained: list[SubscriptionRecord],
+        joins: list[tuple[int, Membership]],
+    ) -> None:
+        for place, member in joins:
+            refusal = await self._join_share(member)
+            if refusal is not None:
+                reasons[place] = refusal
+        self._follow(packet_id, reasons, retained)
+
+    async def _join_share(self, member: Membership) -> ReasonCode | None:
+        """Become a member; the reason for SUBACK where that is refused."""
+        frontend, share = self._conversation.frontend, member.share
+        try:
+            await frontend.shares.join(share.name, share.filter, member)
+        except EntrepotError as error:
+            log.info("a share was refused", share=share.name, filter=share.filter, reason=error.message)
+            text = f"{SHARE}{share.name}/{share.filter}"
+            self.records.pop(text, None)
+            if self.shares is not None:
+                self.shares.pop(text, None)
+            return _SHARE_REFUSALS.get(error.code, ReasonCode.UNSPECIFIED_ERROR)
+        if not self._conversation.machine.is_open or member not in (self.shares or {}).values():
+            frontend.shares.leave(share.name, share.filter, member)  # it went meanwhile
+        return None
+
+    def _follow(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
+        conversation = self._conversation
+
+        def following() -> None:
+            done = partial(self._subscribed, packet_id, reasons, retained)
+            if conversation.session is None:
+                return
+            conversation.session.record.subscriptions = list(self.records.values())
+            conversation.session.after_durable(done, record=True)
+
+        conversation.frontend.hub.when_following(following)
+
+    def _subscribed(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
+        conversation = self._conversation
+        if not conversation.machine.is_open:
+            return
+        conversation.machine.suback(packet_id, reasons)
+        conversation.flush()
+        conversation.outbox.holds -= 1
+        if retained:
+            conversation.frontend.spawn(self._send_retained(retained))
+        conversation.outbox.drain()
+        conversation.flush()
+
+    # -- retained messages ---------------------------------------------------------------------------------------
+
+    async def _send_retained(self, records: list[SubscriptionRecord]) -> None:
+        """Retained messages that new subscriptions match, no faster than the client takes them (3.3.1.3)."""
+        conversation = self._conversation
+        frontend = conversation.frontend
+        for record in records:
+            if record.filter.startswith(SYS) or record.filter in ("#", "+/#"):
+                self._send_sys(record)
+            names = frontend.retained.names_matching(record.filter)
+            for at in range(0, len(names), RETAINED_BATCH):
+                await conversation.outbox.emptied()
+                if not conversation.machine.is_open or record.filter not in self.records:
+                    return
+                try:
+                    messages = await frontend.retained.read(names[at : at + RETAINED_BATCH])
+                except EntrepotError as error:
+                    log.warning("retained messages cannot be read", filter=record.filter, problem=error.message)
+                    return
+                conversation.outbox.deliver_retained([self._retained_form(record, each) for each in messages])
+                conversation.flush()
+
+    def _retained_form(
+        self, record: SubscriptionRecord, message: StoredMessage
+    ) -> tuple[PublishTemplate, StoredMessage, tuple[int, ...]]:
+        conversation = self._conversation
+        identifiers = (record.identifier,) if record.identifier else ()
+        grant = Grant(record.qos, True, identifiers)
+        now_ms = conversation.frontend.clock.now_ms()
+        template = encoded(message, grant, conversation.version == 5, now_ms, retain=True)
+        return template, message, identifiers
+
+    def _send_sys(self, record: SubscriptionRecord) -> None:
+        conversation = self._conversation
+        found = conversation.frontend.sys_messages(record.filter)
+        if found:
+            conversation.outbox.deliver_retained([self._retained_form(record, message) for message in found])
+            conversation.flush()
+
+    # -- UNSUBSCRIBE ---------------------------------------------------------------------------------------------
+
+    def unsubscribe(self, packet: Unsubscribe) -> None:
+        """Take an UNSUBSCRIBE; its answer comes when the session's record has it."""
+        conversation = self._conversation
+        reasons: list[ReasonCode] = []
+        for text in packet.filters:
+            if not is_valid_filter(text):
+                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
+            elif self.records.pop(text, None) is not None:
+                self._remove(text)
+                reasons.append(ReasonCode.SUCCESS)
+            else:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+
+        def done() -> None:
+            if conversation.machine.is_open:
+                conversation.machine.unsuback(packet.packet_id, reasons)
+                conversation.flush()
+
+        session = conversation.session
+        if session is None:
+            return
+        session.record.subscriptions = list(self.records.values())
+        session.after_durable(done, record=True)
+
+    def _remove(self, text: str) -> None:
+        conversation = self._conversation
+        hub = conversation.frontend.hub
+        if text.startswith(SHARE):
+            member = (self.shares or {}).pop(text)
+            conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
+        elif text.startswith(REPLAY):
+            reader = (self.replays or {}).pop(text)
+            reader.lagging = None
+            hub.unsubscribe(reader, reader.topic_filters[0])
+            if conversation.session is not None:
+                conversation.session.forget_replay(text)
+        else:
+            self.filters.pop(text, None)
+            self.has_no_local = any(options.no_local for options in self.filters.values())
+            hub.unsubscribe(conversation, text)
+
+    # -- a session that comes back, and goes -----------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Let the subscriptions of a session that is continued have effect again, from where it had read to."""
+        conversation = self._conversation
+        session, hub = conversation.session, conversation.frontend.hub
+        assert session is not None
+        for record in session.record.subscriptions:
+            member = self._add(record, is_new=True, resumes=True)
+            if member is not None:
+                conversation.frontend.spawn(self._join_again(member))
+        if self.filters:
+            hub.resume(conversation, self.filters, session.restored_cursors(""))
+
+    async def _join_again(self, member: Membership) -> None:
+        await self._join_share(member)
+
+    def positions(self) -> tuple[Cursors, dict[str, Cursors]]:
+        """Where the session reads on, for its record."""
+        conversation = self._conversation
+        mine = self._positions(self.filters, conversation.lagging, "")
+        replays = {
+            name: self._positions(reader.topic_filters, reader.lagging, name)
+            for name, reader in (self.replays or {}).items()
+        }
+        return mine, replays
+
+    def _positions(
+        self, filters: dict[str, SubscriptionOptions] | tuple[str, ...], lagging: dict[QueueKey, int] | None, name: str
+    ) -> Cursors:
+        conversation = self._conversation
+        if not filters:
+            return {}
+        found: dict[QueueKey, int] = {}
+        if conversation.session is not None:  # queues that are away just now keep their places
+            kept = conversation.session.restored_cursors(name)
+            found = {key: at for key, at in kept.items() if conversation.frontend.store.topic(key[0]) is not None}
+        found.update(conversation.frontend.hub.positions(filters))
+        found.update(lagging or {})
+        for key, offset in conversation.outbox.first_waiting(name).items():
+            found[key] = min(found.get(key, offset), offset)
+        cursors: Cursors = {}
+        for (topic, queue_id), offset in found.items():
+            cursors.setdefault(topic, {})[queue_id] = offset
+        return cursors
+
+    def close(self) -> None:
+        """The connection is over."""
+        conversation = self._conversation
+        hub = conversation.frontend.hub
+        for topic_filter in self.filters:
+            hub.unsubscribe(conversation, topic_filter)
+        for reader in (self.replays or {}).values():
+            reader.lagging = None
+            hub.unsubscribe(reader, reader.topic_filters[0])
+        for member in (self.shares or {}).values():
+            conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
+        self.filters, self.shares, self.replays = {}, None, None
+
+
+_SHARE_REFUSALS: Final = {
+    Code.ILLEGAL_CONSUMER_GROUP: ReasonCode.TOPIC_FILTER_INVALID,
+    Code.ILLEGAL_FILTER_EXPRESSION: ReasonCode.TOPIC_FILTER_INVALID,
+    Code.FORBIDDEN: ReasonCode.NOT_AUTHORIZED,
+    Code.TOO_MANY_REQUESTS: ReasonCode.QUOTA_EXCEEDED,
+}
+"""What SUBACK says; anything else is an unspecified error."""

@@ -1,0 +1,168 @@
+"""SessionJournal: one writer for the records of all connected sessions, a batch at a time.
+
+What has to be durable before a packet may leave waits here for no longer than one write of the store; meanwhile what
+other sessions have to write gathers into the next.  Each write expects the version that the session wrote last, so a
+session that another gateway took over is fenced: its write fails, and nothing that waited for it happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValue, KeyValueChange
+from domain.ports import Store
+
+MAX_BATCH_SESSIONS: Final = 1000
+MAX_BATCH_BYTES: Final = 4 << 20
+LAZY_SECONDS: Final = 0.05
+"""How long what nobody waits for may wait for company (the contract allows an acknowledgement 100 ms)."""
+AGAIN_SECONDS: Final = 0.2
+"""Between tries while the store cannot be reached, or is full."""
+
+log = structlog.get_logger(__name__)
+
+
+class Journaled(Protocol):
+    """A session's records."""
+
+    def take_changes(self) -> list[KeyValueChange]:
+        """What is to be written now; empty if nothing.  Not called again before `written` or `fenced`."""
+        ...
+
+    def written(self, version: int) -> None:
+        """What was taken is durable, and has this version."""
+        ...
+
+    def is_own(self, found: Sequence[KeyValue | None]) -> bool:
+        """Whether the values of the keys it was to change are its own, of a write whose outcome was not known: their
+        versions are then taken note of."""
+        ...
+
+    def fenced(self) -> None:
+        """Another gateway has the session."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+Part = tuple[Journaled, list[KeyValueChange]]
+
+
+class SessionJournal:
+    """See the module."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._dirty: dict[Journaled, None] = {}
+        self._lazy: dict[Journaled, None] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_scheduled = False
+
+    def submit(self, session: Journaled) -> None:
+        """Write what the session has to write, soon."""
+        self._dirty[session] = None
+        if self._task is None and not self._is_scheduled:
+            self._is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._start)
+
+    def submit_lazily(self, session: Journaled) -> None:
+        """Write it with the next that has to be written, or a little later."""
+        self._lazy[session] = None
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(LAZY_SECONDS, self._lazy_due)
+
+    async def settle(self) -> None:
+        """Return when all that was submitted is written, or was given up."""
+        self._lazy_due()
+        while self._dirty or self._task is not None:
+            if self._task is None:
+                self._start()
+            assert self._task is not None
+            await asyncio.shield(self._task)
+
+    def _lazy_due(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        lazy, self._lazy = self._lazy, {}
+        for session in lazy:
+            self.submit(session)
+
+    def _start(self) -> None:
+        self._is_scheduled = False
+        if self._task is None and self._dirty:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while self._dirty:
+                await self._write(self._take_batch())
+        finally:
+            self._task = None
+            if self._dirty:
+                self._start()
+
+    def _take_batch(self) -> list[Part]:
+        parts: list[Part] = []
+        size = 0
+        for session in list(self._dirty):
+            if len(parts) >= MAX_BATCH_SESSIONS or size >= MAX_BATCH_BYTES:
+                break
+            del self._dirty[session]
+            self._lazy.pop(session, None)
+            changes = session.take_changes()
+            if changes:
+                parts.append((session, changes))
+                size += sum(len(change.value or b"") for change in changes)
+        return parts
+
+    async def _write(self, parts: list[Part]) -> None:
+        """All of the parts; where one is fenced the others do not suffer."""
+        while parts:
+            try:
+                version = await self._store.write([change for _, changes in parts for change in changes])
+            except EntrepotError as error:
+                if error.code == Code.PRECONDITION_FAILED:
+                    if len(parts) > 1:
+                        middle = len(parts) // 2
+                        await self._write(parts[:middle])
+                        parts = parts[middle:]
+                        continue
+                    if not await self._adopt(parts[0]):
+                        return
+                    parts = [(parts[0][0], parts[0][0].take_changes())]
+                    continue
+                if self._store.failure is not None or error.code == Code.BAD_REQUEST:
+                    log.error("sessions cannot be written", sessions=len(parts), problem=error.message)
+                    for session, _ in parts:
+                        session.fenced()
+                    return
+                log.warning("sessions wait to be written", sessions=len(parts), problem=error.message)
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            for session, _ in parts:
+                session.written(version)
+            return
+
+    async def _adopt(self, part: Part) -> bool:
+        """A session's write met another version: its own, after an outcome that was not known, or another gateway's."""
+        session, changes = part
+        while True:
+            try:
+                found = await self._store.get([change.key for change in changes])
+                break
+            except EntrepotError:
+                if self._store.failure is not None:
+                    session.fenced()
+                    return False
+                await asyncio.sleep(AGAIN_SECONDS)
+        if session.is_own(found):
+            return True
+        session.fenced()
+        return False

@@ -1,0 +1,251 @@
+"""Sweeper: does in time what sessions that are away have coming: wills whose delay is over, sessions that expired, and
+the sessions of gateways that died.
+
+Every gateway says that it is alive by a key that it renews.  One of them, whoever has the sweeper's lease, looks after
+the rest.  All of it is compare-and-set on the records, so that a client that comes back in the same moment wins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
+from domain.ports import Store
+from gateway.sessions.lifecycle import depart, is_over
+from gateway.sessions.opening import PublishWill
+from gateway.sessions.record import (
+    DUE_PREFIX,
+    GATEWAY_PREFIX,
+    SESSION_PREFIX,
+    TAKEN_PREFIX,
+    WINDOW_PREFIX,
+    SessionRecord,
+    WillRecord,
+    decode_session,
+    due_key,
+    encode_record,
+)
+
+SWEEP_SECONDS: Final = 0.5
+ALIVE_SECONDS: Final = 8.0
+"""A gateway that has not renewed its key for so long is dead: its connections are gone with it."""
+RENEW_SECONDS: Final = 2.0
+PAGE: Final = 500
+SWEEPER_KEY: Final = "gateway-sweeper"
+
+log = structlog.get_logger(__name__)
+
+
+class Sweeper:
+    """`on_taken(name, epoch)`: another gateway has the session now.  `on_declared_dead`: others think that this gateway
+    is gone, and have done away with its sessions."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        gateway: str,
+        publish_will: PublishWill,
+        on_taken: Callable[[str, int], None],
+        on_declared_dead: Callable[[], None],
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._store, self._clock, self._gateway = store, clock, gateway
+        self._publish_will = publish_will
+        self._on_taken, self._on_declared_dead = on_taken, on_declared_dead
+        self._is_alone = is_alone
+        self._alive_version: int | None = None
+        self._renew_at_ms = 0
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stop_watching: Callable[[], None] = lambda: None
+        self.expired = 0
+
+    async def start(self) -> None:
+        """Be alive, and look after the rest from here on."""
+        await self._renew()
+        self._stop_watching = self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told)
+        self._tasks = [asyncio.get_running_loop().create_task(self._run())]
+
+    async def close(self) -> None:
+        """Leave: what this gateway has still left behind is swept by others, at once."""
+        self._stop_watching()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._store.failure is None:
+            try:
+                await self._store.write([KeyValueChange(GATEWAY_PREFIX + self._gateway, b"0")])
+            except EntrepotError as error:
+                log.warning("the end of this gateway was not noted", problem=error.message)
+
+    def _told(self, events: list[KeyValueEvent]) -> None:
+        done = []
+        for event in events:
+            if event.value is not None:
+                self._on_taken(event.key.removeprefix(f"{TAKEN_PREFIX}{self._gateway}/"), int(event.value))
+                done.append(KeyValueChange(event.key, None))
+        if done:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done)))
+
+    async def _forget(self, done: list[KeyValueChange]) -> None:
+        try:
+            await self._store.write(done)
+        except EntrepotError as error:
+            log.debug("told keys stay", problem=error.message)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self._renew()
+                if await self._has_lease():
+                    await self.sweep()
+            except EntrepotError as error:
+                if self._store.failure is not None:
+                    return
+                log.warning("sessions could not be swept", problem=error.message)
+            except Exception:
+                log.exception("sweeping sessions failed")
+
+    # -- who is alive, and who sweeps ----------------------------------------------------------------------------
+
+    async def _renew(self) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms < self._renew_at_ms:
+            return
+        key = GATEWAY_PREFIX + self._gateway
+        until = str(now_ms + int(ALIVE_SECONDS * 1000)).encode()
+        try:
+            self._alive_version = await self._store.write([KeyValueChange(key, until, self._alive_version)])
+        except EntrepotError as error:
+            if error.code == Code.PRECONDITION_FAILED:
+                await self._renewal_refused(key)
+                return
+            raise
+        self._renew_at_ms = now_ms + int(RENEW_SECONDS * 1000)
+
+    async def _renewal_refused(self, key: str) -> None:
+        """The key is not as we left it: our own write of unknown outcome, or somebody declared us dead."""
+        [found] = await self._store.get([key])
+        if found is None or found.value == b"0":
+            log.error("this gateway was silent for too long, and its sessions were given up")
+            self._alive_version = None
+            self._on_declared_dead()
+        else:
+            self._alive_version = found.version
+
+    async def _has_lease(self) -> bool:
+        if self._is_alone:
+            return True
+        now_ms = self._clock.now_ms()
+        [found] = await self._store.get([SWEEPER_KEY])
+        owner, until = _lease(found)
+        if owner != self._gateway and now_ms < until:
+            return False
+        if owner == self._gateway and now_ms < until - int(RENEW_SECONDS * 1000):
+            return True
+        value = msgspec.msgpack.encode((self._gateway, now_ms + int(ALIVE_SECONDS * 1000)))
+        try:
+            await self._store.write([KeyValueChange(SWEEPER_KEY, value, 0 if found is None else found.version)])
+        except EntrepotError as error:
+            if error.code == Code.PRECONDITION_FAILED:
+                return False
+            raise
+        return True
+
+    # -- sweeping ------------------------------------------------------------------------------------------------
+
+    async def sweep(self) -> None:
+        """One round."""
+        await self._sweep_dead()
+        now_ms = self._clock.now_ms()
+        for due in await self._store.scan(DUE_PREFIX, limit=PAGE):
+            at, _, name = due.key.removeprefix(DUE_PREFIX).partition("/")
+            if int(at) > now_ms:
+                return
+            await self._look(name, due.key, now_ms)
+
+    async def _look(self, name: str, due: str, now_ms: int) -> None:
+        """A session that is away has something coming."""
+        [found] = await self._store.get([SESSION_PREFIX + name])
+        record = None if found is None else decode_session(found.value)
+        if found is None or record is None or record.owner or due_key(record.due_at_ms, name) != due:
+            await self._store.write([KeyValueChange(due, None)])
+            return
+        will = None
+        if record.will is not None and (record.will_at_ms <= now_ms or is_over(record, now_ms)):
+            will, record.will, record.will_at_ms = record.will, None, 0
+        await self._put(name, found, record, will, now_ms, [KeyValueChange(due, None)])
+
+    async def _put(
+        self,
+        name: str,
+        found: KeyValue,
+        record: SessionRecord,
+        will: WillRecord | None,
+        now_ms: int,
+        more: list[KeyValueChange],
+    ) -> None:
+        """Publish a will that is due and write the record as it is then, or delete it if the session is over."""
+        if will is not None:
+            await self._publish_will(record, will)
+        key = SESSION_PREFIX + name
+        ends = is_over(record, now_ms)
+        if ends:
+            changes = [KeyValueChange(key, None, found.version), KeyValueChange(WINDOW_PREFIX + name, None), *more]
+        else:
+            changes = [KeyValueChange(key, encode_record(record), found.version), *more]
+            if record.due_at_ms:
+                changes.append(KeyValueChange(due_key(record.due_at_ms, name), b""))
+        try:
+            await self._store.write(changes)
+        except EntrepotError as error:
+            if error.code != Code.PRECONDITION_FAILED:  # else the client came back in this moment
+                raise
+            return
+        self.expired += ends
+
+    async def _sweep_dead(self) -> None:
+        """Whoever is alone has the store for itself: gateways of before are dead."""
+        now_ms = self._clock.now_ms()
+        for each in await self._store.scan(GATEWAY_PREFIX):
+            gateway = each.key.removeprefix(GATEWAY_PREFIX)
+            if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
+                log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
+                await self._store.write([KeyValueChange(each.key, b"0")])
+                await self._sweep_sessions_of(gateway)
+                told = await self._store.scan(f"{TAKEN_PREFIX}{gateway}/")
+                await self._store.write([KeyValueChange(each.key, None)])
+                await self._store.write([KeyValueChange(key.key, None) for key in told])
+
+    async def _sweep_sessions_of(self, gateway: str) -> None:
+        after = ""
+        while page := await self._store.scan(SESSION_PREFIX, after=after, limit=PAGE):
+            for found in page:
+                record = decode_session(found.value)
+                if record.owner == gateway:
+                    record.epoch += 1
+                    now_ms = self._clock.now_ms()
+                    will = depart(record, now_ms, keeps_will=True)
+                    if not record.expiry_seconds:
+                        record.expires_at_ms = now_ms
+                    await self._put(found.key.removeprefix(SESSION_PREFIX), found, record, will, now_ms, [])
+            after = page[-1].key
+            await self._renew()
+
+
+def _lease(found: KeyValue | None) -> tuple[str, int]:
+    """(owner, until) of the sweeper's lease."""
+    if found is None:
+        return "", 0
+    owner, until = msgspec.msgpack.decode(found.value, type=tuple[str, int])
+    return owner, until

@@ -1,0 +1,66 @@
+"""What a `ServerConnection` tells of, and its limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
+from protocols.mqtt.reason_codes import ReasonCode
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Named limits of a connection.  Times in seconds."""
+
+    max_packet_size_bytes: int = 4_259_840
+    receive_maximum: int = 1024
+    max_inflight_messages: int = 1024
+    keep_alive_max_seconds: int = 65_535
+    connect_timeout_seconds: float = 10.0
+    max_subscriptions: int = 1000
+    topic_alias_maximum: int = 0
+    """Aliases of each direction; 0 = none."""
+
+
+@dataclass(slots=True)
+class Publishes:
+    """A run of PUBLISH packets that came together; none of QoS 2 that came before."""
+
+    packets: list[Publish]
+
+
+@dataclass(slots=True)
+class Acknowledged:
+    """Deliveries are over, by PUBACK, PUBCOMP or a refusal: there is room in the window again.  `held`: what was kept
+    with each."""
+
+    held: list[object]
+
+
+@dataclass(slots=True)
+class Received:
+    """The client has messages of QoS 2 (PUBREC): PUBREL is due."""
+
+    packet_ids: list[int]
+
+
+@dataclass(slots=True)
+class Released:
+    """The client released messages of QoS 2 (PUBREL): PUBCOMP is due."""
+
+    packet_ids: list[int]
+
+
+@dataclass(slots=True)
+class Closing:
+    """The connection is over.  `publishes_will`: whether the will goes out (3.14.4-3: all but a normal DISCONNECT).
+    `session_expiry`: another session expiry interval than CONNECT's, in seconds (3.14.2.2.2)."""
+
+    reason: ReasonCode
+    text: str
+    publishes_will: bool = True
+    is_clients: bool = False
+    session_expiry: int | None = None
+
+
+Event = Connect | Publishes | Acknowledged | Received | Released | Subscribe | Unsubscribe | Auth | Closing

@@ -1,0 +1,65 @@
+"""DeliveryWindow: what was sent to a client at QoS 1 and 2 and is not finished, by packet identifier.
+
+Invariants: an identifier is in use from the PUBLISH until its PUBACK or PUBCOMP (MQTT-2.2.1-4, -4.3.3-5); never more
+are in use than the client allows (MQTT-3.3.4-9), one that waits for PUBCOMP included; the order is that of sending,
+which is the order of sending again (MQTT-4.6.0-1).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+MAX_PACKET_ID: Final = 65_535
+
+
+class DeliveryWindow:
+    """`held`: what the server keeps with an identifier (where the message lies, or whose it is), in order of sending.
+
+    `unreceived`: identifiers of QoS 2 that wait for PUBREC; `released`: those that wait for PUBCOMP.
+    """
+
+    __slots__ = ("held", "maximum", "next_id", "released", "unreceived")
+
+    def __init__(self, maximum: int) -> None:
+        self.held: dict[int, object] = {}
+        self.unreceived: set[int] = set()
+        self.released: set[int] = set()
+        self.maximum = maximum
+        self.next_id = 0
+
+    @property
+    def room(self) -> int:
+        """How many more may be sent now."""
+        return self.maximum - len(self.held)
+
+    def take(self, qos: int, held: object) -> int:
+        """An identifier for a message that is sent; there must be room."""
+        in_use = self.held
+        packet_id = self.next_id
+        while True:
+            packet_id = packet_id % MAX_PACKET_ID + 1
+            if packet_id not in in_use:
+                break
+        self.next_id = packet_id
+        in_use[packet_id] = held
+        if qos == 2:
+            self.unreceived.add(packet_id)
+        return packet_id
+
+    def acknowledge(self, packet_id: int) -> bool:
+        """PUBACK came; says whether it ends something."""
+        return packet_id in self.held and packet_id not in self.unreceived and packet_id not in self.released
+
+    def receive(self, packet_id: int) -> bool:
+        """PUBREC came; says whether it is the first of its message."""
+        if packet_id not in self.unreceived:
+            return False
+        self.unreceived.discard(packet_id)
+        self.released.add(packet_id)
+        return True
+
+    def finish(self, packet_id: int) -> object:
+        """The identifier is free again; returns what was held with it."""
+        self.unreceived.discard(packet_id)
+        self.released.discard(packet_id)
+        return self.held.pop(packet_id)
