@@ -207,6 +207,20 @@ async def test_a_topic_that_is_there_is_read_from_now_on(store: Store, shares: S
     assert await lag(store, "w") == 1
 
 
+async def test_what_was_confirmed_in_the_millisecond_before_is_not_for_a_new_group(
+    store: Store, shares: Shares, clock: ManualClock
+):
+    await send(store, "old")
+    member = KeepingMember()
+    joining = asyncio.create_task(shares.join("w", "t/#", member))
+    await asyncio.sleep(0)
+    clock.advance(1)
+    await joining
+    await send(store, "new")
+    await until(lambda: member.taken, "the message")
+    assert member.bodies == ["new"]
+
+
 @pytest.mark.parametrize("topic_filter", ["later/#", "later/+", "+/x", "#"])
 async def test_a_topic_that_comes_later_is_read_from_its_beginning(
     store: Store, shares: Shares, clock: ManualClock, topic_filter: str

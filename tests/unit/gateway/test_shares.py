@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -34,6 +34,7 @@ class FailingStore(MemoryStore):
         self.calls: Counter[str] = Counter()
         self.pops: list[PopRequest] = []
         self.popping = 0
+        self.when_popped: Callable[[], None] = lambda: None
 
     def _fail(self, call: str) -> None:
         self.calls[call] += 1
@@ -45,9 +46,11 @@ class FailingStore(MemoryStore):
         self._fail("pop")
         self.popping += 1
         try:
-            return await super().pop(request)
+            popped = await super().pop(request)
         finally:
             self.popping -= 1
+        self.when_popped()
+        return popped
 
     async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         self._fail("acknowledge")
@@ -194,6 +197,44 @@ async def test_no_more_is_popped_than_there_is_credit_for(store: FailingStore, s
     await until(lambda: sum(len(each.held) for each in members) == 5, "what there is credit for")
     status = await store.group_status("w")
     assert sum(each.in_flight for each in status.progress) == 5
+
+
+async def test_topics_do_not_use_the_same_credit(store: FailingStore, shares: Shares):
+    await store.put_group(ConsumerGroup(shares.group_name("w", "#")))
+    for name in "uv":
+        await store.put_topic(Topic(name, queues=1))
+    for name in "tuv":
+        await append(store, name, *(f"{name}{n}" for n in range(10)))
+    member = KeepingMember(limit=4)
+    await shares.join("w", "#", member)
+    for count in range(4, 31):
+        await until(lambda count=count: len(member.taken) == count, "what there is credit for")
+        status = await store.group_status(shares.group_name("w", "#"))
+        assert sum(each.in_flight for each in status.progress) == 4
+        member.acknowledge(1)
+        await until(lambda count=count: store.calls["acknowledge"] == count - 3, "the acknowledgement")
+        shares.has_room("w", "#", member)
+
+
+async def test_what_is_kept_of_a_message_group_goes_back_with_what_was_before_it(store: FailingStore, shares: Shares):
+    """The first one's credit falls while a pop is under way."""
+    await store.put_group(ConsumerGroup("w", fifo=True))
+    first, second = KeepingMember(limit=5), KeepingMember(limit=0)
+    for member in (first, second):
+        await shares.join("w", "t/#", member)
+    store.when_popped = lambda: setattr(first, "limit", 2)
+    sent = [replace(message("t", f"a{n}"), message_group="a") for n in range(5)]
+    assert await append_all(store, *sent) == [None] * 5
+    await until(lambda: len(first.held) == 2, "what there is credit for")
+    assert (await store.group_status("w")).progress[0].in_flight == 5
+    second.limit = 10
+    shares.leave("w", "t/#", first)
+    shares.has_room("w", "t/#", second)
+    while len(second.taken) < 5:
+        await until(lambda: second.held, "another message")
+        second.acknowledge()
+        shares.has_room("w", "t/#", second)
+    assert second.bodies == [f"a{n}" for n in range(5)]
 
 
 async def test_a_member_of_endless_credit_holds_no_more_than_the_limit(store: FailingStore, shares: Shares):
