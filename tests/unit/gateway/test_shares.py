@@ -47,6 +47,7 @@ class FailingStore(MemoryStore):
         self.popping += 1
         try:
             popped = await super().pop(request)
+            await asyncio.sleep(0)  # as where an answer is under way
         finally:
             self.popping -= 1
         self.when_popped()
