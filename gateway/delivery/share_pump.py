@@ -15,7 +15,7 @@ import structlog
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import Delivery
-from domain.ports import PopRequest, Store
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.delivery.leases import Leases
 from gateway.delivery.share import Share
 from gateway.messaging.traffic import Traffic
@@ -24,7 +24,7 @@ WAIT_MS: Final = 5_000
 """How long a pop waits for messages; as long may one outlive the last member."""
 FIRST_BATCH: Final = 8
 BATCH_STEP: Final = 4
-LARGEST_BATCH: Final = 64
+LARGEST_BATCH: Final = MAX_POP_MESSAGES
 """Messages of one pop.  They are few, so that gateways which share a group come to their turn; they grow by a step with
 each pop that brought as many as it asked for, so that a long backlog is not read in small pieces."""
 FIRST_PAUSE_SECONDS: Final = 0.1
