@@ -1,9 +1,9 @@
 """Share: the members of one shared subscription on this gateway, and what they are handed.
 
 Each message goes to the member that uses the smallest part of its credit; equals take turns.  No more is popped than
-members have credit for; where credit ended meanwhile, what came (a batch of each topic at most) is kept for a moment and
-then given back.  In a FIFO
-group the messages of one message group go to one member for as long as it holds any of them.
+members have credit for; where credit ended meanwhile, what came (a batch of each topic at most) is kept for a moment
+and then given back.  In a FIFO group the messages of one message group go to one member for as long as it holds any of
+them.
 """
 
 from __future__ import annotations
