@@ -31,9 +31,8 @@ REMEMBERED_NAMES: Final = 4096
 """Retry topics are asked for again and again: their names are kept, the least used forgotten."""
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
-
-
-_RETRY_NAME = re.compile(r"%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+")
+_GROUP_NAME = re.compile(r"[%|~a-zA-Z0-9_-]+")
+_RETRY_NAME = re.compile(r"%RETRY%[%|~a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+")
 _NAMESPACE = re.compile(r"[a-zA-Z0-9_-]+")
 
 
@@ -64,15 +63,17 @@ def check_topic_name(name: str, *, system_allowed: bool = False) -> None:
 def _is_system_name(name: str) -> bool:
     if _RETRY_NAME.fullmatch(name):
         return len(name) <= len(RETRY_PREFIX) + MAX_GROUP_LENGTH + 1 + MAX_TOPIC_LENGTH
-    return _NAME.fullmatch(name) is not None and len(name) <= MAX_TOPIC_LENGTH + len(DEAD_LETTER_PREFIX)
+    alphabet = _GROUP_NAME if name.startswith(DEAD_LETTER_PREFIX) else _NAME
+    return alphabet.fullmatch(name) is not None and len(name) <= MAX_TOPIC_LENGTH + len(DEAD_LETTER_PREFIX)
 
 
 def check_group_name(name: str) -> None:
-    """Raise `ILLEGAL_CONSUMER_GROUP` unless the name is a consumer group's."""
-    if not (0 < len(name) <= MAX_GROUP_LENGTH and _NAME.fullmatch(name)):
+    """Raise `ILLEGAL_CONSUMER_GROUP` unless the name is a consumer group's: RocketMQ's alphabet, and `~`, which stands
+    between the name of a shared subscription and the hash of its filter (`domain.share`)."""
+    if not (0 < len(name) <= MAX_GROUP_LENGTH and _GROUP_NAME.fullmatch(name)):
         raise EntrepotError(
             Code.ILLEGAL_CONSUMER_GROUP,
-            f"{name[:160]!r} is not a group name: 1 to {MAX_GROUP_LENGTH} characters out of a-z A-Z 0-9 _ - % |",
+            f"{name[:160]!r} is not a group name: 1 to {MAX_GROUP_LENGTH} characters out of a-z A-Z 0-9 _ - % | ~",
         )
 
 

@@ -155,6 +155,20 @@ def test_every_field_of_a_group(client, topic):
     assert client.put(path, json={"filter": None, "fifo": False}).json()["filter"] is None
 
 
+def test_a_group_of_a_shared_subscription_is_reached_by_its_name(client, topic):
+    """Such names have a `~`."""
+    name = f"{topic}~0123456789abcdef"
+    assert client.put(f"{GROUPS}/{name}", json={"maxAttempts": 1}).status_code == 201
+    publish(client, topic, event(1))
+    received = receive(client, topic, name)
+    assert ids(received) == ["e1"]
+    settle(client, "reject", topic, received, name)
+    [dead] = receive(client, f"%25DLQ%25{name}", "reader")
+    assert dead["event"]["id"] == "e1"
+    assert get(client, f"{GROUPS}/{name}")["name"] == name
+    assert client.delete(f"{GROUPS}/{name}").status_code == 204
+
+
 def test_a_group_gets_what_its_filter_wants(client, topic):
     client.put(f"{GROUPS}/{topic}", json={"filter": {"kind": "SUB_TOPIC", "text": f"{topic}/+/temp"}})
     publish(client, topic, event(1, subject="line1/temp"), event(2, subject="line1/speed"), event(3))

@@ -1,0 +1,40 @@
+"""Shares: the consumer groups that stand behind MQTT's shared subscriptions (`$share/<name>/<filter>`).
+
+A share is its name and its filter together.  One whole Topic (`t/#`) has the group of the share's own name, so that
+consumers of other protocols meet it by that name; any other filter has a group of its own, for what a filter does not
+want counts as settled for the whole group.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from domain.names import check_group_name, is_topic_name
+
+SHARE_SEPARATOR: Final = "~"
+HASH_BYTES: Final = 8
+_PLAIN: Final = frozenset(b"|-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_WHOLE: Final = "/#"
+
+
+def share_group(share_name: str) -> str:
+    """The group of the share's own name.  What is not plain is percent-encoded, `%` and `~` too: two shares never have
+    one name.  Raises ILLEGAL_CONSUMER_GROUP (empty, or too long)."""
+    name = "".join(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in share_name.encode())
+    check_group_name(name)
+    return name
+
+
+def filtered_share_group(share_name: str, topic_filter: str) -> str:
+    """The group of a share with a filter of its own.  Raises ILLEGAL_CONSUMER_GROUP."""
+    digest = blake2b(topic_filter.encode(), digest_size=HASH_BYTES).hexdigest()
+    name = f"{share_group(share_name)}{SHARE_SEPARATOR}{digest}"
+    check_group_name(name)
+    return name
+
+
+def whole_topic(topic_filter: str) -> str | None:
+    """The Topic that a filter wants all of, or None: `t/#` wants all names of the Topic `t`."""
+    topic = topic_filter.removesuffix(_WHOLE)
+    return topic if topic != topic_filter and is_topic_name(topic) else None

@@ -1,0 +1,298 @@
+"""Share: the members of one shared subscription on this gateway, and what they are handed.
+
+Each message goes to the member that uses the smallest part of its credit; equals take turns.  No more is popped than
+members have credit for; where credit ended meanwhile, what came (a batch of each topic at most) is kept for a moment
+and then given back.  In a FIFO group the messages of one message group go to one member for as long as it holds any of
+them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.delivery.leases import ShareMember, Ticket
+
+MAX_HELD: Final = 512
+"""Messages that one member may hold of one share, whatever its credit: what a slow one holds nobody else can have."""
+LAPSE_SECONDS: Final = 0.05
+"""How long a pop that finds nothing keeps its credit to itself: then other topics may use it while the pop waits on."""
+KEEP_SECONDS: Final = 0.5
+"""How long what nobody has credit for is kept, before it is given back."""
+
+OrderKey = tuple[str, str]
+"""A topic and a message group of it."""
+
+
+class _Membership:
+    """What one member holds.  `turn`: when it was last handed something, as a number that grows."""
+
+    __slots__ = ("held", "member", "turn")
+
+    def __init__(self, member: ShareMember, turn: int) -> None:
+        self.member = member
+        self.held: dict[Ticket, None] = {}
+        self.turn = turn
+
+    def room(self) -> int:
+        return min(self.member.credit, MAX_HELD - len(self.held))
+
+
+class Reservation:
+    """Credit for one pop.  It lapses while the pop waits for messages, so topics where nothing happens do not starve
+    the others; where several of them then have messages at once, what is too much is kept for a moment."""
+
+    __slots__ = ("_held", "_lapsing", "_share", "count")
+
+    def __init__(self, share: Share, count: int) -> None:
+        self.count = self._held = count
+        self._share = share
+        share.reserved(count)
+        self._lapsing = asyncio.get_running_loop().call_later(LAPSE_SECONDS, self._lapse)
+
+    def _lapse(self) -> None:
+        if self._held:
+            self._share.reserved(-self._held)
+            self._held = 0
+
+    def end(self) -> None:
+        """The pop is over."""
+        self._lapsing.cancel()
+        self._lapse()
+
+
+class Share:
+    """`topic_filter` with `share_name`.  What is handed out comes from `hand_out`, and pumps ask `reserve` first."""
+
+    def __init__(self, share_name: str, topic_filter: str) -> None:
+        self.share_name, self.topic_filter = share_name, topic_filter
+        self.delivered = 0
+        self.pumping = 0
+        """Topics that are asked for messages."""
+        self._members: dict[ShareMember, _Membership] = {}
+        self._turn = 0
+        self._kept: deque[Ticket] = deque()
+        self._reserved = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._owners: dict[OrderKey, tuple[ShareMember, int]] = {}
+        self._look_is_due = False
+        self._giving_back: asyncio.TimerHandle | None = None
+
+    # -- members -------------------------------------------------------------------------------------------------
+
+    @property
+    def has_members(self) -> bool:
+        return bool(self._members)
+
+    def has(self, member: ShareMember) -> bool:
+        return member in self._members
+
+    def add(self, member: ShareMember) -> None:
+        """Let a member have its part; the same one again changes nothing."""
+        if member not in self._members:
+            self._members[member] = _Membership(member, self._turn)
+            self.look()
+
+    def remove(self, member: ShareMember) -> None:
+        """Give back at once all that the member holds, and what is kept where it was the last one."""
+        membership = self._members.pop(member, None)
+        if membership is None:
+            return
+        for ticket in tuple(membership.held):
+            ticket.release()
+        if not self._members:
+            self._give_back_kept()
+        self._wake_all()
+
+    def remove_all(self) -> None:
+        """Give back everything."""
+        for member in tuple(self._members):
+            self.remove(member)
+
+    def look(self) -> None:
+        """There may be more credit: at the end of this tick hand out what is kept, and let pumps ask."""
+        if not self._look_is_due:
+            self._look_is_due = True
+            asyncio.get_running_loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._look_is_due = False
+        if self._kept:
+            kept = tuple(self._kept)
+            self._kept.clear()
+            self._assign(kept)
+        self._wake_some()
+
+    # -- credit --------------------------------------------------------------------------------------------------
+
+    def _credit(self) -> int:
+        return sum(membership.room() for membership in self._members.values()) - len(self._kept)
+
+    async def reserve(self, at_most: int, *, is_idle: bool) -> Reservation | None:
+        """Credit for the next pop of a topic, `at_most` so much, once there is some; None when nobody is a member.
+
+        Topics come to their turn, and share out what there is; `is_idle`, one that had nothing of late, asks for what
+        is its part among all topics.
+        """
+        is_my_turn = not self._waiting
+        while self._members:
+            room = self._credit() - self._reserved
+            if room > 0 and is_my_turn:
+                asking = self.pumping if is_idle else len(self._waiting) + 1
+                return Reservation(self, min(at_most, max(1, room // max(1, asking))))
+            if room > 0:
+                self.look()
+            await self._wait()
+            is_my_turn = True
+        return None
+
+    def reserved(self, change: int) -> None:
+        """Reservations grew or fell."""
+        self._reserved += change
+        if change < 0:
+            self.look()
+
+    async def _wait(self) -> None:
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            await future
+        finally:
+            if future in self._waiting:
+                self._waiting.remove(future)
+
+    def _wake_some(self) -> None:
+        """Let as many pumps look as there is room for messages, those first that have waited longest."""
+        if self._waiting:
+            room = self._credit() - self._reserved
+            for _ in range(min(room, len(self._waiting))):
+                self._wake(self._waiting.popleft())
+
+    def _wake_all(self) -> None:
+        while self._waiting:
+            self._wake(self._waiting.popleft())
+
+    @staticmethod
+    def _wake(waiting: asyncio.Future[None]) -> None:
+        if not waiting.done():
+            waiting.set_result(None)
+
+    # -- handing out ---------------------------------------------------------------------------------------------
+
+    def hand_out(self, tickets: Sequence[Ticket]) -> None:
+        """Give messages to members; what came too late for the last of them goes back at once."""
+        if not self._members:
+            for ticket in tickets:
+                ticket.release()
+        elif self._kept:  # in the order in which they came
+            self._kept.extend(tickets)
+            self.look()
+            self._give_back_later()
+        else:
+            self._assign(tickets)
+
+    def _assign(self, tickets: Sequence[Ticket]) -> None:
+        rooms = {membership: membership.room() for membership in self._members.values()}
+        order = [(_use(each, room), each.turn, at, each) for at, (each, room) in enumerate(rooms.items()) if room > 0]
+        heapq.heapify(order)
+        touched: dict[_Membership, None] = {}
+        withheld: set[OrderKey] = set()
+        for ticket in tickets:
+            if not ticket.is_open:
+                continue
+            key = (ticket.leases.topic, ticket.message_group)
+            owner = self._owners.get(key) if ticket.message_group else None
+            if key in withheld:
+                membership = None
+            elif owner is not None:
+                membership = self._members.get(owner[0])
+                if membership is not None and rooms.get(membership, 0) <= 0:
+                    membership = None
+            else:
+                membership = self._next(order, rooms)
+            if membership is None:
+                self._kept.append(ticket)
+                if ticket.message_group:
+                    withheld.add(key)
+                continue
+            rooms[membership] -= 1
+            touched[membership] = None
+            self._give(membership, ticket, key)
+            heapq.heappush(order, (_use(membership, rooms[membership]), membership.turn, 0, membership))
+        for membership in touched:
+            membership.member.flush()
+        if self._kept:
+            self._give_back_later()
+
+    def _next(
+        self, order: list[tuple[float, int, int, _Membership]], rooms: dict[_Membership, int]
+    ) -> _Membership | None:
+        """The member whose turn it is.  An entry that says another turn than its member is an old one."""
+        while order:
+            _, turn, _, membership = heapq.heappop(order)
+            if turn == membership.turn and rooms[membership] > 0 and membership.member in self._members:
+                return membership
+        return None
+
+    def _give(self, membership: _Membership, ticket: Ticket, key: OrderKey) -> None:
+        self._turn += 1
+        membership.turn = self._turn
+        membership.held[ticket] = None
+        ticket.member = membership.member
+        if ticket.message_group:
+            _, held = self._owners.get(key, (membership.member, 0))
+            self._owners[key] = membership.member, held + 1
+        self.delivered += 1
+        membership.member.take(ticket)
+
+    def ended(self, ticket: Ticket, is_released: bool) -> None:
+        """A ticket was settled or lost."""
+        member = getattr(ticket, "member", None)
+        membership = self._members.get(member) if member is not None else None
+        if membership is not None:
+            membership.held.pop(ticket, None)
+        if ticket.message_group:
+            self._order_ended(ticket, member, is_released)
+        self.look()
+
+    def _order_ended(self, ticket: Ticket, member: ShareMember | None, is_released: bool) -> None:
+        """What is kept of a message group goes back with what comes before it in the order."""
+        key = (ticket.leases.topic, ticket.message_group)
+        if member is not None and key in self._owners:
+            owner, held = self._owners.pop(key)
+            if held > 1:
+                self._owners[key] = owner, held - 1
+        if is_released:
+            behind = [
+                kept
+                for kept in self._kept
+                if kept.message_group == ticket.message_group and kept.leases is ticket.leases and kept.is_open
+            ]
+            for kept in behind:
+                self._kept.remove(kept)
+            for kept in behind:
+                kept.release()
+
+    # -- what nobody has credit for ------------------------------------------------------------------------------
+
+    def _give_back_later(self) -> None:
+        if self._giving_back is None:
+            self._giving_back = asyncio.get_running_loop().call_later(KEEP_SECONDS, self._give_back_kept)
+
+    def _give_back_kept(self) -> None:
+        if self._giving_back is not None:
+            self._giving_back.cancel()
+            self._giving_back = None
+        kept = tuple(self._kept)
+        self._kept.clear()
+        for ticket in kept:
+            ticket.release()
+
+
+def _use(membership: _Membership, room: int) -> float:
+    """The part of its credit that a member uses."""
+    held = len(membership.held)
+    return held / (held + room) if room > 0 else 1.0

@@ -1,0 +1,311 @@
+"""Shares: the shared subscriptions of this gateway's connections, as consumers of consumer groups.
+
+A share takes what its members have credit for, by popping every Topic that its filter can match, and each message has
+one holder: it is with one member until that one settles it, releases it or leaves.  Gateways that share a group know
+nothing of each other; the store shares out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from domain.clock import Clock
+from domain.consumer_group import LATEST, ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from domain.names import NAMESPACE_SEPARATOR, is_system_topic
+from domain.ports import PopRequest, Store
+from domain.revision import BY_USE
+from domain.share import filtered_share_group, share_group, whole_topic
+from domain.timestamp import to_rfc3339
+from gateway.delivery.leases import Leases, ShareMember, Ticket
+from gateway.delivery.share import Share
+from gateway.delivery.share_pump import WAIT_MS, SharePump
+from gateway.messaging.traffic import Traffic
+
+__all__ = ["ShareMember", "Shares", "Ticket"]
+
+TICK_SECONDS: Final = 0.25
+"""How often is looked which leases are to be renewed."""
+CLOCK_STEP_SECONDS: Final = 0.001
+MAX_CLOCK_STEPS: Final = 5
+"""How often a new group waits that long for the clock to move."""
+CLOSE_SECONDS: Final = WAIT_MS / 1000 + 5.0
+ANY: Final = ("+", "#")
+
+ShareKey = tuple[str, str]
+"""Name and filter."""
+
+
+class Shares:
+    """`new_group` gives the definition of a group that a share makes, by name, but for where it begins.
+    `any_level_topics`: Topics whose names may start with any level."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        new_group: Callable[[str], ConsumerGroup],
+        any_level_topics: Callable[[], set[str]],
+        traffic: Traffic,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._new_group = new_group
+        self._any_level_topics = any_level_topics
+        self._traffic = traffic
+        self._shares: dict[ShareKey, Share] = {}
+        self._pumps: dict[tuple[Share, str], SharePump] = {}
+        self._leases: dict[tuple[Share, str], Leases] = {}
+        self._joining: set[tuple[ShareKey, ShareMember]] = set()
+        self._making: dict[str, asyncio.Task[ConsumerGroup]] = {}
+        self._ticking: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._delivered_before = 0
+        self.renewed = self.lost = 0
+        """Leases, since this began; those that the store ended although they were held."""
+        self._stop_watching = store.watch_topics(self._topic_changed)
+
+    # -- membership ----------------------------------------------------------------------------------------------
+
+    def group_name(self, share_name: str, topic_filter: str) -> str:
+        """The consumer group of a share.  One whole Topic, or what the group of its name declares as its filter, is
+        read by that group; any other filter has one of its own.
+
+        Raises ILLEGAL_CONSUMER_GROUP.
+        """
+        name = share_group(share_name)
+        if whole_topic(topic_filter) is not None or self._is_declared(name, topic_filter):
+            return name
+        return filtered_share_group(share_name, topic_filter)
+
+    async def join(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
+        """Let a member have its part of the messages; returns when what is published from now on is shared with it.
+        Joining again changes nothing.
+
+        Raises ILLEGAL_CONSUMER_GROUP, ILLEGAL_FILTER_EXPRESSION, FORBIDDEN (the Topic is not readable), UNAVAILABLE,
+        and what else making the group is refused with.
+        """
+        key = share_name, topic_filter
+        compile_filter(_expression(topic_filter))
+        group = self.group_name(share_name, topic_filter)
+        named = self._store.topic(topic_filter.partition("/")[0])
+        if named is not None and not named.permission.readable:
+            raise EntrepotError(Code.FORBIDDEN, f"topic {named.name!r} is not readable")
+        self._check_open()
+        self._joining.add((key, member))
+        try:
+            await self._ensure_group(group, share_name)
+            if whole_topic(topic_filter) is not None and any(map(self._store.topic, self._any_level_topics())):
+                await self._ensure_side_group(share_name, topic_filter)
+            if (key, member) not in self._joining:
+                return  # it left meanwhile
+            self._check_open()
+        finally:
+            self._joining.discard((key, member))
+        share = self._shares.get(key)
+        if share is None:
+            share = self._shares[key] = Share(share_name, topic_filter)
+        share.add(member)
+        self._pump_all(share)
+
+    def leave(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
+        """Give back at once all that the member holds.  One that is no member changes nothing."""
+        key = share_name, topic_filter
+        self._joining.discard((key, member))
+        share = self._shares.get(key)
+        if share is not None:
+            share.remove(member)
+            self._forget_if_over(share)
+
+    def has_room(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
+        """The member's credit grew."""
+        share = self._shares.get((share_name, topic_filter))
+        if share is not None and share.has(member):
+            share.look()
+
+    def look_again(self) -> None:
+        """Other Topics than before may have names that start with any level."""
+        for share in tuple(self._shares.values()):
+            self._pump_all(share)
+
+    @property
+    def delivered(self) -> int:
+        """How many messages members were handed."""
+        return self._delivered_before + sum(share.delivered for share in self._shares.values())
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise EntrepotError(Code.UNAVAILABLE, "the gateway is stopping")
+
+    # -- groups --------------------------------------------------------------------------------------------------
+
+    def _is_declared(self, group: str, topic_filter: str) -> bool:
+        definition = self._store.group(group)
+        return definition is not None and definition.filter == _expression(topic_filter)
+
+    async def _ensure_side_group(self, share_name: str, topic_filter: str) -> ConsumerGroup:
+        """The group by which a share of one whole Topic reads others: it begins where the share's own does."""
+        main = self._store.group(share_group(share_name))
+        start = None if main is None or main.start == LATEST else main.start
+        return await self._ensure_group(filtered_share_group(share_name, topic_filter), share_name, start)
+
+    async def _ensure_group(self, name: str, share_name: str, start: str | None = None) -> ConsumerGroup:
+        """The group, made if it is not there; those who ask at the same time wait for the same."""
+        found = self._store.group(name)
+        if found is not None:
+            return found
+        making = self._making.get(name)
+        if making is None:
+            making = asyncio.get_running_loop().create_task(self._make_group(name, share_name, start))
+            self._making[name] = making
+            making.add_done_callback(lambda _: self._making.pop(name, None))
+        return await asyncio.shield(making)
+
+    async def _make_group(self, name: str, share_name: str, start: str | None) -> ConsumerGroup:
+        """A group that begins now, unless `start` says otherwise: what was stored before is not for it, and of a Topic
+        that comes later it gets all.
+        One with a filter of its own is defined as the group of the share's name where there is one."""
+        share_named = self._store.group(share_group(share_name))
+        if share_named is None:
+            group = self._new_group(name)
+        else:
+            group = replace(share_named, name=name, filter=None)
+        group = replace(group, start=start or await self._beginning(), revision=BY_USE)
+        await self._store.put_group(group)
+        return self._store.group(name) or group
+
+    async def _beginning(self) -> str:
+        """The time of now as the beginning of a group.
+
+        The store begins at the first message of this millisecond or a later one.  So the clock is let move first:
+        what was confirmed before has an earlier time then.  A clock that stands still is not waited for.
+        """
+        before_ms = self._clock.now_ms()
+        for _ in range(MAX_CLOCK_STEPS):
+            if self._clock.now_ms() > before_ms:
+                break
+            await asyncio.sleep(CLOCK_STEP_SECONDS)
+        return to_rfc3339(self._clock.now_ms()) or LATEST
+
+    # -- topics --------------------------------------------------------------------------------------------------
+
+    def _can_match(self, topic: str, topic_filter: str) -> bool:
+        """Whether names of a Topic can match a filter.  MQTT names are those of the default namespace."""
+        found = self._store.topic(topic)
+        if NAMESPACE_SEPARATOR in topic or is_system_topic(topic) or found is None or not found.permission.readable:
+            return False
+        level = topic_filter.partition("/")[0]
+        return level in ANY or level == topic or topic in self._any_level_topics()
+
+    def _topic_changed(self, name: str) -> None:
+        for share in tuple(self._shares.values()):
+            if share.has_members and self._can_match(name, share.topic_filter):
+                self._pump(share, name)
+
+    def _pump_all(self, share: Share) -> None:
+        if share.has_members:
+            for topic in self._store.topics():
+                if self._can_match(topic.name, share.topic_filter):
+                    self._pump(share, topic.name)
+
+    def _pump(self, share: Share, topic: str) -> None:
+        if (share, topic) in self._pumps or self._is_closed:
+            return
+        group, wanted = self._group_and_filter(share, topic)
+        leases = self._leases.get((share, topic))
+        if leases is None:
+            leases = self._leases[share, topic] = Leases(self._store, self._clock, topic, group, share.ended)
+        held = leases
+
+        def request(count: int) -> PopRequest:
+            return PopRequest(topic, group, count, WAIT_MS, held.lease_ms, wanted)
+
+        async def ensure_group() -> ConsumerGroup:
+            if group != self.group_name(share.share_name, share.topic_filter):
+                return await self._ensure_side_group(share.share_name, share.topic_filter)
+            return await self._ensure_group(group, share.share_name)
+
+        self._pumps[share, topic] = SharePump(
+            self._store, share, leases, request, ensure_group, self._traffic, self._pump_ended
+        )
+        self._tick_later()
+
+    def _group_and_filter(self, share: Share, topic: str) -> tuple[str, FilterExpression | None]:
+        """How a Topic is popped.  What a filter does not want is settled for the group: so a share of one whole Topic
+        reads other Topics, where such names may be too, with a group of its own."""
+        name, text = share_group(share.share_name), share.topic_filter
+        if self._is_declared(name, text):
+            return name, None
+        has_any_names = topic in self._any_level_topics()
+        is_all = text in ("#", "+/#", f"{topic}/#") and not has_any_names
+        wanted = None if is_all else _expression(text)
+        if whole_topic(text) == topic:
+            return name, wanted
+        return filtered_share_group(share.share_name, text), wanted
+
+    def _pump_ended(self, pump: SharePump) -> None:
+        share, topic = pump.share, pump.leases.topic
+        del self._pumps[share, topic]
+        is_wanted = not self._is_closed and not pump.has_failed and share.has_members
+        if is_wanted and self._can_match(topic, share.topic_filter):
+            self._pump(share, topic)  # somebody joined, or the topic came back, in this moment
+        self._forget_if_over(share)
+
+    # -- leases --------------------------------------------------------------------------------------------------
+
+    def _tick_later(self) -> None:
+        if self._ticking is None and not self._is_closed:
+            self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        self._ticking = None
+        for (share, topic), leases in tuple(self._leases.items()):
+            leases.renew_due()
+            self._count(leases)
+            if leases.is_idle and (share, topic) not in self._pumps:
+                del self._leases[share, topic]
+        if self._leases:
+            self._tick_later()
+
+    def _count(self, leases: Leases) -> None:
+        self.renewed += leases.renewed
+        self.lost += leases.lost
+        leases.renewed = leases.lost = 0
+
+    def _forget_if_over(self, share: Share) -> None:
+        key = share.share_name, share.topic_filter
+        if not share.has_members and not share.pumping and self._shares.get(key) is share:
+            del self._shares[key]
+            self._delivered_before += share.delivered
+
+    async def close(self) -> None:
+        """Give everything back, and return when the store knows.  Long polls are waited for; the store ends them early
+        when it is told to release what waits."""
+        if not self._is_closed:
+            self._stop_watching()
+        self._is_closed = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._joining.clear()
+        for share in tuple(self._shares.values()):
+            share.remove_all()
+        for pump in self._pumps.values():
+            if not pump.is_popping:
+                pump.task.cancel()
+        if pumps := [pump.task for pump in self._pumps.values()]:
+            _, late = await asyncio.wait(pumps, timeout=CLOSE_SECONDS)
+            for task in late:
+                task.cancel()
+        settling = [asyncio.ensure_future(leases.settle()) for leases in self._leases.values()]
+        if settling:
+            _, late = await asyncio.wait(settling, timeout=CLOSE_SECONDS)
+            for each in late:
+                each.cancel()
+
+
+def _expression(topic_filter: str) -> FilterExpression:
+    return FilterExpression(FilterKind.SUB_TOPIC, topic_filter)

@@ -1,0 +1,48 @@
+"""A member of a share that keeps what it was handed."""
+
+from __future__ import annotations
+
+from gateway.delivery.shares import ShareMember, Ticket
+
+
+class KeepingMember:
+    """Has credit for `limit` messages that are not settled.  One that is `quick` acknowledges as it is handed."""
+
+    def __init__(self, name: str = "m", limit: int = 100, *, quick: bool = False) -> None:
+        self.name = name
+        self.limit = limit
+        self.quick = quick
+        self.taken: list[Ticket] = []
+        self.held: list[Ticket] = []
+        self.flushes = 0
+
+    @property
+    def credit(self) -> int:
+        return max(self.limit - len(self.held), 0)
+
+    def take(self, ticket: Ticket) -> None:
+        assert self.credit > 0, "it was handed more than it has credit for"
+        assert ticket.member is self
+        self.taken.append(ticket)
+        if self.quick:
+            ticket.acknowledge()
+        else:
+            self.held.append(ticket)
+
+    def flush(self) -> None:
+        self.flushes += 1
+
+    @property
+    def bodies(self) -> list[str]:
+        return [ticket.message.body.decode() for ticket in self.taken]
+
+    def acknowledge(self, count: int | None = None) -> list[Ticket]:
+        """Settle the oldest that it holds, or all."""
+        settled = self.held[: len(self.held) if count is None else count]
+        del self.held[: len(settled)]
+        for ticket in settled:
+            ticket.acknowledge()
+        return settled
+
+
+_checked: type[ShareMember] = KeepingMember
