@@ -103,13 +103,14 @@ class RetainedMessages:
 
     async def close(self) -> None:
         """Write what was to be kept, and stop."""
-        await self._writer.settle()
-        if self._stop_watch is not None:
-            self._stop_watch()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        try:
+            await self._writer.settle()
+        finally:
+            if self._stop_watch is not None:
+                self._stop_watch()
+            for task in self._tasks:
+                task.cancel()
+            self._tasks.clear()
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 
