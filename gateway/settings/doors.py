@@ -53,6 +53,7 @@ class MqttSettings(Table):
     max_retained_message_bytes: int = Field(
         MAX_RETAINED_BYTES, ge=1, le=MAX_RETAINED_BYTES, description="Largest of them, with its properties"
     )
+    sys_interval_seconds: Seconds = Field(10, description="Time between two updates of the $SYS topics; 0 has none")
 
     @property
     def retained_limits(self) -> RetainedLimits:
