@@ -247,3 +247,24 @@ async def test_sweeps_go_on_after_one_that_failed(store, clock, retained, monkey
 
 def expiring(name: str, at_ms: int) -> Message:
     return Message("t", b"x", name, system={"expires_at_ms": str(at_ms)})
+
+
+async def test_a_page_of_the_start_does_not_undo_what_the_watch_told(store, clock, monkeypatch):
+    """The watch tells that one is gone, and a new one, while a page that is older is on its way."""
+    await store.write([key_value("a"), key_value("b")])
+    scan = MemoryStore.scan
+
+    async def slow(self: LateStore, prefix: str, **options: Any) -> list[KeyValue]:
+        found = await scan(self, prefix, **options)
+        monkeypatch.setattr(LateStore, "scan", scan)
+        await self.write([KeyValueChange("retained/a", None), key_value("b", "longer than before")])
+        self.tell()
+        return found
+
+    monkeypatch.setattr(LateStore, "scan", slow)
+    retained = RetainedMessages(store, clock, RetainedLimits())
+    await retained.start()
+    [b] = await store.get(["retained/b"])
+    assert b is not None
+    assert (retained.names_matching("#"), retained.size_bytes) == (["b"], len(b.value))
+    await retained.close()
