@@ -25,6 +25,7 @@ from gateway.delivery.hub import DeliveryHub
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.listener import TcpListener, address_of
 from gateway.messaging.membership import Memberships
+from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
@@ -133,6 +134,7 @@ class Gateway:
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
         self.memberships = Memberships(store, clock, settings.groups)
+        self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
         self.mqtt = MqttFrontend(store, self.sender, topology, self.hub, settings, clock)
         self._mqtt_listener: TcpListener | None = None
@@ -155,6 +157,7 @@ class Gateway:
             sender=self.sender,
             topology=topology,
             memberships=self.memberships,
+            retained=self.retained,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
@@ -171,6 +174,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Open the doors; the ready file comes last."""
+        await self.retained.start()
         if self._mqtt_listener is not None:
             await self._mqtt_listener.start()
         if self._http_listener is not None:
@@ -204,6 +208,9 @@ class Gateway:
         await self._settle(end)  # the wills
         if self._http_listener is not None:
             await self._http_listener.stop(max(end - self._loop.time(), 0.1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
+                await self.retained.close()
         self._wheel.close()
 
     async def _settle(self, end: float) -> None:

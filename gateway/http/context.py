@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from domain.clock import Clock
 from domain.ports import Store
 from gateway.messaging.membership import Memberships
+from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import Settings
@@ -28,6 +29,7 @@ class HttpContext:
     sender: Sender
     topology: Topology
     memberships: Memberships
+    retained: RetainedMessages
     settings: Settings
     clock: Clock
     is_ready: Callable[[], bool]

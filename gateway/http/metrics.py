@@ -73,6 +73,11 @@ class GatewayCollector(Collector):
             "1 once the store has stopped for good",
             value=self._context.store.failure is not None,
         )
+        retained = self._context.retained
+        yield GaugeMetricFamily("entrepot_mqtt_retained_messages", "Messages that are retained", value=retained.count)
+        yield GaugeMetricFamily(
+            "entrepot_mqtt_retained_bytes", "Bytes of these with their properties", value=retained.size_bytes
+        )
         yield from self._store()
         yield from self._numbers()
         yield from self._traffic()

@@ -9,9 +9,10 @@ from pydantic import Field, field_validator
 
 from domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
 from domain.names import is_topic_name
+from domain.retained import MAX_RETAINED_BYTES, RetainedLimits
 from domain.routing.topic_filter import is_valid_filter
 from domain.topic import MAX_QUEUES
-from gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
+from gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table
 
 
 class ServerSettings(Table):
@@ -47,6 +48,17 @@ class MqttSettings(Table):
         1024, ge=1, le=65_535, description="QoS 1 messages sent to one subscriber and not acknowledged yet"
     )
     write_buffer_bytes: Bytes = Field(1 * MIB, description="What may wait to be written to one socket")
+    max_retained_messages: Count = Field(1_000_000, description="Messages that are retained; more are refused")
+    max_retained_bytes: Bytes = Field(1 * GIB, description="Bytes of these with their properties; more are refused")
+    max_retained_message_bytes: int = Field(
+        MAX_RETAINED_BYTES, ge=1, le=MAX_RETAINED_BYTES, description="Largest of them, with its properties"
+    )
+    sys_interval_seconds: Seconds = Field(10, description="Time between two updates of the $SYS topics; 0 has none")
+
+    @property
+    def retained_limits(self) -> RetainedLimits:
+        """The limits of retained messages."""
+        return RetainedLimits(self.max_retained_messages, self.max_retained_bytes, self.max_retained_message_bytes)
 
 
 class HttpSettings(Table):

@@ -20,6 +20,7 @@ from gateway.http.app import build_app
 from gateway.http.context import HttpContext
 from gateway.http.server import HttpListener
 from gateway.messaging.membership import Memberships
+from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import Settings
@@ -94,10 +95,12 @@ class HttpServer:
             sender=Sender(self.store, topology, clock),
             topology=topology,
             memberships=Memberships(self.store, clock, self.settings.groups),
+            retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self.ready,
         )
+        await self.context.retained.start()
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
         self.listener = HttpListener(build_app(self.context), bound, self.settings.http)
@@ -108,6 +111,7 @@ class HttpServer:
         self.store.release_waiting()
         self.context.memberships.release_waiting()
         await self.listener.stop(5)
+        await self.context.retained.close()
         await self._opened.aclose()
 
     async def _open(self, clock: SystemClock) -> Store:

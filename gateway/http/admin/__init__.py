@@ -1,4 +1,5 @@
-"""`/api/v1`: topics, groups and members, namespaces, stored messages, timers and brokers, a module for each noun.
+"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, timers and brokers, a module
+for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -13,6 +14,7 @@ from gateway.http.admin.members import member_routes
 from gateway.http.admin.messages import message_routes
 from gateway.http.admin.namespaces import namespace_routes
 from gateway.http.admin.pulling import pulling_routes
+from gateway.http.admin.retained import retained_routes
 from gateway.http.admin.timers import timer_routes
 from gateway.http.admin.topics import topic_routes
 from gateway.http.context import HttpContext
@@ -29,6 +31,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         message_routes,
         pulling_routes,
         timer_routes,
+        retained_routes,
         namespace_routes,
         broker_routes,
     )

@@ -322,11 +322,12 @@ def test_help_everywhere(entrepot):
         (),
         ("serve",),
         ("version",),
-        *((noun,) for noun in ("topic", "group", "message", "namespace", "timer", "config")),
+        *((noun,) for noun in ("topic", "group", "message", "namespace", "timer", "retained", "config")),
     ]
     pages += [(noun, verb) for noun in ("topic", "group") for verb in ("list", "show", "create", "update", "delete")]
     pages += [("group", verb) for verb in ("reset", "dead-letters", "resend", "export")]
     pages += [("namespace", verb) for verb in ("list", "create", "delete")]
+    pages += [("retained", verb) for verb in ("list", "get", "delete")]
     pages += [("timer", verb) for verb in ("list", "recall", "retime")]
     pages += [("message", verb) for verb in ("publish", "receive", "acknowledge", "query", "show")]
     pages += [("config", "show"), ("config", "schema")]

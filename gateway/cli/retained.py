@@ -1,0 +1,74 @@
+"""`entrepot retained`: messages that a running server retains."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import USAGE, CommandError
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import given
+
+app = typer.Typer(help="Retained messages of a running server.", no_args_is_help=True)
+
+_PATH = "/api/v1/retained"
+
+
+@app.command("list")
+def list_retained(
+    topic_filter: Annotated[str, typer.Option("--filter", metavar="FILTER", help="MQTT topic filter.")] = "#",
+    after: Annotated[str | None, typer.Option(metavar="NAME", help="Go on where a list ended.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 100,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """What is retained, in the order of the names."""
+    answer = Client(server).request("GET", _PATH, query=given(filter=topic_filter, after=after, limit=limit))
+    if as_json:
+        print_json(answer)
+        return
+    print_table(
+        ("name", "size", "qos", "published", "expires"),
+        ((one["name"], one["size"], one["qos"], one["bornTime"], one["expiresAt"]) for one in answer["value"]),
+    )
+    if answer["next"] is not None:
+        typer.echo(f"more: --after {answer['next']}", err=True)
+
+
+@app.command()
+def get(
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)], server: ServerOption = DEFAULT_SERVER
+) -> None:
+    """The body of one, as it was published."""
+    for piece in Client(server).stream(f"{_PATH}/{segment(name)}"):
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
+
+
+@app.command()
+def delete(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", show_default=False)] = None,
+    topic_filter: Annotated[
+        str | None, typer.Option("--filter", metavar="FILTER", help="All that match, instead of one.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete one, or all that match a filter.  A terminal is asked before many go."""
+    if (name is None) == (topic_filter is None):
+        raise CommandError("say a NAME, or a --filter", USAGE)
+    if name is not None:
+        Client(server).delete(f"{_PATH}/{segment(name)}")
+        deleted = 1
+    else:
+        if not yes and sys.stdin.isatty():
+            typer.confirm(f"Delete all that is retained for {topic_filter}?", abort=True)
+        deleted = Client(server).request("DELETE", _PATH, query=given(filter=topic_filter))["deleted"]
+    if as_json:
+        print_json({"deleted": deleted})
+    else:
+        typer.echo(f"{deleted} deleted")

@@ -1,0 +1,205 @@
+"""SysTopics: what this gateway says of itself under `$SYS/broker/`, by the names that mosquitto gave these things.
+
+Every interval the counters are read and what changed is published.  The values are never stored; who subscribes later
+gets the current ones as if they were retained.  They are those of this process, not of all gateways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.routing.topic_filter import matches
+
+PREFIX: Final = "$SYS/broker/"
+LOAD_MINUTES: Final = (1, 5, 15)
+LEAST_CHANGE: Final = 0.01
+"""A load that moved less is not published anew."""
+
+Count = Callable[[], int] | None
+Publish = Callable[[str, bytes], None]
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SysCounters:
+    """Where the numbers come from; one that is None has no topic.  Totals only grow; the others are as they are."""
+
+    clients_connected: Count = None
+    clients_disconnected: Count = None
+    """Sessions without a connection."""
+    clients_expired: Count = None
+    """Total of sessions that ended because their expiry passed."""
+    connections_opened: Count = None
+    """Total of CONNECTs."""
+    sockets_opened: Count = None
+    """Total of connections of the transport."""
+    messages_received: Count = None
+    """Total of control packets, of any kind."""
+    messages_sent: Count = None
+    publish_messages_received: Count = None
+    """Total of PUBLISH packets."""
+    publish_messages_sent: Count = None
+    publish_messages_dropped: Count = None
+    publish_bytes_received: Count = None
+    """Total bytes of the payloads of these."""
+    publish_bytes_sent: Count = None
+    bytes_received: Count = None
+    """Total bytes of the sockets."""
+    bytes_sent: Count = None
+    messages_inflight: Count = None
+    """Sent with QoS over 0 and not acknowledged."""
+    subscriptions_count: Count = None
+    shared_subscriptions_count: Count = None
+    retained_messages_count: Count = None
+    store_messages_count: Count = None
+    store_messages_bytes: Count = None
+
+
+_NAMES: Final = {
+    "clients_connected": "clients/connected",
+    "clients_disconnected": "clients/disconnected",
+    "clients_expired": "clients/expired",
+    "messages_received": "messages/received",
+    "messages_sent": "messages/sent",
+    "publish_messages_received": "publish/messages/received",
+    "publish_messages_sent": "publish/messages/sent",
+    "publish_messages_dropped": "publish/messages/dropped",
+    "publish_bytes_received": "publish/bytes/received",
+    "publish_bytes_sent": "publish/bytes/sent",
+    "bytes_received": "bytes/received",
+    "bytes_sent": "bytes/sent",
+    "messages_inflight": "messages/inflight",
+    "subscriptions_count": "subscriptions/count",
+    "shared_subscriptions_count": "shared_subscriptions/count",
+    "retained_messages_count": "retained messages/count",
+    "store_messages_count": "store/messages/count",
+    "store_messages_bytes": "store/messages/bytes",
+}
+_LOADS: Final = {
+    "connections_opened": "load/connections",
+    "sockets_opened": "load/sockets",
+    "messages_received": "load/messages/received",
+    "messages_sent": "load/messages/sent",
+    "publish_messages_received": "load/publish/received",
+    "publish_messages_sent": "load/publish/sent",
+    "publish_messages_dropped": "load/publish/dropped",
+    "bytes_received": "load/bytes/received",
+    "bytes_sent": "load/bytes/sent",
+}
+
+
+class _Load:
+    """How much of a total comes in a minute: moving averages that weigh the past by e^(-age/window)."""
+
+    __slots__ = ("_total", "averages")
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self.averages = [0.0] * len(LOAD_MINUTES)
+
+    def update(self, total: int, elapsed_ms: int) -> None:
+        minutes = elapsed_ms / 60_000
+        rate = (total - self._total) / minutes
+        self._total = total
+        for place, window in enumerate(LOAD_MINUTES):
+            self.averages[place] = rate + math.exp(-minutes / window) * (self.averages[place] - rate)
+
+
+class SysTopics:
+    """The values, and who publishes them.  `look` is awaited before the counters are read, for those that must be
+    asked for.  With an interval of 0 there is nothing."""
+
+    def __init__(
+        self,
+        counters: SysCounters,
+        clock: Clock,
+        publish: Publish,
+        *,
+        version: str,
+        interval_seconds: float,
+        look: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._clock = clock
+        self._publish = publish
+        self._interval_seconds = interval_seconds
+        self._look = look
+        self._version = version
+        self._counts: dict[str, Callable[[], int]] = {
+            field.name: count for field in fields(counters) if (count := getattr(counters, field.name)) is not None
+        }
+        self._loads = {name: _Load(self._counts[name]()) for name in _LOADS if name in self._counts}
+        self._began_ms = self._updated_ms = clock.now_ms()
+        self._most_clients = 0
+        self._values: dict[str, bytes] = {}
+        self._published_loads: dict[str, float] = {}
+        self._running: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin: the first values come at once."""
+        if self._interval_seconds > 0:
+            self._running = asyncio.create_task(self._run())
+
+    def close(self) -> None:
+        """Publish nothing any more."""
+        if self._running is not None:
+            self._running.cancel()
+            self._running = None
+
+    def current(self, topic_filter: str) -> list[tuple[str, bytes]]:
+        """The names that match a filter with their values, for a new subscriber."""
+        return [(name, value) for name, value in self._values.items() if matches(topic_filter, name)]
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        following = loop.time()
+        while True:
+            try:
+                await self.update()
+            except Exception:  # the next one may do better
+                log.exception("the $SYS topics could not be updated")
+            following = max(following + self._interval_seconds, loop.time())
+            await asyncio.sleep(following - loop.time())
+
+    async def update(self) -> None:
+        """Read the counters, and publish what changed."""
+        if self._look is not None:
+            await self._look()
+        now_ms = self._clock.now_ms()
+        counts = {name: count() for name, count in self._counts.items()}
+        for name, text in (*self._facts(counts, now_ms), *self._moved_loads(counts, now_ms)):
+            value = text.encode()
+            if self._values.get(name) != value:
+                self._publish(name, value)
+                self._values[name] = value
+
+    def _facts(self, counts: dict[str, int], now_ms: int) -> Iterator[tuple[str, str]]:
+        yield PREFIX + "version", self._version
+        yield PREFIX + "uptime", f"{(now_ms - self._began_ms) // 1000} seconds"
+        for field, name in _NAMES.items():
+            if field in counts:
+                yield PREFIX + name, str(counts[field])
+        connected = counts.get("clients_connected")
+        if connected is not None:
+            self._most_clients = max(self._most_clients, connected)
+            yield PREFIX + "clients/total", str(connected + counts.get("clients_disconnected", 0))
+            yield PREFIX + "clients/maximum", str(self._most_clients)
+
+    def _moved_loads(self, counts: dict[str, int], now_ms: int) -> Iterator[tuple[str, str]]:
+        elapsed_ms, self._updated_ms = now_ms - self._updated_ms, now_ms
+        for field, load in self._loads.items():
+            if elapsed_ms > 0:
+                load.update(counts[field], elapsed_ms)
+            for window, average in zip(LOAD_MINUTES, load.averages, strict=True):
+                name = f"{PREFIX}{_LOADS[field]}/{window}min"
+                published = self._published_loads.get(name)
+                if published is None or abs(average - published) >= LEAST_CHANGE:
+                    self._published_loads[name] = average
+                    yield name, f"{average:.2f}"

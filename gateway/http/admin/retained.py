@@ -1,0 +1,109 @@
+"""Retained messages: list by filter, fetch, delete.  MQTT names are those of the default namespace."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from fastapi import Query, Response
+
+from domain.message import SystemProperty
+from domain.retained import NEVER, RetainedMessage, expiry_of
+from domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filter
+from domain.timestamp import MAX_EPOCH_MS
+from gateway.http.admin.common import NO_CONTENT, PREFIX, json_answer, time_shape
+from gateway.http.admin.messages import id_text
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes
+from gateway.http.problems import MissingError, bad_request
+from gateway.messaging.retained import RetainedMessages
+from gateway.messaging.yielding import with_pauses
+
+MAX_LIMIT: Final = 1000
+_TEXT: Final = "text/plain; charset=utf-8"
+_BYTES: Final = "application/octet-stream"
+_MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+(; ?[\w-]+=[\w.+-]+)*", re.ASCII)
+_NOT_FOR_BROWSERS: Final = {"x-content-type-options": "nosniff", "content-disposition": "attachment"}
+"""A body and its type are what any publisher says: nothing for a browser to carry out."""
+
+
+def retained_routes(context: HttpContext) -> Routes:
+    """The routes of retained messages."""
+    routes = Routes(["retained"], PREFIX)
+    retained = context.retained
+
+    @routes.plain.get("/retained", summary="Retained messages that match a filter, in the order of their levels")
+    async def list_retained(
+        topic_filter: str = Query("#", alias="filter", max_length=MAX_TOPIC_BYTES),
+        after: str = Query("", max_length=MAX_TOPIC_BYTES, description="A name: go on behind it"),
+        limit: int = Query(100, ge=1, le=MAX_LIMIT),
+    ) -> Response:
+        _check_filter(topic_filter)
+        names = await _names(retained, topic_filter, after, limit + 1)
+        page = names[:limit]
+        value = [_shape(kept) async for batch in retained.batches(page) for kept in batch]
+        return json_answer({"value": value, "next": page[-1] if len(names) > limit else None})
+
+    @routes.plain.get("/retained/{name}", summary="The body of one retained message")
+    async def get_retained(name: str) -> Response:
+        kept = await _kept(retained, name_in_path(name))
+        return Response(kept.body, headers={"content-type": _media_type(kept), **_NOT_FOR_BROWSERS})
+
+    @routes.plain.delete("/retained", summary="Delete retained messages that match a filter")
+    async def delete_matching(topic_filter: str = Query(alias="filter", max_length=MAX_TOPIC_BYTES)) -> Response:
+        _check_filter(topic_filter)
+        deleted = 0
+        async for page in with_pauses(retained.pages(topic_filter)):
+            deleted += await retained.delete(page) if page else 0
+        return json_answer({"deleted": deleted})
+
+    @routes.plain.delete("/retained/{name}", summary="Delete one retained message", status_code=NO_CONTENT)
+    async def delete_retained(name: str) -> Response:
+        kept = await _kept(retained, name_in_path(name))
+        await retained.delete([kept.sub_topic])
+        return Response(status_code=NO_CONTENT)
+
+    return routes
+
+
+def _check_filter(topic_filter: str) -> None:
+    if not is_valid_filter(topic_filter):
+        raise bad_request(f"filter: {topic_filter[:80]!r} is not an MQTT topic filter")
+
+
+async def _names(retained: RetainedMessages, topic_filter: str, after: str, count: int) -> list[str]:
+    found: list[str] = []
+    async for page in with_pauses(retained.pages(topic_filter, after)):
+        found += page
+        if len(found) >= count:
+            break
+    return found[:count]
+
+
+async def _kept(retained: RetainedMessages, name: str) -> RetainedMessage:
+    found = await retained.read([name])
+    if not found:
+        raise MissingError("retained-not-found", "Nothing is retained", f"nothing is retained for {name[:80]!r}")
+    return found[0]
+
+
+def _media_type(kept: RetainedMessage) -> str:
+    declared = kept.system_text(SystemProperty.CONTENT_TYPE)
+    if declared is not None and _MEDIA_TYPE.fullmatch(declared):
+        return declared
+    return _TEXT if SystemProperty.PAYLOAD_IS_TEXT in kept.system else _BYTES
+
+
+def _shape(kept: RetainedMessage) -> dict[str, Any]:
+    expires_at_ms = expiry_of(kept)
+    return {
+        "name": kept.sub_topic,
+        "topic": kept.topic,
+        "id": id_text(kept.message_id),
+        "size": len(kept.body),
+        "qos": kept.qos,
+        "contentType": kept.system_text(SystemProperty.CONTENT_TYPE),
+        "bornTime": time_shape(kept.born_time_ms),
+        "expiresAt": time_shape(min(expires_at_ms, MAX_EPOCH_MS)) if expires_at_ms != NEVER else None,
+    }

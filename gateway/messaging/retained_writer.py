@@ -1,0 +1,146 @@
+"""RetainedWriter: what is to be kept for topic names, into the store's key-values.
+
+What comes during one tick, and while a write is under way, becomes the next write, as far as one takes it; of a name
+only the last counts.  There is one write at a time, so for each name they come in order.  A call that is more than a
+write takes is written in several; the first that fails ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import MAX_CHANGES, MAX_WRITE_BYTES, KeyValueChange
+from domain.ports import KeyValues
+
+MAX_WAITING_BYTES: Final = 64 << 20
+"""What may wait to be written; more is refused."""
+
+log = structlog.get_logger(__name__)
+
+OnWritten = Callable[[EntrepotError | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class NameChange:
+    """The value that is kept for a topic name from now on, or None; and when it expires (epoch milliseconds or
+    NEVER).  `is_new`: nothing was kept for the name when it came."""
+
+    name: str
+    key: str
+    value: bytes | None
+    expires_at_ms: int
+    is_new: bool
+
+    @property
+    def size(self) -> int:
+        """Bytes it takes of a write, at least."""
+        return len(self.key) + len(self.value or b"")
+
+
+@dataclass(slots=True)
+class _Call:
+    changes: Sequence[NameChange]
+    on_written: OnWritten
+    size: int
+
+
+class RetainedWriter:
+    """Writes, and tells `on_durable` of each write (its changes, its version) before those who wait for it."""
+
+    def __init__(self, store: KeyValues, on_durable: Callable[[Sequence[NameChange], int], None]) -> None:
+        self._store = store
+        self._on_durable = on_durable
+        self._loop = asyncio.get_running_loop()
+        self._calls: deque[_Call] = deque()
+        self._is_scheduled = False
+        self._writing: asyncio.Task[None] | None = None
+        self.waiting_bytes = 0
+        self.waiting_names = 0
+        """New names that wait to be written; one that waits twice counts twice."""
+
+    def write(self, changes: Sequence[NameChange], on_written: OnWritten) -> None:
+        """`on_written` is called when all of them are durable, or with what went wrong; never before this returns."""
+        size = sum(change.size for change in changes)
+        if changes and self.waiting_bytes and self.waiting_bytes + size > MAX_WAITING_BYTES:
+            refusal = EntrepotError(Code.TOO_MANY_REQUESTS, "too much waits to be retained")
+            self._loop.call_soon(on_written, refusal)
+            return
+        self._calls.append(_Call(changes, on_written, size))
+        self._count(changes, size, 1)
+        if not self._is_scheduled and self._writing is None:
+            self._is_scheduled = True
+            self._loop.call_soon(self._begin)
+
+    async def settle(self) -> None:
+        """Return when what came before is written, or has failed."""
+        settled: asyncio.Future[None] = self._loop.create_future()
+        self.write((), lambda _: None if settled.done() else settled.set_result(None))
+        await settled
+
+    def _count(self, changes: Sequence[NameChange], size: int, sign: int) -> None:
+        self.waiting_bytes += sign * size
+        self.waiting_names += sign * sum(change.is_new for change in changes)
+
+    def _begin(self) -> None:
+        self._is_scheduled = False
+        self._writing = self._loop.create_task(self._write_all())
+
+    async def _write_all(self) -> None:
+        try:
+            while self._calls:
+                calls = self._take()
+                failure = await self._write_calls(calls)
+                for call in calls:
+                    self._count(call.changes, call.size, -1)
+                    try:
+                        call.on_written(failure)
+                    except Exception:  # the others wait for their answers, too
+                        log.exception("an answer about retained messages failed")
+        finally:
+            self._writing = None
+
+    def _take(self) -> list[_Call]:
+        """Calls for one write; where the first is more than that, it alone."""
+        calls = [self._calls.popleft()]
+        count, size = len(calls[0].changes), calls[0].size
+        while self._calls:
+            following = self._calls[0]
+            count, size = count + len(following.changes), size + following.size
+            if count > MAX_CHANGES or size > MAX_WRITE_BYTES:
+                break
+            calls.append(self._calls.popleft())
+        return calls
+
+    async def _write_calls(self, calls: Sequence[_Call]) -> EntrepotError | None:
+        last = {change.key: change for call in calls for change in call.changes}
+        try:
+            for part in _parts(list(last.values())):
+                version = await self._store.write([KeyValueChange(change.key, change.value) for change in part])
+                self._on_durable(part, version)
+        except EntrepotError as failure:
+            return failure
+        except Exception:  # a fault of ours: nobody may be left waiting for an answer
+            log.exception("retained messages could not be written")
+            return EntrepotError(Code.INTERNAL_ERROR, "the message could not be retained")
+        return None
+
+
+def _parts(changes: Sequence[NameChange]) -> Iterator[list[NameChange]]:
+    """As much as one write takes, each time."""
+    part: list[NameChange] = []
+    size = 0
+    for change in changes:
+        if part and (len(part) == MAX_CHANGES or size + change.size > MAX_WRITE_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(change)
+        size += change.size
+    if part:
+        yield part
