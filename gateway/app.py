@@ -28,6 +28,7 @@ from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
+from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
 from gateway.workers import run_workers
@@ -132,6 +133,7 @@ class Gateway:
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
+        self.security = Security(store, settings.security, clock)
         self.memberships = Memberships(store, clock, settings.groups)
         self.hub = DeliveryHub(store, clock)
         self.mqtt = MqttFrontend(store, self.sender, topology, self.hub, settings, clock)
@@ -155,6 +157,7 @@ class Gateway:
             sender=self.sender,
             topology=topology,
             memberships=self.memberships,
+            security=self.security,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
@@ -170,7 +173,8 @@ class Gateway:
         return HttpListener(build_app(context), listener, self.settings.http)
 
     async def start(self) -> None:
-        """Open the doors; the ready file comes last."""
+        """Open the doors, once it is known who may come in; the ready file comes last."""
+        await self.security.start()
         if self._mqtt_listener is not None:
             await self._mqtt_listener.start()
         if self._http_listener is not None:
@@ -204,6 +208,7 @@ class Gateway:
         await self._settle(end)  # the wills
         if self._http_listener is not None:
             await self._http_listener.stop(max(end - self._loop.time(), 0.1))
+        self.security.close()
         self._wheel.close()
 
     async def _settle(self, end: float) -> None:

@@ -12,6 +12,7 @@ from domain.ports import Store
 from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.security.security import Security
 from gateway.settings import Settings
 
 
@@ -28,6 +29,7 @@ class HttpContext:
     sender: Sender
     topology: Topology
     memberships: Memberships
+    security: Security
     settings: Settings
     clock: Clock
     is_ready: Callable[[], bool]

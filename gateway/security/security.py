@@ -115,10 +115,14 @@ class Security:
         """An exchange of SCRAM-SHA-256 with a client; the name comes in its first message."""
         return ScramExchange(self, self._directory, self._passwords, credentials)
 
+    def digest(self, secret: bytes) -> bytes:
+        """A keyed hash of what was shown, for doors to remember it by."""
+        return self._passwords.digest(b"shown", secret)
+
     def anonymous_at_once(self, source: str) -> Principal | None:
         """The principal of any credentials from there while no user is defined, without waiting; else None.
 
-        Where tokens are taken, only for who shows nothing.
+        Where tokens are taken that is so only of those who show nothing.
         """
         if self._directory.has_users or not self._directory.is_loaded:
             return None

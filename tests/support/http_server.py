@@ -22,6 +22,7 @@ from gateway.http.server import HttpListener
 from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.security.security import Security
 from gateway.settings import Settings
 from store_client.embedded import open_embedded
 from store_client.memory import MemoryStore
@@ -94,10 +95,12 @@ class HttpServer:
             sender=Sender(self.store, topology, clock),
             topology=topology,
             memberships=Memberships(self.store, clock, self.settings.groups),
+            security=Security(self.store, self.settings.security, clock),
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self.ready,
         )
+        await self.context.security.start()
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
         self.listener = HttpListener(build_app(self.context), bound, self.settings.http)
@@ -108,6 +111,7 @@ class HttpServer:
         self.store.release_waiting()
         self.context.memberships.release_waiting()
         await self.listener.stop(5)
+        self.context.security.close()
         await self._opened.aclose()
 
     async def _open(self, clock: SystemClock) -> Store:
