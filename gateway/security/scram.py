@@ -8,6 +8,7 @@ scramp in constant time.
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
@@ -50,7 +51,7 @@ class ScramExchange:
             return self._step(data)
         except EntrepotError as refusal:
             self._steps = 2
-            self._security.login_refused(self._credentials, refusal)
+            self._security.login_refused(replace(self._credentials, username=self._name), refusal)
             raise
 
     def _step(self, data: bytes) -> tuple[bytes, Principal | None]:

@@ -52,7 +52,7 @@ def asks(
     return evaluate(who or principal(), Request(action, resource_type, name), [compiled]).is_allowed
 
 
-# -- the model ---------------------------------------------------------------------------------------------------------
+# -- the model -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def test_a_placeholder_stands_for_one_level_and_nothing_else(client_id: str, ask
     assert granted == (usable and asked == client_id)
 
 
-# -- cases -------------------------------------------------------------------------------------------------------------
+# -- cases -----------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_said_is_denied() -> None:

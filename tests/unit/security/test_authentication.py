@@ -135,7 +135,7 @@ async def test_another_gateway_hears_of_it(security: Security, opened: Opened) -
     assert not may_publish(other, bob)
 
 
-# -- certificates --------------------------------------------------------------------------------------------------------
+# -- certificates ----------------------------------------------------------------------------------------------------
 
 CERTIFICATE = CertificateIdentity("bob", ("spiffe://plant/dev1",), ("dev1.example", "dev2.example"))
 
@@ -174,7 +174,7 @@ def test_names_in_what_ssl_gives() -> None:
     assert identity_of_certificate({}) == CertificateIdentity()
 
 
-# -- what fails is closed ------------------------------------------------------------------------------------------------
+# -- what fails is closed --------------------------------------------------------------------------------------------
 
 
 async def test_nobody_comes_in_before_users_are_known(store: MemoryStore, clock: StandingClock) -> None:

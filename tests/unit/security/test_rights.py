@@ -91,15 +91,14 @@ async def test_explain_names_the_statement(security: Security) -> None:
     assert security.explain("root", Action.SUB, TOPIC, "a/b", "", "").is_allowed
 
 
-# -- changing ------------------------------------------------------------------------------------------------------------
+# -- changing --------------------------------------------------------------------------------------------------------
 
 
 async def refuses(code: Code, security: Security, name: str, change: UserChange | None) -> None:
+    administration = security.administration
+    made = administration.delete_user(ME, name) if change is None else administration.put_user(ME, name, change)
     with pytest.raises(EntrepotError) as refusal:
-        if change is None:
-            await security.administration.delete_user(ME, name)
-        else:
-            await security.administration.put_user(ME, name, change)
+        await made  # type: ignore[misc]
     assert refusal.value.code is code
 
 
@@ -136,7 +135,7 @@ async def test_the_admin_of_the_settings_is_made_once(opened: Opened, tmp_path) 
         await opened(initial_admin="third", initial_admin_password_file=tmp_path / "none")
 
 
-# -- audit ---------------------------------------------------------------------------------------------------------------
+# -- audit -----------------------------------------------------------------------------------------------------------
 
 
 async def test_the_audit_log_tells_and_keeps_secrets(security: Security, clock: StandingClock) -> None:
