@@ -29,6 +29,7 @@ from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
+from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
 from gateway.workers import run_workers
@@ -133,6 +134,7 @@ class Gateway:
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
+        self.security = Security(store, settings.security, clock)
         self.memberships = Memberships(store, clock, settings.groups)
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
@@ -158,6 +160,7 @@ class Gateway:
             topology=topology,
             memberships=self.memberships,
             retained=self.retained,
+            security=self.security,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
@@ -173,7 +176,8 @@ class Gateway:
         return HttpListener(build_app(context), listener, self.settings.http)
 
     async def start(self) -> None:
-        """Open the doors; the ready file comes last."""
+        """Open the doors, once it is known who may come in; the ready file comes last."""
+        await self.security.start()
         await self.retained.start()
         if self._mqtt_listener is not None:
             await self._mqtt_listener.start()
@@ -211,6 +215,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await self.retained.close()
+        self.security.close()
         self._wheel.close()
 
     async def _settle(self, end: float) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from gateway.cli import cluster, config, group, message, namespace, retained, timer, topic
+from gateway.cli import acl, cluster, config, group, message, namespace, retained, timer, topic, user
 from gateway.cli.commands import CommandGroup
 from gateway.cli.deployment import broker, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
@@ -42,6 +42,8 @@ app.add_typer(message.app, name="message")
 app.add_typer(timer.app, name="timer")
 app.add_typer(retained.app, name="retained")
 app.add_typer(namespace.app, name="namespace")
+app.add_typer(user.app, name="user")
+app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
 app.command()(version)

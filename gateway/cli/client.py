@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 DEFAULT_SERVER = "http://127.0.0.1:8080"
 TIMEOUT_SECONDS = 30.0
+TOKEN_VARIABLE = "ENTREPOT_TOKEN"
+USER_VARIABLE = "ENTREPOT_USER"
+PASSWORD_VARIABLE = "ENTREPOT_PASSWORD"
 
 ServerOption = Annotated[
     str, typer.Option("--server", envvar="ENTREPOT_SERVER", metavar="URL", help="Address of the server's HTTP door.")
@@ -32,6 +37,7 @@ class Client:
     """Requests to one server.  `timeout_seconds`: how long it may take to answer what it can answer at once."""
 
     def __init__(self, server: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._credentials = _credentials(os.environ)
         self._timeout_seconds = timeout_seconds
         self._server = (server if "://" in server else f"http://{server}").rstrip("/")
 
@@ -76,7 +82,8 @@ class Client:
 
         try:
             url = self._server + path
-            with httpx2.stream(method, url, timeout=timeout, trust_env=False, **options) as response:
+            headers = {**self._credentials, **(options.pop("headers", None) or {})}
+            with httpx2.stream(method, url, timeout=timeout, trust_env=False, headers=headers, **options) as response:
                 if not response.is_success:
                     raise CommandError(_refusal(response.status_code, response.reason_phrase, response.read()))
                 yield response
@@ -97,6 +104,17 @@ class Client:
             return json.loads(content)
         except ValueError as error:
             raise CommandError(f"{self._server} answered something that is not JSON: is it Entrepôt?") from error
+
+
+def _credentials(environ: Mapping[str, str]) -> dict[str, str]:
+    """The header with what ENTREPOT_TOKEN, or ENTREPOT_USER and ENTREPOT_PASSWORD, say: not for the command line, which
+    others on the machine can see."""
+    if token := environ.get(TOKEN_VARIABLE):
+        return {"authorization": f"Bearer {token}"}
+    if user := environ.get(USER_VARIABLE):
+        pair = f"{user}:{environ.get(PASSWORD_VARIABLE, '')}"
+        return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    return {}
 
 
 def _refusal(status: int, phrase: str, content: bytes) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
+from gateway.http.access import HttpAccess
 from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from gateway.http.context import HttpContext
@@ -15,12 +16,14 @@ from gateway.http.openapi import completed
 from gateway.http.problems import install
 from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
 from gateway.http.receive import receive_routes
+from gateway.http.rights import check_rules, guard_of
 
 
 def build_app(context: HttpContext) -> AsgiApp:
     """The application; call it on the event loop that it will serve on."""
-    rest = build_rest(context)
-    publish = PublishRoute(context)
+    access = HttpAccess(context.security, context.clock)
+    rest = build_rest(context, access)
+    publish = PublishRoute(context, access)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -43,13 +46,20 @@ def build_app(context: HttpContext) -> AsgiApp:
     return app
 
 
-def build_rest(context: HttpContext) -> FastAPI:
-    """All routes that are not hot, and the documentation of all routes."""
-    app = FastAPI(title="Entrepôt", version=_version(), redirect_slashes=False, description=__doc__)
+def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
+    """All routes that are not hot, and the documentation of all routes.  Raises where one declares no rights."""
+    app = FastAPI(
+        title="Entrepôt",
+        version=_version(),
+        redirect_slashes=False,
+        description=__doc__,
+        dependencies=[Depends(guard_of(context, access))],
+    )
     receive, admin = receive_routes(context), admin_routes(context)
     routers = (receive.plain, *(routes.plain for routes in admin), health_routes(context))
     for router in (*routers, receive.of_namespaces, *(routes.of_namespaces for routes in admin)):
         app.include_router(router)
+    check_rules(app)
     install(app)
     generate = app.openapi
     document: dict[str, Any] = {}

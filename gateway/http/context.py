@@ -13,6 +13,7 @@ from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.security.security import Security
 from gateway.settings import Settings
 
 
@@ -30,6 +31,7 @@ class HttpContext:
     topology: Topology
     memberships: Memberships
     retained: RetainedMessages
+    security: Security
     settings: Settings
     clock: Clock
     is_ready: Callable[[], bool]

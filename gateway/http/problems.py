@@ -21,6 +21,8 @@ from protocols.cloudevents.errors import PROBLEMS, CloudEventError, Problem, pro
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
 PROBLEM_TYPE_PREFIX: Final = "urn:entrepot:problem:"
+CHALLENGE: Final = 'Basic realm="entrepot", charset="UTF-8", Bearer realm="entrepot"'
+"""What a client may show that was refused for showing nothing right."""
 RETRY_AFTER_SECONDS: Final[Mapping[int, int]] = {429: 1, 503: 1, 507: 10}
 
 _log = structlog.get_logger(__name__)
@@ -67,7 +69,10 @@ def answer_of(error: EntrepotError | CloudEventError) -> ProblemAnswer:
         return problem_answer(error.problem, error.message)
     problem = problem_of(error)
     if isinstance(error, EntrepotError):
-        return problem_answer(problem, error.message, code=error.code.name)
+        answer = problem_answer(problem, error.message, code=error.code.name)
+        if error.code is Code.UNAUTHORIZED:
+            answer.headers["www-authenticate"] = CHALLENGE
+        return answer
     if error.attribute is not None:
         return problem_answer(problem, error.message, attribute=error.attribute)
     return problem_answer(problem, error.message)

@@ -11,14 +11,24 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
+from domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
 from domain.errors import EntrepotError
 from domain.message import Message
-from domain.names import NAMESPACE_SEPARATOR, check_topic_name, is_system_topic, qualified
+from domain.names import (
+    DEFAULT_NAMESPACE,
+    NAMESPACE_SEPARATOR,
+    check_topic_name,
+    is_system_topic,
+    qualified,
+    split_name,
+)
+from gateway.http.access import PROTOCOL, HttpAccess
 from gateway.http.asgi import ClientGoneError, Headers, Receive, Scope, Send, decoded_name, read_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import known_namespace
 from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal, send_problem
 from gateway.messaging.send import Refusals
+from gateway.security.security import refusal_of
 from protocols.cloudevents import http as binding
 from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
 from protocols.cloudevents.event import CloudEvent
@@ -59,7 +69,8 @@ def namespace_and_topic_in(raw_path: bytes) -> tuple[bytes, bytes] | None:
 class PublishRoute:
     """Takes publish requests, whose path has been recognised already."""
 
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: HttpContext, access: HttpAccess) -> None:
+        self._access = access
         self._store = context.store
         self._sender = context.sender
         self._topology = context.topology
@@ -74,10 +85,12 @@ class PublishRoute:
             if scope["method"] != "POST":
                 await send_problem(send, self._wrong_method(scope))
                 return
+            principal = self._access.at_once(scope) or await self._access.principal(scope)
+            headers = scope["headers"]
             if raw_namespace is None:
-                messages = await self._messages(scope["headers"], receive, decoded_name(raw_topic))
+                messages = await self._messages(principal, headers, receive, decoded_name(raw_topic))
             else:
-                messages = await self._of_namespace(scope["headers"], receive, raw_namespace, raw_topic)
+                messages = await self._of_namespace(principal, headers, receive, raw_namespace, raw_topic)
             if messages:
                 refusals = await self._sender.send_and_wait(messages)
                 if refusals is not None:
@@ -95,18 +108,18 @@ class PublishRoute:
             await send(_BODY)
 
     async def _of_namespace(
-        self, headers: Headers, receive: Receive, raw_namespace: bytes, raw_topic: bytes
+        self, principal: Principal, headers: Headers, receive: Receive, raw_namespace: bytes, raw_topic: bytes
     ) -> list[Message]:
         """The same for a topic of a namespace.  Sub-topics have its plain name."""
         plain = decoded_name(raw_topic)
         topic = qualified(known_namespace(self._store, decoded_name(raw_namespace)), plain)
-        messages = await self._messages(headers, receive, plain, topic)
+        messages = await self._messages(principal, headers, receive, plain, topic)
         for message in messages:
             message.topic = topic
         return messages
 
     async def _messages(
-        self, headers: Headers, receive: Receive, plain: str, full_name: str | None = None
+        self, principal: Principal, headers: Headers, receive: Receive, plain: str, full_name: str | None = None
     ) -> list[Message]:
         """The request's events as messages of a topic that is there, by its plain name."""
         topic = full_name or plain
@@ -124,9 +137,18 @@ class PublishRoute:
             messages = [to_message(binding.from_structured(body, content_type), plain)]
         else:
             messages = _batch(binding.from_batch(body, content_type, self._max_batch_events), plain)
+        self._check(principal, messages, split_name(topic)[0])
         if not is_known:
             await self._topology.ensure(topic)
         return messages
+
+    def _check(self, principal: Principal, messages: list[Message], namespace: str) -> None:
+        """Raise FORBIDDEN where one of the names may not be published to; then nothing is."""
+        allows = self._access.security.allows
+        for name in {message.sub_topic for message in messages}:
+            asked = name if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{name}"
+            if not allows(principal, Action.PUB, ResourceType.TOPIC, asked, PROTOCOL):
+                raise refusal_of(Action.PUB, ResourceType.TOPIC, asked)
 
     async def _relief(self) -> None:
         """Wait until the store keeps up again, before more is read."""

@@ -29,6 +29,7 @@ from gateway.settings.loading import (
     environment_name,
     load_settings,
 )
+from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
     BrokerSettings,
     ClusterSettings,
@@ -52,6 +53,7 @@ __all__ = [
     "MqttSettings",
     "NameServerSettings",
     "RocketMqClusterSettings",
+    "SecuritySettings",
     "ServerSettings",
     "SettingRow",
     "Settings",

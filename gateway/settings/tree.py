@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from gateway.settings.doors import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
+from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
     BrokerSettings,
     ClusterSettings,
@@ -32,6 +33,7 @@ class Settings(Table):
     http: HttpSettings = Field(default_factory=HttpSettings)
     topics: TopicsSettings = Field(default_factory=TopicsSettings)
     groups: GroupsSettings = Field(default_factory=GroupsSettings)
+    security: SecuritySettings = Field(default_factory=SecuritySettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     broker: BrokerSettings = Field(default_factory=BrokerSettings)
     nameserver: NameServerSettings = Field(default_factory=NameServerSettings)

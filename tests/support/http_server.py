@@ -23,6 +23,7 @@ from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.security.security import Security
 from gateway.settings import Settings
 from store_client.embedded import open_embedded
 from store_client.memory import MemoryStore
@@ -96,11 +97,13 @@ class HttpServer:
             topology=topology,
             memberships=Memberships(self.store, clock, self.settings.groups),
             retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),
+            security=Security(self.store, self.settings.security, clock),
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self.ready,
         )
         await self.context.retained.start()
+        await self.context.security.start()
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
         self.listener = HttpListener(build_app(self.context), bound, self.settings.http)
@@ -112,6 +115,7 @@ class HttpServer:
         self.context.memberships.release_waiting()
         await self.listener.stop(5)
         await self.context.retained.close()
+        self.context.security.close()
         await self._opened.aclose()
 
     async def _open(self, clock: SystemClock) -> Store:

@@ -1,5 +1,5 @@
-"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, timers and brokers, a module
-for each noun.
+"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, timers, brokers, users and policies,
+a module for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -7,6 +7,7 @@ the settings where the thing is new.
 
 from __future__ import annotations
 
+from gateway.http.admin.acls import acl_routes
 from gateway.http.admin.brokers import broker_routes
 from gateway.http.admin.dead_letters import dead_letter_routes
 from gateway.http.admin.groups import group_routes
@@ -17,6 +18,7 @@ from gateway.http.admin.pulling import pulling_routes
 from gateway.http.admin.retained import retained_routes
 from gateway.http.admin.timers import timer_routes
 from gateway.http.admin.topics import topic_routes
+from gateway.http.admin.users import user_routes
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 
@@ -34,5 +36,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         retained_routes,
         namespace_routes,
         broker_routes,
+        user_routes,
+        acl_routes,
     )
     return [kind(context) for kind in kinds]

@@ -1,0 +1,122 @@
+"""The evaluator: statements, compiled once, asked of requests.
+
+Invariants: what no statement allows is denied.  One DENY that meets any part of a request denies it; an ALLOW counts
+only if it contains the whole request.  A source is a condition of a statement, never a reason of its own; where the
+source is unknown, an ALLOW with sources does not hold and a DENY with sources does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+
+from domain.access.model import Action, Decision, Effect, Policy, Principal, Request, Statement
+from domain.access.pattern import Pattern, parse_pattern
+from domain.errors import Code, EntrepotError
+
+MAX_STATEMENTS: Final = 1000
+MAX_RESOURCES: Final = 100
+MAX_SOURCES: Final = 100
+"""Named limits: of a policy's statements, and of the resources and the networks of one statement."""
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+_REMEMBERED_ADDRESSES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledStatement:
+    """A statement that can be asked."""
+
+    statement: Statement
+    subject: str
+    patterns: tuple[Pattern, ...]
+    networks: tuple[Network, ...]
+
+    def holds(self, principal: Principal, request: Request) -> bool:
+        """Whether it says something about the request."""
+        statement = self.statement
+        if request.action not in statement.actions and Action.ALL not in statement.actions:
+            return False
+        is_deny = statement.effect is Effect.DENY
+        if self.networks:
+            address = parse_address(principal.source)
+            if address is None:
+                if not is_deny:
+                    return False
+            elif not any(address in network for network in self.networks):
+                return False
+        for pattern in self.patterns:
+            if pattern.resource_type is request.resource_type and (
+                pattern.meets(principal, request.name) if is_deny else pattern.grants(principal, request.name)
+            ):
+                return True
+        return False
+
+
+def compile_statements(subject: str, statements: Iterable[Statement]) -> tuple[CompiledStatement, ...]:
+    """Make statements ready to be asked.  Raises BAD_REQUEST for what cannot be meant, and beyond the limits."""
+    compiled = tuple(_compiled(subject, statement) for statement in statements)
+    if len(compiled) > MAX_STATEMENTS:
+        raise EntrepotError(Code.BAD_REQUEST, f"a policy has at most {MAX_STATEMENTS} statements")
+    return compiled
+
+
+def compile_policy(policy: Policy) -> tuple[CompiledStatement, ...]:
+    """The statements of a policy, ready to be asked.  Raises as `compile_statements`."""
+    return compile_statements(policy.subject, policy.statements)
+
+
+def evaluate(principal: Principal, request: Request, statements: Iterable[Sequence[CompiledStatement]]) -> Decision:
+    """What several policies together say."""
+    allowing: CompiledStatement | None = None
+    for policy in statements:
+        for compiled in policy:
+            if allowing is not None and compiled.statement.effect is Effect.ALLOW:
+                continue
+            if compiled.holds(principal, request):
+                if compiled.statement.effect is Effect.DENY:
+                    return Decision(False, "a statement denies it", compiled.subject, compiled.statement)
+                allowing = compiled
+    if allowing is None:
+        return Decision(False, "no statement allows it")
+    return Decision(True, "a statement allows it", allowing.subject, allowing.statement)
+
+
+@lru_cache(maxsize=_REMEMBERED_ADDRESSES)
+def parse_address(text: str) -> Address | None:
+    """An address as it is compared: an IPv4 address written as IPv6 is the IPv4 address.  None for what is none."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def is_loopback(text: str) -> bool:
+    """Whether it is the address of this machine to itself."""
+    address = parse_address(text)
+    return address is not None and address.is_loopback
+
+
+def _compiled(subject: str, statement: Statement) -> CompiledStatement:
+    if not statement.actions or not statement.resources:
+        raise EntrepotError(Code.BAD_REQUEST, "a statement has at least one action and one resource")
+    if len(statement.resources) > MAX_RESOURCES or len(statement.sources) > MAX_SOURCES:
+        raise EntrepotError(
+            Code.BAD_REQUEST, f"a statement has at most {MAX_RESOURCES} resources and {MAX_SOURCES} sources"
+        )
+    patterns = tuple(parse_pattern(text) for text in statement.resources)
+    return CompiledStatement(statement, subject, patterns, tuple(_network(text) for text in statement.sources))
+
+
+def _network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise EntrepotError(Code.BAD_REQUEST, f"{text[:80]!r} is not a network such as 10.0.0.0/8: {error}") from None

@@ -1,0 +1,83 @@
+"""Sets of topic names that MQTT filters stand for: whether one contains another, whether two meet.
+
+Filters are given as levels.  Both questions take time linear in the levels.  A name is a filter without wildcards.
+Names that begin with `$` are in no filter that begins with a wildcard (MQTT 5.0, 4.7.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    """Whether every name that `narrow` matches is matched by `wide`."""
+    if _is_all(narrow):
+        return _is_all(wide)
+    for depth, want in enumerate(wide):
+        if want == "#":
+            return depth > 0 or narrow[0][:1] != "$"
+        if depth >= len(narrow):
+            return False
+        given = narrow[depth]
+        if given == "#":
+            return False  # it matches at this depth both no level and many
+        if want == "+":
+            if depth == 0 and given[:1] == "$":
+                return False
+        elif want != given:
+            return False
+    return len(wide) == len(narrow)
+
+
+def overlap(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether some name is matched by both."""
+    for depth in range(max(len(one), len(other))):
+        first = one[depth] if depth < len(one) else None
+        second = other[depth] if depth < len(other) else None
+        if first == "#" or second == "#":
+            return depth > 0 or ((first or "")[:1] != "$" and (second or "")[:1] != "$")
+        if first is None or second is None:
+            return False
+        if first == "+" or second == "+":
+            if depth == 0 and (first[:1] == "$" or second[:1] == "$"):
+                return False
+        elif first != second:
+            return False
+    return True
+
+
+def prefix_covers(prefix: str, narrow: Sequence[str]) -> bool:
+    """Whether every name that `narrow` matches begins with the text."""
+    fixed: list[str] = []
+    for level in narrow:
+        if level == "#":
+            break
+        if level == "+":
+            fixed.append("")  # the separator before it is in every name
+            break
+        fixed.append(level)
+    return "/".join(fixed).startswith(prefix)
+
+
+def prefix_overlaps(prefix: str, other: Sequence[str]) -> bool:
+    """Whether some name that begins with the text is matched by `other`."""
+    wanted = prefix.split("/")
+    last = len(wanted) - 1
+    for depth, want in enumerate(wanted):
+        if depth >= len(other):
+            return False
+        given = other[depth]
+        if given in ("#", "+") and depth == 0 and want[:1] == "$":
+            return False
+        if given == "#":
+            return True
+        if given == "+":
+            continue
+        if not (given.startswith(want) if depth == last else given == want):
+            return False
+    return True
+
+
+def _is_all(levels: Sequence[str]) -> bool:
+    """Whether it is `#`, which `+/#` says, too."""
+    return levels[-1] == "#" and (len(levels) == 1 or (len(levels) == 2 and levels[0] == "+"))

@@ -1,0 +1,148 @@
+"""The words of access: principals, actions, resources, statements, decisions.
+
+A request names one action on one resource.  The name of a Topic resource is a sub-topic's full name or an MQTT filter
+(`factory/line1/temp`, `factory/#` for a whole topic); an empty name stands for everything of a type.  Names of another
+namespace than `default` begin with `$ns/<namespace>/`, which no wildcard at a first level reaches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from domain.names import DEFAULT_NAMESPACE, split_name
+
+ANONYMOUS: Final = "anonymous"
+"""Name of who has shown nothing.  No user may be called so."""
+EVERYBODY: Final = "*"
+"""Subject of the policy that holds for all."""
+EVERYTHING: Final = ""
+"""Name in a request that means all resources of a type."""
+NAMESPACE_LEVEL: Final = "$ns"
+SUBJECT_PREFIX: Final = "User:"
+MAX_USER_NAME_BYTES: Final = 256
+
+
+class Action(StrEnum):
+    """What is done; ALL stands in statements only."""
+
+    ALL = "ALL"
+    PUB = "PUB"
+    SUB = "SUB"
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    GET = "GET"
+    LIST = "LIST"
+
+
+class ResourceType(StrEnum):
+    """What it is done to."""
+
+    TOPIC = "Topic"
+    GROUP = "Group"
+    CLUSTER = "Cluster"
+    NAMESPACE = "Namespace"
+
+
+class Effect(StrEnum):
+    """What a statement says."""
+
+    ALLOW = "ALLOW"
+    DENY = "DENY"
+
+
+class Origin(StrEnum):
+    """How a principal was recognised."""
+
+    ANONYMOUS = "anonymous"
+    PASSWORD = "password"
+    SCRAM = "scram"
+    TOKEN = "token"
+    CERTIFICATE = "certificate"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One sentence of a policy: the effect for actions on resources, where the source is in one of the networks.
+
+    `resources` are written `<Type>:<pattern>` (`domain.access.pattern`), `sources` as CIDR; none: from anywhere.
+    """
+
+    effect: Effect
+    actions: tuple[Action, ...]
+    resources: tuple[str, ...]
+    sources: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The statements about one subject: the name of a user, or EVERYBODY."""
+
+    subject: str
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Principal:
+    """Who asks, as recognised at a door.  Compared by identity: one is made per authentication.
+
+    `client_id` is empty where the protocol has none.  `source` is the address of the peer, without a port.
+    `credential` names the secret that was shown, so that a changed one revokes.  `statements` came with a token.
+    From `expires_at_ms` on (epoch) it may do nothing any more; None: no end.
+    """
+
+    name: str
+    origin: Origin
+    source: str
+    client_id: str = ""
+    credential: str = ""
+    statements: tuple[Statement, ...] = ()
+    expires_at_ms: int | None = None
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether nobody was recognised."""
+        return self.origin is Origin.ANONYMOUS
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question: may this be done to that?"""
+
+    action: Action
+    resource_type: ResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer, and why: the subject of the policy and the statement that decided, where one did."""
+
+    is_allowed: bool
+    reason: str
+    subject: str | None = None
+    statement: Statement | None = None
+
+
+def access_name(stored_name: str) -> str:
+    """The name, in requests, of a topic or group as the store knows it."""
+    namespace, plain = split_name(stored_name)
+    return plain if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{plain}"
+
+
+def whole_topic(stored_name: str) -> str:
+    """The filter of all that is in a topic."""
+    return f"{access_name(stored_name)}/#"
+
+
+def is_user_name(name: str) -> bool:
+    """Whether a user may be called so: printable, not reserved, at most MAX_USER_NAME_BYTES, no space at an end."""
+    return (
+        bool(name)
+        and name.isprintable()
+        and name == name.strip()
+        and name not in (ANONYMOUS, EVERYBODY)
+        and len(name.encode("utf-8", "surrogatepass")) <= MAX_USER_NAME_BYTES
+    )

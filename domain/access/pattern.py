@@ -1,0 +1,147 @@
+"""Patterns of resources, as statements write them, compiled once.
+
+`Topic:*` is everything of a type, `Topic:fact*` all that begins so, `Group:workers` one name.  A Topic's pattern may be
+an MQTT filter.  `${clientid}` and `${username}` stand for what the principal has, inside one level and literally: a
+value that is empty or has `+`, `#` or `/` in it fits nowhere: an ALLOW then allows nothing, a DENY denies any value.
+There are no regular expressions here, and time is linear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from domain.access import filters
+from domain.access.model import EVERYTHING, Principal, ResourceType
+from domain.errors import Code, EntrepotError
+from domain.routing.topic_filter import is_valid_filter
+
+MAX_PATTERN_BYTES: Final = 4096
+CLIENT_ID: Final = "${clientid}"
+USERNAME: Final = "${username}"
+
+
+class Kind(Enum):
+    """How a pattern compares."""
+
+    ANY = auto()
+    PREFIX = auto()
+    LITERAL = auto()
+    FILTER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One resource of a statement.  `levels` are those of a FILTER, or the whole text of a LITERAL or PREFIX."""
+
+    resource_type: ResourceType
+    kind: Kind
+    levels: tuple[str, ...]
+    has_placeholders: bool
+
+    def grants(self, principal: Principal, name: str) -> bool:
+        """Whether it contains all that the name stands for."""
+        if self.kind is Kind.ANY:
+            return True
+        if name == EVERYTHING:
+            return False
+        levels = self._filled(principal, unusable=None)
+        if levels is None:
+            return False
+        if self.resource_type is ResourceType.TOPIC:
+            asked = name.split("/")
+            return filters.prefix_covers(levels[0], asked) if self._is_prefix else filters.covers(levels, asked)
+        if self._is_prefix:
+            return name.startswith(levels[0])
+        return name == levels[0]
+
+    def meets(self, principal: Principal, name: str) -> bool:
+        """Whether it has anything in common with what the name stands for."""
+        if self.kind is Kind.ANY or name == EVERYTHING:
+            return True
+        levels = self._filled(principal, unusable="+")
+        assert levels is not None
+        if self.resource_type is ResourceType.TOPIC:
+            asked = name.split("/")
+            return filters.prefix_overlaps(levels[0], asked) if self._is_prefix else filters.overlap(levels, asked)
+        if self._is_prefix:
+            return name.startswith(levels[0])
+        return levels[0] in ("+", name)
+
+    @property
+    def _is_prefix(self) -> bool:
+        return self.kind is Kind.PREFIX
+
+    def _filled(self, principal: Principal, unusable: str | None) -> tuple[str, ...] | None:
+        """The levels with the principal's values; a level whose value cannot be used becomes `unusable`."""
+        if not self.has_placeholders:
+            return self.levels
+        filled: list[str] = []
+        for depth, level in enumerate(self.levels):
+            value = _fill(level, principal)
+            if value is not None and depth == 0 and value[:1] == "$" and level[:2] == "${":
+                value = None  # nobody names himself into the server's own names
+            if value is None:
+                if unusable is None:
+                    return None
+                value = unusable
+            filled.append(value)
+        return tuple(filled)
+
+
+def parse_pattern(text: str) -> Pattern:
+    """Read `<Type>:<pattern>`.  Raises BAD_REQUEST with the reason."""
+    type_text, colon, pattern = text.partition(":")
+    types = {each.value.lower(): each for each in ResourceType}
+    resource_type = types.get(type_text.lower())
+    if not colon or resource_type is None:
+        raise _refusal(text, f"write one of {', '.join(ResourceType)}, a colon and a pattern")
+    if not pattern or len(pattern.encode("utf-8", "surrogatepass")) > MAX_PATTERN_BYTES or not pattern.isprintable():
+        raise _refusal(text, f"a pattern is 1 to {MAX_PATTERN_BYTES} bytes of printable text")
+    has_placeholders = "${" in pattern
+    if has_placeholders:
+        _check_placeholders(text, pattern)
+    if pattern == "*":
+        return Pattern(resource_type, Kind.ANY, (), False)
+    if pattern.endswith("*"):
+        if has_placeholders:
+            raise _refusal(text, "a prefix has no placeholders: it would reach other names that begin so")
+        if any(wildcard in pattern for wildcard in "+#"):
+            raise _refusal(text, "a prefix has no + and no #")
+        return Pattern(resource_type, Kind.PREFIX, (pattern[:-1],), False)
+    if resource_type is not ResourceType.TOPIC:
+        return Pattern(resource_type, Kind.LITERAL, (pattern,), has_placeholders)
+    if not is_valid_filter(pattern):
+        raise _refusal(text, "it is not an MQTT topic filter")
+    return Pattern(resource_type, Kind.FILTER, tuple(pattern.split("/")), has_placeholders)
+
+
+def _fill(level: str, principal: Principal) -> str | None:
+    """A level with values in place of its placeholders, or None if one cannot be used.
+
+    What a value contains is never read as a placeholder again.
+    """
+    if "${" not in level:
+        return level
+    parts: list[str] = []
+    rest = level
+    while True:
+        before, mark, after = rest.partition("${")
+        parts.append(before)
+        if not mark:
+            return "".join(parts)
+        word, _, rest = after.partition("}")
+        value = principal.client_id if word == "clientid" else principal.name
+        if not value or any(character in value for character in "+#/\0"):
+            return None
+        parts.append(value)
+
+
+def _check_placeholders(text: str, pattern: str) -> None:
+    if "${" in pattern.replace(CLIENT_ID, "").replace(USERNAME, ""):
+        raise _refusal(text, f"the placeholders are {CLIENT_ID} and {USERNAME}")
+
+
+def _refusal(text: str, reason: str) -> EntrepotError:
+    return EntrepotError(Code.BAD_REQUEST, f"{text[:120]!r} is not a resource: {reason}")

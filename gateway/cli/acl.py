@@ -1,0 +1,124 @@
+"""`entrepot acl`: policies of a running server, and what they decide."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import USAGE, CommandError
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.user import all_pages
+
+app = typer.Typer(help="Policies of a running server.", no_args_is_help=True)
+
+SubjectArgument = Annotated[
+    str, typer.Argument(metavar="SUBJECT", show_default=False, help="A user's name; * is everybody.")
+]
+
+
+def _path(subject: str) -> str:
+    return f"/api/v1/acls/{segment(subject)}"
+
+
+@app.command("list")
+def list_policies(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """Every statement of every policy."""
+    policies = all_pages(Client(server), "/api/v1/acls")
+    if as_json:
+        print_json(policies)
+    else:
+        _print(policies)
+
+
+@app.command()
+def show(subject: SubjectArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """What is said of one subject."""
+    policy = Client(server).get(_path(subject))
+    if as_json:
+        print_json(policy)
+    else:
+        _print([policy])
+
+
+@app.command("set")
+def set_policy(
+    subject: SubjectArgument,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ACTIONS@RESOURCES[@NETWORKS]", help="Such as PUB,SUB@Topic:factory/#@10.0.0.0/8."),
+    ] = None,
+    deny: Annotated[
+        list[str] | None, typer.Option(metavar="ACTIONS@RESOURCES[@NETWORKS]", help="Goes before what is allowed.")
+    ] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a subject may do, in place of what was said before.  Lists are parted by commas."""
+    statements = [_statement("ALLOW", text) for text in allow or ()] + [_statement("DENY", text) for text in deny or ()]
+    policy = Client(server).put(_path(subject), {"statements": statements})
+    if as_json:
+        print_json(policy)
+    else:
+        typer.echo(f"policy of {subject}: {len(statements)} statements")
+
+
+@app.command()
+def delete(
+    subject: SubjectArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Forget what is said of a subject.  A terminal is asked first."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete the policy of {subject}?", abort=True)
+    Client(server).delete(_path(subject))
+    typer.echo(f"policy of {subject} deleted")
+
+
+@app.command()
+def explain(
+    subject: SubjectArgument,
+    action: Annotated[str, typer.Argument(metavar="ACTION", show_default=False, help="PUB, SUB, GET and so on.")],
+    resource: Annotated[str, typer.Argument(metavar="RESOURCE", show_default=False, help="Such as Topic:a/b.")],
+    source: Annotated[str, typer.Option(help="Address of the client.")] = "",
+    client_id: Annotated[str, typer.Option(help="Client id.")] = "",
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """What would be decided, and which statement decides."""
+    query: dict[str, str | int | float] = {"subject": subject, "action": action.upper(), "resource": resource}
+    query |= {"source": source, "clientId": client_id}
+    decision = Client(server).request("GET", "/api/v1/acls:explain", query=query)
+    if as_json:
+        print_json(decision)
+        return
+    typer.echo(f"{decision['decision']}: {decision['reason']}")
+    if decision["statement"] is not None:
+        _print([{"subject": decision["subject"], "statements": [decision["statement"]]}])
+
+
+def _statement(effect: str, text: str) -> dict[str, Any]:
+    parts = text.split("@")
+    if len(parts) not in (2, 3) or not all(parts):
+        raise CommandError(f"{text}: write ACTIONS@RESOURCES or ACTIONS@RESOURCES@NETWORKS", USAGE)
+    actions, resources, sources = parts[0], parts[1], parts[2] if len(parts) == 3 else ""
+    return {
+        "effect": effect,
+        "actions": actions.upper().split(","),
+        "resources": resources.split(","),
+        "sources": sources.split(",") if sources else [],
+    }
+
+
+def _print(policies: list[dict[str, Any]]) -> None:
+    print_table(
+        ("subject", "effect", "actions", "resources", "sources"),
+        (
+            (policy["subject"], each["effect"], *(" ".join(each[key]) for key in ("actions", "resources", "sources")))
+            for policy in policies
+            for each in policy["statements"]
+        ),
+    )

@@ -1,0 +1,157 @@
+"""`entrepot user`: users of a running server, and its audit log.  Passwords are asked for or read, never arguments."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import USAGE, CommandError
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import given
+
+app = typer.Typer(help="Users of a running server.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="USER", show_default=False)]
+SuperOption = Annotated[bool | None, typer.Option("--super/--no-super", help="Whether policies do not bind it.")]
+EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="Whether it may come in.")]
+PasswordFileOption = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="File whose first line is the password; - is standard input.")
+]
+_PAGE = 1000
+
+
+def _path(name: str) -> str:
+    return f"/api/v1/users/{segment(name)}"
+
+
+@app.command("list")
+def list_users(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """Every user."""
+    users = all_pages(Client(server), "/api/v1/users")
+    if as_json:
+        print_json(users)
+        return
+    print_table(
+        ("user", "super", "enabled", "has password"),
+        ((user["name"], user["super"], user["enabled"], user["hasPassword"]) for user in users),
+    )
+
+
+@app.command()
+def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """One user."""
+    user = Client(server).get(_path(name))
+    if as_json:
+        print_json(user)
+    else:
+        print_table(("user", user["name"]), [(key, user[key]) for key in ("super", "enabled", "hasPassword")])
+
+
+@app.command()
+def create(
+    name: NameArgument,
+    password_file: PasswordFileOption = None,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="It comes in by certificate or token only.")
+    ] = False,
+    is_super: SuperOption = None,
+    enabled: EnabledOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a user.  The first one must be a super user: from then on every door asks for credentials."""
+    client = Client(server)
+    if any(user["name"] == name for user in all_pages(client, "/api/v1/users")):
+        raise CommandError(f"there is a user {name} already")
+    password = None if no_password else _password(password_file)
+    user = client.put(_path(name), given(password=password, super=is_super, enabled=enabled))
+    if as_json:
+        print_json(user)
+    else:
+        typer.echo(f"user {name} is there")
+
+
+@app.command()
+def update(
+    name: NameArgument,
+    is_super: SuperOption = None,
+    enabled: EnabledOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Change what a user may; what is not given stays as it is."""
+    client = Client(server)
+    client.get(_path(name))  # one that is not there is refused
+    user = client.put(_path(name), given(super=is_super, enabled=enabled))
+    if as_json:
+        print_json(user)
+    else:
+        typer.echo(f"user {name} is changed")
+
+
+@app.command()
+def password(
+    name: NameArgument, password_file: PasswordFileOption = None, server: ServerOption = DEFAULT_SERVER
+) -> None:
+    """Give a user another password; connections made with the old one end."""
+    client = Client(server)
+    client.get(_path(name))
+    client.put(_path(name), {"password": _password(password_file)})
+    typer.echo(f"user {name} has another password")
+
+
+@app.command()
+def delete(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Delete a user; its policy stays.  A terminal is asked first."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete the user {name}?", abort=True)
+    Client(server).delete(_path(name))
+    typer.echo(f"user {name} deleted")
+
+
+@app.command()
+def audit(
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Entries, the newest first.")] = 50,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Failed logins, denials and changes of rights."""
+    entries = Client(server).request("GET", "/api/v1/audit", query={"limit": limit})["value"]
+    if as_json:
+        print_json(entries)
+        return
+    columns = ("time", "event", "subject", "source", "action", "resource", "detail")
+    print_table(columns, ([entry[column] for column in columns] for entry in entries))
+
+
+def all_pages(client: Client, path: str) -> list[Any]:
+    """Everything of a listing."""
+    found: list[Any] = []
+    after = ""
+    while True:
+        page = client.request("GET", path, query={"after": after, "limit": _PAGE})
+        found += page["value"]
+        if page["next"] is None:
+            return found
+        after = page["next"]
+
+
+def _password(file: Path | None) -> str:
+    if file is None:
+        if not sys.stdin.isatty():
+            raise CommandError("there is no terminal to ask for the password: use --password-file", USAGE)
+        asked: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True)
+        return asked
+    try:
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"cannot read the password in {file}: {error}", USAGE) from error
+    return text.partition("\n")[0].rstrip("\r")

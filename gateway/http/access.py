@@ -1,0 +1,103 @@
+"""Who asks at the HTTP door: Basic and Bearer credentials, made a principal.
+
+Invariants: every request has a principal before anything of its body is read.  A principal is kept for a header that
+was right for `security.cache_seconds`, by a keyed hash of the header, and no longer than users stay as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from domain.access.model import Action, Principal, ResourceType
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from gateway.http.asgi import Scope
+from gateway.security.credentials import Credentials
+from gateway.security.security import PrincipalChange, Security, refusal_of
+
+PROTOCOL: Final = "http"
+
+
+class HttpAccess:
+    """Identity and rights, as routes ask for them."""
+
+    def __init__(self, security: Security, clock: Clock) -> None:
+        self.security = security
+        self._clock = clock
+        self._keep_ms = int(security.settings.cache_seconds * 1000)
+        self._known: dict[tuple[bytes, str], tuple[int, Principal]] = {}
+        security.watch_principals(self._forget)
+
+    def at_once(self, scope: Scope) -> Principal | None:
+        """The principal of a request, if that needs no waiting."""
+        source = _source(scope)
+        principal = self.security.anonymous_at_once(source)
+        if principal is not None and not self.security.settings.takes_tokens:
+            return principal
+        header = _authorization(scope)
+        if header is None:
+            return principal
+        found = self._known.get((self.security.digest(header), source))
+        return found[1] if found is not None and self._clock.now_ms() < found[0] else None
+
+    async def principal(self, scope: Scope) -> Principal:
+        """The principal of a request.  Raises as `Security.authenticate`."""
+        known = self.at_once(scope)
+        if known is not None:
+            return known
+        header, source = _authorization(scope), _source(scope)
+        principal = await self.security.authenticate(_credentials(header, source))
+        if header is not None:
+            while len(self._known) >= self.security.settings.max_cached_logins:
+                del self._known[next(iter(self._known))]
+            self._known[self.security.digest(header), source] = (self._clock.now_ms() + self._keep_ms, principal)
+        return principal
+
+    def check(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> None:
+        """Raise FORBIDDEN unless it is allowed."""
+        if not self.security.allows(principal, action, resource_type, name, PROTOCOL):
+            raise refusal_of(action, resource_type, name)
+
+    def check_administration(self, principal: Principal) -> None:
+        """Raise FORBIDDEN unless users and policies are its to change."""
+        if not self.security.may_administer(principal, PROTOCOL):
+            raise EntrepotError(Code.FORBIDDEN, "users and policies are for super users")
+
+    def _forget(self, change: PrincipalChange) -> None:
+        self._known.clear()
+
+
+def _source(scope: Scope) -> str:
+    """The peer's address; empty where it has none."""
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _authorization(scope: Scope) -> bytes | None:
+    """The header's value.  Raises UNAUTHORIZED where there are several: which one another proxy saw is not known."""
+    found: bytes | None = None
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            if found is not None:
+                raise EntrepotError(Code.UNAUTHORIZED, "there is more than one Authorization header")
+            found = value
+    return found
+
+
+def _credentials(header: bytes | None, source: str) -> Credentials:
+    if header is None:
+        return Credentials(PROTOCOL, source)
+    scheme, _, rest = header.partition(b" ")
+    rest = rest.strip()
+    if scheme.lower() == b"bearer" and rest:
+        return Credentials(PROTOCOL, source, password=rest, bearer=True)
+    if scheme.lower() == b"basic":
+        try:
+            name, colon, password = base64.b64decode(rest, validate=True).partition(b":")
+            if colon:
+                return Credentials(PROTOCOL, source, name.decode(), password)
+        except (binascii.Error, UnicodeDecodeError):
+            pass
+    raise EntrepotError(Code.UNAUTHORIZED, "the Authorization header is neither Basic nor Bearer credentials")

@@ -1,0 +1,242 @@
+"""What each route needs: one table, and the guard that asks for it before a handler runs.
+
+Invariant: a route that stands in no row makes the start fail, so nothing is served that nobody thought about.  The hot
+publish route, which is no FastAPI route, asks by itself.  A row counts for the plain path and for the one below
+`/namespaces/{namespace}`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from fastapi import FastAPI, Request
+from fastapi.routing import APIRoute, iter_route_contexts
+
+from domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
+from domain.access.model import Request as Need
+from domain.recall_handle import RecallHandle
+from gateway.http.access import HttpAccess
+from gateway.http.admin.common import PREFIX
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import NAMESPACE_PATH, group_name, topic_name
+
+DEFAULT_CLUSTER: Final = "default"
+"""Name of the Cluster resource where the settings name none."""
+
+Needs = Callable[[HttpContext, Request], list[Need]]
+
+
+class Open:
+    """Everybody may: which setting says so; None: always."""
+
+    def __init__(self, setting: str | None, otherwise: Needs | None = None) -> None:
+        self.setting = setting
+        self.otherwise = otherwise
+
+
+class SuperUsers:
+    """Super users only."""
+
+
+Rule = Needs | Open | SuperUsers
+
+
+def _topic(action: Action, parameter: str = "name") -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        stored = topic_name(context.store, request, request.path_params[parameter])
+        return [Need(action, ResourceType.TOPIC, access_name(stored))]
+
+    return needs
+
+
+def _contents(parameter: str = "name") -> Needs:
+    """Reading all that is in a topic."""
+
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        stored = topic_name(context.store, request, request.path_params[parameter])
+        return [Need(Action.SUB, ResourceType.TOPIC, whole_topic(stored))]
+
+    return needs
+
+
+def _group(action: Action, parameter: str = "name") -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        stored = group_name(context.store, request, request.path_params[parameter])
+        return [Need(action, ResourceType.GROUP, access_name(stored))]
+
+    return needs
+
+
+def _consuming(topic: str, group: str) -> Needs:
+    """Consuming a topic as a member of a group."""
+    of_topic, of_group = _contents(topic), _group(Action.SUB, group)
+    return lambda context, request: [*of_topic(context, request), *of_group(context, request)]
+
+
+def _fixed(action: Action, resource_type: ResourceType, name: str = EVERYTHING) -> Needs:
+    return lambda context, request: [Need(action, resource_type, name)]
+
+
+def _cluster(action: Action) -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        return [Need(action, ResourceType.CLUSTER, context.settings.cluster.name or DEFAULT_CLUSTER)]
+
+    return needs
+
+
+def _namespace(action: Action) -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        return [Need(action, ResourceType.NAMESPACE, name_in_path(request.path_params["name"]))]
+
+    return needs
+
+
+def _put_topic(context: HttpContext, request: Request) -> list[Need]:
+    stored = topic_name(context.store, request, request.path_params["name"])
+    action = Action.CREATE if context.store.topic(stored) is None else Action.UPDATE
+    return [Need(action, ResourceType.TOPIC, access_name(stored))]
+
+
+def _put_topics(context: HttpContext, request: Request) -> list[Need]:
+    """Their names are in the body: the right to make and change any."""
+    return [Need(action, ResourceType.TOPIC, EVERYTHING) for action in (Action.CREATE, Action.UPDATE)]
+
+
+def _put_group(context: HttpContext, request: Request) -> list[Need]:
+    stored = group_name(context.store, request, request.path_params["name"])
+    action = Action.CREATE if context.store.group(stored) is None else Action.UPDATE
+    return [Need(action, ResourceType.GROUP, access_name(stored))]
+
+
+def _query_topic(action: Action, *, contents: bool) -> Needs:
+    """The topic that the query names; all of them if it names none."""
+
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        # the route takes the last of several, as the framework does
+        plain = request.query_params.getlist("topic")
+        if not plain or not plain[-1]:
+            return [Need(action, ResourceType.TOPIC, EVERYTHING)]
+        stored = topic_name(context.store, request, plain[-1])
+        return [Need(action, ResourceType.TOPIC, whole_topic(stored) if contents else access_name(stored))]
+
+    return needs
+
+
+def _timer(context: HttpContext, request: Request) -> list[Need]:
+    """Taking back or moving what was published is for who may publish."""
+    handle = RecallHandle.decode(name_in_path(request.path_params["handle"]))
+    return [Need(Action.PUB, ResourceType.TOPIC, whole_topic(handle.topic))]
+
+
+_SUB_PATH: Final = "/topics/{topic}/eventsubscriptions/{group}"
+_MEMBER_PATH: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
+_CONSUMING: Final = _consuming("topic", "group")
+_MEMBER: Final = _consuming("topic", "name")
+_ANY_CONTENTS: Final = _fixed(Action.SUB, ResourceType.TOPIC)
+_SUPER: Final = SuperUsers()
+
+RULES: Final[Mapping[tuple[str, str], Rule]] = {
+    **{("POST", f"{_SUB_PATH}:{verb}"): _CONSUMING for verb in ("receive", "acknowledge", "release", "reject")},
+    ("POST", f"{_SUB_PATH}:renewLock"): _CONSUMING,
+    ("GET", "/healthz"): Open("open_health", _cluster(Action.GET)),
+    ("GET", "/readyz"): Open("open_health", _cluster(Action.GET)),
+    ("GET", "/metrics"): Open("open_metrics", _cluster(Action.GET)),
+    ("GET", f"{PREFIX}/topics"): _fixed(Action.LIST, ResourceType.TOPIC),
+    ("PUT", f"{PREFIX}/topics"): _put_topics,
+    ("GET", f"{PREFIX}/topics/{{name}}"): _topic(Action.GET),
+    ("PUT", f"{PREFIX}/topics/{{name}}"): _put_topic,
+    ("DELETE", f"{PREFIX}/topics/{{name}}"): _topic(Action.DELETE),
+    ("GET", f"{PREFIX}/topics/{{name}}/queues/{{queue}}/messages"): _contents(),
+    ("GET", f"{PREFIX}/groups"): _fixed(Action.LIST, ResourceType.GROUP),
+    ("GET", f"{PREFIX}/groups/{{name}}"): _group(Action.GET),
+    ("PUT", f"{PREFIX}/groups/{{name}}"): _put_group,
+    ("DELETE", f"{PREFIX}/groups/{{name}}"): _group(Action.DELETE),
+    ("POST", f"{PREFIX}/groups/{{name}}:reset"): _group(Action.UPDATE),
+    ("GET", f"{PREFIX}/groups/{{name}}/dead-letters"): _group(Action.SUB),
+    ("GET", f"{PREFIX}/groups/{{name}}/dead-letters:export"): _group(Action.SUB),
+    ("POST", f"{PREFIX}/groups/{{name}}/dead-letters:resend"): _group(Action.UPDATE),
+    ("GET", f"{_MEMBER_PATH}/members"): _MEMBER,
+    ("POST", f"{_MEMBER_PATH}/members/{{member}}"): _MEMBER,
+    ("DELETE", f"{_MEMBER_PATH}/members/{{member}}"): _MEMBER,
+    ("POST", f"{_MEMBER_PATH}/offsets"): _MEMBER,
+    ("GET", f"{PREFIX}/messages"): _query_topic(Action.SUB, contents=True),
+    ("GET", f"{PREFIX}/messages/{{id}}"): _ANY_CONTENTS,  # an id tells no topic
+    ("GET", f"{PREFIX}/messages/{{id}}/consumers"): _ANY_CONTENTS,
+    ("GET", f"{PREFIX}/messages/{{id}}/trace"): _ANY_CONTENTS,
+    ("GET", f"{PREFIX}/timers"): _query_topic(Action.SUB, contents=True),
+    ("DELETE", f"{PREFIX}/timers/{{handle}}"): _timer,
+    ("PUT", f"{PREFIX}/timers/{{handle}}"): _timer,
+    ("GET", f"{PREFIX}/namespaces"): _fixed(Action.LIST, ResourceType.NAMESPACE),
+    ("GET", f"{PREFIX}/namespaces/{{name}}"): _namespace(Action.GET),
+    ("PUT", f"{PREFIX}/namespaces/{{name}}"): _namespace(Action.CREATE),
+    ("DELETE", f"{PREFIX}/namespaces/{{name}}"): _namespace(Action.DELETE),
+    ("GET", f"{PREFIX}/brokers"): _cluster(Action.LIST),
+    ("PUT", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.UPDATE),
+    ("DELETE", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.DELETE),
+    ("GET", f"{PREFIX}/users"): _SUPER,
+    ("GET", f"{PREFIX}/users/{{name}}"): _SUPER,
+    ("PUT", f"{PREFIX}/users/{{name}}"): _SUPER,
+    ("DELETE", f"{PREFIX}/users/{{name}}"): _SUPER,
+    ("GET", f"{PREFIX}/acls"): _SUPER,
+    ("GET", f"{PREFIX}/acls:explain"): _SUPER,
+    ("GET", f"{PREFIX}/acls/{{subject}}"): _SUPER,
+    ("PUT", f"{PREFIX}/acls/{{subject}}"): _SUPER,
+    ("DELETE", f"{PREFIX}/acls/{{subject}}"): _SUPER,
+    ("GET", f"{PREFIX}/audit"): _SUPER,
+}
+"""The rule of each route, by method and plain path."""
+
+DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"})
+"""Paths that tell what the routes are, which is public."""
+
+
+class MissingRuleError(Exception):
+    """A route that says nothing of the rights it needs."""
+
+
+def guard_of(context: HttpContext, access: HttpAccess) -> Callable[[Request], Awaitable[None]]:
+    """The dependency of every route: raises UNAUTHORIZED or FORBIDDEN.  `request.state.principal` is who asks."""
+
+    async def guard(request: Request) -> None:
+        rule = rule_of(request.method, request.scope["route"].path)
+        if isinstance(rule, Open):
+            if rule.setting is None or getattr(context.settings.security, rule.setting):
+                return
+            assert rule.otherwise is not None
+            rule = rule.otherwise
+        principal = await access.principal(request.scope)
+        request.state.principal = principal
+        if isinstance(rule, SuperUsers):
+            access.check_administration(principal)
+            return
+        for need in rule(context, request):
+            access.check(principal, need.action, need.resource_type, need.name)
+
+    return guard
+
+
+def rule_of(method: str, path: str) -> Rule:
+    """The rule of a route.  Raises MissingRuleError."""
+    rule = RULES.get((method, path.replace(NAMESPACE_PATH, "")))
+    if rule is None:
+        raise MissingRuleError(f"{method} {path} says nothing of the rights it needs")
+    return rule
+
+
+def check_rules(app: FastAPI) -> None:
+    """Raise MissingRuleError for a route without a rule."""
+    for method, path in routes_of(app):
+        if path not in DOCUMENTATION:
+            rule_of(method, path)
+
+
+def routes_of(app: FastAPI) -> list[tuple[str, str]]:
+    """Method and path of every route.  What is not FastAPI's own, such as a mount, has no method."""
+    found: list[tuple[str, str]] = []
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        methods = sorted(route.methods or ()) if isinstance(route, APIRoute) else [""]
+        found += [(method, context.path or repr(route)) for method in methods]
+    return found

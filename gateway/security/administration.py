@@ -1,0 +1,240 @@
+"""Users and policies changed: by the API, and at the start by the settings.
+
+Invariants: every change is a compare-and-set and is audited; a password is never in an audit entry or an answer.  From
+the first user on there is always an enabled super user as far as this gateway sees: the first user is one, and the
+last one cannot be deleted, disabled or made an ordinary one, so nobody is locked out and nothing opens again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.access.evaluator import compile_policy
+from domain.access.model import ANONYMOUS, EVERYBODY, Policy, Principal, Statement, is_user_name
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, KeyValue, KeyValueChange
+from domain.ports import KeyValues
+from gateway.security.audit import AuditLog
+from gateway.security.directory import Directory
+from gateway.security.passwords import PasswordChecker
+from gateway.security.records import (
+    POLICY_PREFIX,
+    USER_PREFIX,
+    PolicyRecord,
+    UserRecord,
+    decode_user,
+    encode,
+    statement_record,
+)
+from gateway.settings.security import SecuritySettings
+
+MAX_USERS: Final = 100_000
+MAX_POLICIES: Final = 100_000
+CREDENTIAL_BYTES: Final = 12
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UserChange:
+    """What is to be different about a user; None stays as it is, or has its default where the user is new."""
+
+    password: str | None = None
+    is_super: bool | None = None
+    is_enabled: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class By:
+    """Who changes something, for the audit log."""
+
+    name: str
+    source: str
+
+    @classmethod
+    def principal(cls, principal: Principal) -> By:
+        return cls(principal.name, principal.source)
+
+
+_SETTINGS: Final = By("settings", "")
+
+
+class Administration:
+    """Changes users and policies of the store."""
+
+    def __init__(self, store: KeyValues, directory: Directory, passwords: PasswordChecker, audit: AuditLog) -> None:
+        self._store = store
+        self._directory = directory
+        self._passwords = passwords
+        self._audit = audit
+        self._lock = asyncio.Lock()
+
+    # -- users ---------------------------------------------------------------------------------------------------
+
+    def users(self) -> list[UserRecord]:
+        """Every user that can be read, by name."""
+        return self._directory.users()
+
+    def user(self, name: str) -> UserRecord | None:
+        """One user."""
+        return self._directory.user(name)
+
+    async def put_user(self, by: By, name: str, change: UserChange) -> tuple[UserRecord, bool]:
+        """Create a user or change it; says whether it is new.
+
+        Raises BAD_REQUEST (a name or password that cannot be), PRECONDITION_FAILED (no super user would be left, or
+        somebody else changed it at the same time), TOO_MANY_REQUESTS (MAX_USERS).
+        """
+        if not is_user_name(name):
+            raise EntrepotError(
+                Code.BAD_REQUEST, f"{name[:80]!r} cannot be the name of a user: it is empty, reserved or not printable"
+            )
+        async with self._lock:
+            key = USER_PREFIX + name
+            (found,) = await self._store.get([key])
+            before = _readable(found)
+            if found is None and len(self._directory.users()) >= MAX_USERS:
+                raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {MAX_USERS} users already")
+            record = await self._changed(name, before, change)
+            self._check_a_super_user_stays(name, record)
+            await self._write(key, encode(record), found)
+        told = ", ".join(
+            word
+            for word, is_said in (
+                ("password changed", change.password is not None),
+                (f"super: {record.is_super}", change.is_super is not None),
+                (f"enabled: {record.is_enabled}", change.is_enabled is not None),
+            )
+            if is_said
+        )
+        self._audit.changed("user created" if found is None else "user changed", by.name, by.source, name, told)
+        return record, found is None
+
+    async def delete_user(self, by: By, name: str) -> bool:
+        """Forget a user; says whether there was one.  Raises PRECONDITION_FAILED for the last super user."""
+        async with self._lock:
+            key = USER_PREFIX + name
+            (found,) = await self._store.get([key])
+            if found is None:
+                return False
+            self._check_a_super_user_stays(name, None)
+            await self._write(key, None, found)
+        self._audit.changed("user deleted", by.name, by.source, name)
+        return True
+
+    async def ensure_admin(self, settings: SecuritySettings) -> None:
+        """Make the super user of the settings where there is no user of that name; one that is there stays as it is.
+
+        Raises BAD_REQUEST where its password cannot be read.
+        """
+        name = settings.initial_admin
+        if name is None or self._directory.has_user(name):
+            return
+        try:
+            await self.put_user(_SETTINGS, name, UserChange(_initial_password(settings), is_super=True))
+        except EntrepotError as refusal:
+            if refusal.code is not Code.PRECONDITION_FAILED or (await self._store.get([USER_PREFIX + name]))[0] is None:
+                raise
+            return  # another gateway was faster
+        _log.info("made the super user of the settings", user=name)
+
+    # -- policies ------------------------------------------------------------------------------------------------
+
+    def policies(self) -> list[PolicyRecord]:
+        """Every policy that can be read, by subject."""
+        return self._directory.policies()
+
+    def policy(self, subject: str) -> PolicyRecord | None:
+        """The policy of a subject."""
+        return self._directory.policy(subject)
+
+    async def put_policy(self, by: By, subject: str, statements: list[Statement]) -> tuple[PolicyRecord, bool]:
+        """Say what a subject may do, in place of what was said before; says whether there was nothing before.
+
+        Raises BAD_REQUEST, PRECONDITION_FAILED, TOO_MANY_REQUESTS (MAX_POLICIES).
+        """
+        if subject not in (EVERYBODY, ANONYMOUS) and not is_user_name(subject):
+            raise EntrepotError(Code.BAD_REQUEST, f"{subject[:80]!r} cannot be the subject of a policy")
+        compile_policy(Policy(subject, tuple(statements)))
+        record = PolicyRecord(subject, [statement_record(statement) for statement in statements])
+        async with self._lock:
+            key = POLICY_PREFIX + subject
+            (found,) = await self._store.get([key])
+            if found is None and len(self._directory.policies()) >= MAX_POLICIES:
+                raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {MAX_POLICIES} policies already")
+            await self._write(key, encode(record), found)
+        self._audit.changed("policy changed", by.name, by.source, subject, f"{len(statements)} statements")
+        return record, found is None
+
+    async def delete_policy(self, by: By, subject: str) -> bool:
+        """Forget what was said of a subject; says whether anything was."""
+        async with self._lock:
+            key = POLICY_PREFIX + subject
+            (found,) = await self._store.get([key])
+            if found is None:
+                return False
+            await self._write(key, None, found)
+        self._audit.changed("policy deleted", by.name, by.source, subject)
+        return True
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    async def _write(self, key: str, value: bytes | None, found: KeyValue | None) -> None:
+        expected = ABSENT if found is None else found.version
+        version = await self._store.write([KeyValueChange(key, value, expected)])
+        await self._directory.settled(key, version)
+
+    async def _changed(self, name: str, before: UserRecord | None, change: UserChange) -> UserRecord:
+        record = before or UserRecord(name, is_super=False, is_enabled=True, credential=_new_credential())
+        if change.password is not None:
+            password_hash, scram = await self._passwords.secrets_of(change.password)
+            record = msgspec.structs.replace(
+                record, password_hash=password_hash, scram=scram, credential=_new_credential()
+            )
+        is_super = record.is_super if change.is_super is None else change.is_super
+        is_enabled = record.is_enabled if change.is_enabled is None else change.is_enabled
+        return msgspec.structs.replace(record, is_super=is_super, is_enabled=is_enabled)
+
+    def _check_a_super_user_stays(self, name: str, record: UserRecord | None) -> None:
+        if record is not None and record.is_super and record.is_enabled:
+            return
+        if any(user.is_super and user.is_enabled for user in self._directory.users() if user.name != name):
+            return
+        if self._directory.has_users:
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"{name!r} is the last super user: there must be another one")
+        raise EntrepotError(
+            Code.PRECONDITION_FAILED, "the first user must be a super user: nobody else could make others"
+        )
+
+
+def _readable(found: KeyValue | None) -> UserRecord | None:
+    """The record, or None: one that cannot be read is written anew."""
+    if found is None:
+        return None
+    try:
+        return decode_user(found.value)
+    except msgspec.DecodeError:
+        return None
+
+
+def _initial_password(settings: SecuritySettings) -> str:
+    if settings.initial_admin_password is not None:
+        return settings.initial_admin_password.get_secret_value()
+    path = settings.initial_admin_password_file
+    assert path is not None
+    try:
+        return path.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
+    except (OSError, UnicodeDecodeError) as error:
+        raise EntrepotError(
+            Code.BAD_REQUEST, f"cannot read the password of the first user in {path}: {error}"
+        ) from None
+
+
+def _new_credential() -> str:
+    return secrets.token_hex(CREDENTIAL_BYTES)

@@ -1,0 +1,103 @@
+"""The audit log: failed logins, denials and every administrative change, in the log and in a list.
+
+Invariants: no secret is in an entry (callers pass names, never what was shown); the list is bounded and only appended
+to; failures and denials beyond a rate are counted instead, and the count is told, so that nobody fills the log from
+outside.  Administrative changes are always told.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+
+MAX_TEXT: Final = 256
+"""Characters of a name in an entry: names come from outside."""
+
+_log = structlog.get_logger("audit")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One thing that happened.  `at_ms` is epoch; `number` grows by one."""
+
+    number: int
+    at_ms: int
+    event: str
+    subject: str
+    source: str
+    protocol: str
+    action: str
+    resource: str
+    detail: str
+
+
+class AuditLog:
+    """The entries of this process, the newest `entries`."""
+
+    def __init__(self, clock: Clock, entries: int, per_second: int) -> None:
+        self._clock = clock
+        self._entries: deque[AuditEntry] = deque(maxlen=entries)
+        self._per_second = per_second
+        self._second = 0
+        self._told = 0
+        self._number = 0
+        self.suppressed = 0
+
+    def refused(
+        self, event: str, subject: str, source: str, protocol: str, detail: str, action: str = "", resource: str = ""
+    ) -> None:
+        """A failed login or a denial."""
+        second = self._clock.now_ms() // 1000
+        if second != self._second:
+            self._second, self._told = second, 0
+        if self._told >= self._per_second:
+            self.suppressed += 1
+            return
+        self._told += 1
+        self._append(event, subject, source, protocol, action, resource, detail)
+
+    def changed(self, event: str, subject: str, source: str, resource: str, detail: str = "") -> None:
+        """An administrative change, by `subject`."""
+        self._append(event, subject, source, "", "", resource, detail)
+
+    def newest(self, limit: int, before: int | None = None) -> list[AuditEntry]:
+        """Entries, the newest first, of those with a smaller number than `before`."""
+        found: list[AuditEntry] = []
+        for entry in reversed(self._entries):
+            if before is None or entry.number < before:
+                found.append(entry)
+                if len(found) == limit:
+                    break
+        return found
+
+    def _append(
+        self, event: str, subject: str, source: str, protocol: str, action: str, resource: str, detail: str
+    ) -> None:
+        self._number += 1
+        entry = AuditEntry(
+            self._number,
+            self._clock.now_ms(),
+            event,
+            subject[:MAX_TEXT],
+            source[:MAX_TEXT],
+            protocol,
+            action,
+            resource[:MAX_TEXT],
+            detail[:MAX_TEXT],
+        )
+        self._entries.append(entry)
+        _log.info(
+            entry.event,
+            subject=entry.subject,
+            source=entry.source,
+            protocol=protocol,
+            action=action,
+            resource=entry.resource,
+            detail=entry.detail,
+            suppressed=self.suppressed,
+        )

@@ -1,0 +1,98 @@
+"""What the store keeps of users and policies: `user/<name>` and `acl/<subject>`, as JSON.
+
+Secrets leave this room in no answer: a password is kept as an argon2id hash and as SCRAM-SHA-256 keys, and neither is
+ever shown.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from domain.access.model import Action, Effect, Policy, Statement
+from domain.errors import Code, EntrepotError
+
+USER_PREFIX: Final = "user/"
+POLICY_PREFIX: Final = "acl/"
+
+
+class ScramKeys(msgspec.Struct, frozen=True):
+    """The keys of SCRAM-SHA-256 (RFC 5802, section 3)."""
+
+    salt: bytes
+    iterations: Annotated[int, msgspec.Meta(ge=4096)]
+    stored_key: bytes
+    server_key: bytes
+
+
+class UserRecord(msgspec.Struct, frozen=True):
+    """A user.  `credential` is another text after every change of the password; a user without a password comes in by
+    certificate or token only."""
+
+    name: str
+    is_super: bool
+    is_enabled: bool
+    credential: str
+    password_hash: str | None = None
+    scram: ScramKeys | None = None
+
+
+class StatementRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A statement, as policies and the claim of a token have it."""
+
+    effect: Effect
+    actions: list[Action]
+    resources: list[str]
+    sources: list[str] = []
+
+    def statement(self) -> Statement:
+        """The same for the evaluator."""
+        return Statement(self.effect, tuple(self.actions), tuple(self.resources), tuple(self.sources))
+
+
+class PolicyRecord(msgspec.Struct, frozen=True):
+    """The statements about one subject."""
+
+    subject: str
+    statements: list[StatementRecord]
+
+    def policy(self) -> Policy:
+        """The same for the evaluator."""
+        return Policy(self.subject, tuple(each.statement() for each in self.statements))
+
+
+_USER_DECODER: Final = msgspec.json.Decoder(UserRecord)
+_POLICY_DECODER: Final = msgspec.json.Decoder(PolicyRecord)
+_STATEMENTS_TYPE: Final = list[StatementRecord]
+
+
+def encode(record: UserRecord | PolicyRecord) -> bytes:
+    """The value that is kept."""
+    return msgspec.json.encode(record)
+
+
+def decode_user(value: bytes) -> UserRecord:
+    """The user of a value.  Raises `msgspec.DecodeError`."""
+    return _USER_DECODER.decode(value)
+
+
+def decode_policy(value: bytes) -> PolicyRecord:
+    """The policy of a value.  Raises `msgspec.DecodeError`."""
+    return _POLICY_DECODER.decode(value)
+
+
+def statement_record(statement: Statement) -> StatementRecord:
+    """A statement as it is kept."""
+    return StatementRecord(
+        statement.effect, list(statement.actions), list(statement.resources), list(statement.sources)
+    )
+
+
+def statements_of_claim(claim: object) -> tuple[Statement, ...]:
+    """The statements of a token.  Raises BAD_REQUEST."""
+    try:
+        records = msgspec.convert(claim, _STATEMENTS_TYPE)
+    except msgspec.ValidationError as error:
+        raise EntrepotError(Code.BAD_REQUEST, f"the statements of the token cannot be read: {error}") from None
+    return tuple(record.statement() for record in records)

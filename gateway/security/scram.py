@@ -1,0 +1,96 @@
+"""SCRAM-SHA-256 (RFC 5802, RFC 7677), the server's side, for MQTT 5's enhanced authentication and SASL.
+
+Invariants: two messages of the client, in order, and then the exchange is over, whichever way; a name that is not known
+gets an answer of the same form as one that is, and fails where a wrong password fails.  The keys are compared by
+scramp in constant time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped]
+
+from domain.access.model import Origin, Principal
+from domain.errors import Code, EntrepotError
+from gateway.security.credentials import Credentials
+from gateway.security.directory import Directory
+from gateway.security.passwords import SCRAM_MECHANISM, PasswordChecker
+from gateway.security.records import UserRecord
+
+if TYPE_CHECKING:
+    from gateway.security.security import Security
+
+MAX_MESSAGE_BYTES: Final = 4096
+_KEY_BYTES: Final = 32
+
+
+class ScramExchange:
+    """One exchange with one client."""
+
+    def __init__(
+        self, security: Security, directory: Directory, passwords: PasswordChecker, credentials: Credentials
+    ) -> None:
+        self._security = security
+        self._directory = directory
+        self._passwords = passwords
+        self._credentials = credentials
+        self._user: UserRecord | None = None
+        self._name = ""
+        self._server = ScramMechanism(SCRAM_MECHANISM).make_server(self._keys_of)
+        self._steps = 0
+
+    def step(self, data: bytes) -> tuple[bytes, Principal | None]:
+        """The answer to a message of the client, and in the end who it is.
+
+        Raises UNAUTHORIZED, FORBIDDEN (the user is disabled), UNAVAILABLE; then the exchange is over.
+        """
+        try:
+            return self._step(data)
+        except EntrepotError as refusal:
+            self._steps = 2
+            self._security.login_refused(replace(self._credentials, username=self._name), refusal)
+            raise
+
+    def _step(self, data: bytes) -> tuple[bytes, Principal | None]:
+        if not self._directory.is_loaded:
+            raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
+        self._steps += 1
+        if self._steps > 2 or len(data) > MAX_MESSAGE_BYTES:
+            raise _refusal()
+        try:
+            text = data.decode()
+            if self._steps == 1:
+                self._server.set_client_first(text)
+                return self._server.get_server_first().encode(), None
+            self._server.set_client_final(text)
+            answer = self._server.get_server_final().encode()
+        except (ScramException, UnicodeDecodeError, ValueError, KeyError, IndexError):
+            raise _refusal() from None
+        return answer, self._principal()
+
+    def _principal(self) -> Principal:
+        now = self._directory.user(self._name)
+        if self._user is None or now is None or now.credential != self._user.credential:
+            raise _refusal()
+        if not now.is_enabled:
+            raise EntrepotError(Code.FORBIDDEN, "the user is disabled")
+        source, client_id = self._credentials.source, self._credentials.client_id
+        return Principal(self._name, Origin.SCRAM, source, client_id, now.credential)
+
+    def _keys_of(self, name: str) -> tuple[bytes, bytes, bytes, int]:
+        """Salt, stored key, server key and iterations; for an unknown name ones that nothing fits."""
+        self._name = name
+        user = self._directory.user(name)
+        if user is not None and user.scram is not None:
+            self._user, keys = user, user.scram
+            return keys.salt, keys.stored_key, keys.server_key, keys.iterations
+        salt = self._passwords.digest(b"scram", name.encode("utf-8", "surrogatepass"))
+        iterations = self._security.settings.scram_iterations
+        return salt, secrets.token_bytes(_KEY_BYTES), secrets.token_bytes(_KEY_BYTES), iterations
+
+
+def _refusal() -> EntrepotError:
+    return EntrepotError(Code.UNAUTHORIZED, "the exchange of credentials failed")

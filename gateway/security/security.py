@@ -1,0 +1,270 @@
+"""Security: the one decision point that every door asks.
+
+Invariants: a door asks for each operation, and gets True or False at once.  Nothing is allowed before users and
+policies are known.  A decision is remembered only until any user or policy changes; what depends on time (a token's
+end) is looked at every time.  A principal has rights only as long as what it was recognised by holds: a deleted or
+disabled user and a changed password end them, whether or not the door has noticed.
+
+While no user is defined, everybody whom `security.anonymous` lets in may do everything, unless there is a policy of
+`anonymous` or of everybody: then that holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from domain.access.evaluator import compile_statements, evaluate
+from domain.access.model import (
+    ANONYMOUS,
+    EVERYBODY,
+    Action,
+    Decision,
+    Origin,
+    Principal,
+    Request,
+    ResourceType,
+)
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.ports import KeyValues
+from gateway.security.administration import Administration
+from gateway.security.audit import AuditLog
+from gateway.security.authentication import Authenticator, anonymous
+from gateway.security.credentials import Credentials
+from gateway.security.directory import Directory, DirectoryChange
+from gateway.security.passwords import PasswordChecker
+from gateway.security.scram import ScramExchange
+from gateway.security.token_keys import open_keys
+from gateway.security.tokens import TokenVerifier
+from gateway.settings.security import SecuritySettings
+
+MAX_REMEMBERED_SOURCES: Final = 1024
+
+_log = structlog.get_logger(__name__)
+_DecisionKey = tuple[Principal, Action, ResourceType, str]
+
+
+@dataclass(frozen=True, slots=True)
+class PrincipalChange:
+    """Principals of a name (None: all) have other rights now; `is_revoked`: they have none, their connections end."""
+
+    name: str | None
+    is_revoked: bool
+
+
+class Security:
+    """Identity and rights over the key-values of a store."""
+
+    def __init__(self, store: KeyValues, settings: SecuritySettings, clock: Clock) -> None:
+        self.settings = settings
+        self.audit = AuditLog(clock, settings.audit_entries, settings.audit_per_second)
+        self._clock = clock
+        self._passwords = PasswordChecker(settings)
+        self._directory = Directory(store, self._changed)
+        tokens = TokenVerifier(settings, open_keys(settings, clock), clock) if settings.takes_tokens else None
+        self._authenticator = Authenticator(settings, self._directory, self._passwords, tokens, clock)
+        self.administration = Administration(store, self._directory, self._passwords, self.audit)
+        self._decisions: dict[_DecisionKey, bool] = {}
+        self._anonymous: dict[str, Principal] = {}
+        self._watchers: list[Callable[[PrincipalChange], None]] = []
+        self._had_users = False
+
+    async def start(self) -> None:
+        """Load what there is, and make the first administrator where the settings name one.
+
+        Raises what the store raises: then no door may open.
+        """
+        await self._passwords.prepare()
+        await self._directory.start()
+        self._had_users = self._directory.has_users
+        await self.administration.ensure_admin(self.settings)
+        if not self._directory.has_users and self.settings.anonymous == "always":
+            _log.warning("everybody may do everything: no user is defined, and security.anonymous is always")
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._directory.stop()
+        self._passwords.close()
+        self._forget()
+
+    # -- who -----------------------------------------------------------------------------------------------------
+
+    async def authenticate(self, credentials: Credentials) -> Principal:
+        """Recognise a client.
+
+        Raises UNAUTHORIZED (nothing or something wrong was shown), FORBIDDEN (the user is disabled), UNAVAILABLE
+        (users are not known), TOO_MANY_REQUESTS (too many logins wait).
+        """
+        try:
+            return await self._authenticator.recognise(credentials)
+        except EntrepotError as refusal:
+            self.login_refused(credentials, refusal)
+            raise
+
+    def login_refused(self, credentials: Credentials, refusal: EntrepotError) -> None:
+        """Note a login that was refused."""
+        self.audit.refused(
+            "login refused", credentials.username or "", credentials.source, credentials.protocol, refusal.message
+        )
+
+    def scram(self, credentials: Credentials) -> ScramExchange:
+        """An exchange of SCRAM-SHA-256 with a client; the name comes in its first message."""
+        return ScramExchange(self, self._directory, self._passwords, credentials)
+
+    def digest(self, secret: bytes) -> bytes:
+        """A keyed hash of what was shown, for doors to remember it by."""
+        return self._passwords.digest(b"shown", secret)
+
+    def anonymous_at_once(self, source: str) -> Principal | None:
+        """The principal of any credentials from there while no user is defined, without waiting; else None.
+
+        Where tokens are taken that is so only of those who show nothing.
+        """
+        if self._directory.has_users or not self._directory.is_loaded:
+            return None
+        principal = self._anonymous.get(source)
+        if principal is None and self._authenticator.takes_anonymous(source):
+            if len(self._anonymous) >= MAX_REMEMBERED_SOURCES:
+                self._anonymous.clear()
+            principal = self._anonymous[source] = anonymous(source)
+        return principal
+
+    # -- what ----------------------------------------------------------------------------------------------------
+
+    def allows(
+        self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
+    ) -> bool:
+        """Whether it may be done.  `name`: see `domain.access.model`.  A denial is audited."""
+        if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
+            is_allowed = False
+        else:
+            key = (principal, action, resource_type, name)
+            remembered = self._decisions.get(key)
+            if remembered is None:
+                if len(self._decisions) >= self.settings.max_cached_decisions:
+                    self._decisions.clear()
+                remembered = self.why(principal, action, resource_type, name).is_allowed
+                self._decisions[key] = remembered
+            is_allowed = remembered
+        if not is_allowed:
+            self._denied(principal, protocol, action, f"{resource_type}:{name}")
+        return is_allowed
+
+    def why(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> Decision:
+        """The decision of now, with its reason."""
+        directory = self._directory
+        if not directory.is_loaded:
+            return Decision(False, "users and policies are not known")
+        refusal = self._lost(principal)
+        if refusal is not None:
+            return Decision(False, refusal)
+        if self._is_super(principal):
+            return Decision(True, "no user is defined" if principal.is_anonymous else "a super user")
+        statements = directory.statements(principal.name)
+        if statements is None:
+            return Decision(False, "a policy cannot be read")
+        own = compile_statements(principal.name, principal.statements)
+        return evaluate(principal, Request(action, resource_type, name), (own, *statements))
+
+    def may_administer(self, principal: Principal, protocol: str = "") -> bool:
+        """Whether users and policies are its to see and to change: super users only, since these rights give all."""
+        is_allowed = self._directory.is_loaded and self._lost(principal) is None and self._is_super(principal)
+        if not is_allowed:
+            self._denied(principal, protocol, Action.ALL, "users and policies")
+        return is_allowed
+
+    def explain(
+        self, subject: str, action: Action, resource_type: ResourceType, name: str, source: str, client_id: str
+    ) -> Decision:
+        """What would be decided for somebody."""
+        if subject == ANONYMOUS:
+            return self.why(anonymous(source, client_id), action, resource_type, name)
+        user = self._directory.user(subject)
+        if user is None:
+            return self.why(Principal(subject, Origin.TOKEN, source, client_id), action, resource_type, name)
+        principal = Principal(subject, Origin.PASSWORD, source, client_id, user.credential)
+        return self.why(principal, action, resource_type, name)
+
+    def watch_principals(self, callback: Callable[[PrincipalChange], None]) -> Callable[[], None]:
+        """Call back after rights have changed; returns the way to stop that.
+
+        A door ends the connections of those that are revoked, and asks again for what the others are subscribed to.
+        That a token is over is for the door to see (`Principal.expires_at_ms`).
+        """
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback) if callback in self._watchers else None
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _lost(self, principal: Principal) -> str | None:
+        """Why the principal is not what it was recognised as any more, or None."""
+        if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
+            return "the token is over"
+        if principal.is_anonymous:
+            return None if self._authenticator.takes_anonymous(principal.source) else "clients need a user"
+        if not self._directory.has_user(principal.name):
+            if principal.origin is Origin.TOKEN:
+                return None
+            if principal.origin is Origin.CERTIFICATE and not self.settings.certificate_needs_user:
+                return None
+            return "there is no such user"
+        user = self._directory.user(principal.name)
+        if user is None or not user.is_enabled:
+            return "the user is disabled"
+        if principal.origin in (Origin.PASSWORD, Origin.SCRAM) and principal.credential != user.credential:
+            return "the password has changed"
+        return None
+
+    def _is_super(self, principal: Principal) -> bool:
+        if principal.is_anonymous:
+            return not (
+                self._directory.has_users
+                or self._directory.has_policy(ANONYMOUS)
+                or self._directory.has_policy(EVERYBODY)
+            )
+        user = self._directory.user(principal.name)
+        return user is not None and user.is_super
+
+    def _denied(self, principal: Principal, protocol: str, action: Action, resource: str) -> None:
+        self.audit.refused("denied", principal.name, principal.source, protocol, "", action, resource)
+
+    def _forget(self) -> None:
+        self._decisions.clear()
+        self._anonymous.clear()
+
+    def _changed(self, changes: list[DirectoryChange]) -> None:
+        """Forget what was decided, then tell the doors."""
+        self._forget()
+        if not self._directory.is_loaded:
+            return
+        if self._directory.has_users and not self._had_users:
+            self._tell(PrincipalChange(ANONYMOUS, is_revoked=self.settings.anonymous != "always"))
+        self._had_users = self._directory.has_users
+        for change in changes:
+            if change.user is not None:
+                self._tell(PrincipalChange(change.user, _is_revoked(change)))
+            elif change.subject is not None:
+                self._tell(PrincipalChange(None if change.subject == EVERYBODY else change.subject, is_revoked=False))
+
+    def _tell(self, change: PrincipalChange) -> None:
+        for watcher in tuple(self._watchers):
+            try:
+                watcher(change)
+            except Exception:  # noqa: BLE001 - one door's fault must not keep the others from hearing it
+                _log.exception("a door failed to take in a change of rights", name=change.name)
+
+
+def refusal_of(action: Action, resource_type: ResourceType, name: str) -> EntrepotError:
+    """The refusal of what is not allowed, for doors."""
+    return EntrepotError(Code.FORBIDDEN, f"{action} on {resource_type} {name[:160]!r} is not allowed")
+
+
+def _is_revoked(change: DirectoryChange) -> bool:
+    before, now = change.before, change.now
+    if now is None or not now.is_enabled:
+        return True
+    return before is not None and before.credential != now.credential
