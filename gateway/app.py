@@ -23,13 +23,15 @@ from gateway.clock import SystemClock
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.listener import TcpListener, address_of
+from gateway.listener import address_of
 from gateway.messaging.membership import Memberships
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.transport.certificate_watch import CertificateWatch
+from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
 from gateway.workers import run_workers
 
 if TYPE_CHECKING:
@@ -91,9 +93,7 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], object] =
 
 def doors_of(settings: Settings) -> tuple[str, ...]:
     """The doors for clients that are open."""
-    return tuple(
-        door for door, is_open in (("mqtt", settings.mqtt.enabled), ("http", settings.http.enabled)) if is_open
-    )
+    return (*open_mqtt_doors(settings.mqtt), *(("http",) if settings.http.enabled else ()))
 
 
 def broker_door_of(settings: Settings) -> tuple[str, ...]:
@@ -112,7 +112,9 @@ async def _run_doors(
     await gateway.start()
     on_ready()
     settle_memory()
-    _announce(_where_it_is_kept(settings, store), gateway.addresses)
+    _announce(
+        _where_it_is_kept(settings, store), gateway.addresses, "https" if settings.http.tls_certificate else "http"
+    )
     code = await gateway.until_stopped()
     await gateway.drain()
     log.info("stopped", exit_code=code)
@@ -135,14 +137,15 @@ class Gateway:
         self.memberships = Memberships(store, clock, settings.groups)
         self.hub = DeliveryHub(store, clock)
         self.mqtt = MqttFrontend(store, self.sender, topology, self.hub, settings, clock)
-        self._mqtt_listener: TcpListener | None = None
+        self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)
         self._http_listener: HttpListener | None = None
-        if "mqtt" in sockets:
-            self._mqtt_listener = TcpListener(
-                sockets["mqtt"], self.mqtt.converse, self._wheel, settings.mqtt.write_buffer_bytes
-            )
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
+        https = self._http_listener.certificates if self._http_listener is not None else None
+        self._certificate_watch = CertificateWatch(
+            [each for each in (self._mqtt_doors.certificates, https) if each is not None],
+            settings.mqtt.tls_reload_seconds,
+        )
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
         """The HTTP door; its libraries are loaded only where it is open."""
@@ -161,20 +164,26 @@ class Gateway:
             counters={
                 "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
                 "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
+                "entrepot_mqtt_refused_connections": (
+                    "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
+                    lambda: self._mqtt_doors.refused,
+                ),
             },
             connections={
                 "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
             },
         )
-        return HttpListener(build_app(context), listener, self.settings.http)
+        has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
+        websocket = self._mqtt_doors.http_upgrade() if has_websocket else None
+        return HttpListener(build_app(context), listener, self.settings.http, websocket)
 
     async def start(self) -> None:
         """Open the doors; the ready file comes last."""
-        if self._mqtt_listener is not None:
-            await self._mqtt_listener.start()
+        await self._mqtt_doors.start()
         if self._http_listener is not None:
             await self._http_listener.start()
+        self._certificate_watch.start()
         self._is_ready = True
         for door, address in self.addresses.items():
             log.info("listening", door=door, address=address)
@@ -197,8 +206,8 @@ class Gateway:
             self.settings.server.ready_file.unlink(missing_ok=True)
         self.store.release_waiting()
         self.memberships.release_waiting()
-        if self._mqtt_listener is not None:
-            self._mqtt_listener.stop_accepting()
+        self._certificate_watch.close()
+        self._mqtt_doors.stop_accepting()
         await self._settle(end)
         self.mqtt.shut_down()
         await self._settle(end)  # the wills
@@ -220,12 +229,12 @@ def _where_it_is_kept(settings: Settings, store: Store) -> str:
     return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
 
 
-def _announce(kept: str, addresses: dict[str, str]) -> None:
+def _announce(kept: str, addresses: dict[str, str], scheme: str) -> None:
     """Tell a person what listens where, and what to try."""
     where = "  ".join(f"{door}://{address}" for door, address in addresses.items())
     lines = [f"\nEntrepôt is ready: {where}  ({kept})"]
     if "http" in addresses:
-        http = f"http://{addresses['http']}"
+        http = f"{scheme}://{addresses['http']}"
         lines += [
             "Try, in another terminal:",
             f"  curl -X POST {http}/topics/factory:publish -H 'ce-specversion: 1.0' -H 'ce-id: 1' -H 'ce-type: hello' "

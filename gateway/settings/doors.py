@@ -12,6 +12,7 @@ from domain.names import is_topic_name
 from domain.routing.topic_filter import is_valid_filter
 from domain.topic import MAX_QUEUES
 from gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
+from gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
 
 
 class ServerSettings(Table):
@@ -25,8 +26,8 @@ class ServerSettings(Table):
     free_ports: bool = Field(False, description="Every listener without a port of its own takes a free one")
 
 
-class MqttSettings(Table):
-    """The MQTT door (3.1.1 and 5 on TCP)."""
+class MqttSettings(MqttTransportSettings):
+    """The MQTT door (3.1.1 and 5)."""
 
     enabled: bool = Field(True, description="Whether this door is open")
     port: Port = Field(1883, description="TCP port; 0 takes a free one")
@@ -49,7 +50,7 @@ class MqttSettings(Table):
     write_buffer_bytes: Bytes = Field(1 * MIB, description="What may wait to be written to one socket")
 
 
-class HttpSettings(Table):
+class HttpSettings(HttpTransportSettings):
     """The HTTP door: CloudEvents, administration, metrics."""
 
     enabled: bool = Field(True, description="Whether this door is open")
