@@ -35,6 +35,8 @@ SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
 """The first that a client offers is taken: MQTT's name since 3.1.1, and the one before."""
 WRITE_FRAME_BYTES: Final = 64 * 1024
 """Largest frame sent: clients limit what they take as one."""
+FAILED_SECONDS: Final = 1.0
+"""How long a peer that broke the protocol may take to read why."""
 
 log = structlog.get_logger(__name__)
 
@@ -171,6 +173,9 @@ class WebSocketDriver(Driver):
             self._write(connection.send(end.response()))
         elif connection.state is ConnectionState.OPEN:
             self._write(connection.send(CloseConnection(end.code, end.reason)))
+            self._connection = None  # what still comes is passed over: closing upon it would reset the connection
+            self._door.loop.call_later(FAILED_SECONDS, self.abort)
+            return
         super().close()
 
     # -- what conversations ask for ------------------------------------------------------------------------------
