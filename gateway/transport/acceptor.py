@@ -23,6 +23,8 @@ ACCEPTS_PER_TURN: Final = 64
 """Connections taken before others have their turn."""
 PAUSE_SECONDS: Final = 1.0
 """Time without accepting when the system has no room for a connection."""
+TLS_GOODBYE_SECONDS: Final = 5.0
+"""How long a peer may take to answer the end of TLS before its connection is cut."""
 
 Begin = Callable[[Place], Callable[[ProxyHeader | None], asyncio.BaseProtocol]]
 """A connection was accepted: makes what makes its protocol once the header is known."""
@@ -116,5 +118,9 @@ class Acceptor:
             await self._loop.connect_accepted_socket(make, connection)
         else:
             await self._loop.connect_accepted_socket(
-                make, connection, ssl=self._certificates.context, ssl_handshake_timeout=self._open_seconds
+                make,
+                connection,
+                ssl=self._certificates.context,
+                ssl_handshake_timeout=self._open_seconds,
+                ssl_shutdown_timeout=TLS_GOODBYE_SECONDS,
             )
