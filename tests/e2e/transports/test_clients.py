@@ -13,6 +13,7 @@ from pathlib import Path
 import aiomqtt
 import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
 from tests.support.certificates import TestAuthority
 from tests.support.server import ServerProcess
@@ -48,12 +49,15 @@ def echo_with_paho(client: paho.Client, host: str, port: int, topic: str) -> byt
     def connected(*_: object) -> None:
         client.subscribe(f"{topic}/#", 1)
 
+    def subscribed(*_: object) -> None:
+        client.publish(f"{topic}/x", BODY, 1)
+
     def came(_client: object, _data: object, message: paho.MQTTMessage) -> None:
-        found.append(message.payload)
+        found.append(bytes(message.payload))
         done.set()
 
     client.on_connect = connected
-    client.on_subscribe = lambda *_: client.publish(f"{topic}/x", BODY, 1)
+    client.on_subscribe = subscribed
     client.on_message = came
     client.connect(host, port)
     client.loop_start()
@@ -68,7 +72,7 @@ def echo_with_paho(client: paho.Client, host: str, port: int, topic: str) -> byt
 @pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
 @pytest.mark.parametrize("door", ["ws", "wss", "http"])
 def test_paho_by_websocket(server: ServerProcess, authority: TestAuthority, topic: str, door: str, version) -> None:
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2, transport="websockets", protocol=version)
+    client = paho.Client(CallbackAPIVersion.VERSION2, transport="websockets", protocol=version)
     if door == "wss":
         client.tls_set(str(authority.file))
     assert echo_with_paho(client, "localhost", server.port(door), topic) == BODY
@@ -111,7 +115,7 @@ def test_tls_older_than_1_2_is_refused(server: ServerProcess, authority: TestAut
     context.minimum_version = ssl.TLSVersion.TLSv1
     context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("ALL:@SECLEVEL=0")
-    client = paho.Client(paho.CallbackAPIVersion.VERSION2)
+    client = paho.Client(CallbackAPIVersion.VERSION2)
     client.tls_set_context(context)
     with pytest.raises(ssl.SSLError):
         client.connect("localhost", server.port("mqtts"))
