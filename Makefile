@@ -9,7 +9,7 @@ TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test check format bench demo proto peers lock clean
+.PHONY: help setup run cluster test check format bench demo proto peers peers-npm lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,7 +55,7 @@ proto: setup ## generate the stubs of protocols/rocketmq from their .proto
 
 # Other people's programs that the tests talk to.  Debian starts a mosquitto of its own on 1883: it is stopped.
 PEERS := mosquitto mosquitto-clients strace curl iproute2
-peers: setup ## install Debian's clients and brokers that the tests use
+peers: setup peers-npm ## install Debian's and npm's clients and brokers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
 	missing=; for p in $(PEERS); do dpkg-query -W -f='$${Status}' "$$p" 2>/dev/null | grep -q '^install ok installed' || missing="$$missing $$p"; done; \
@@ -69,6 +69,13 @@ peers: setup ## install Debian's clients and brokers that the tests use
 	  else $$root service mosquitto stop >/dev/null 2>&1 || true; \
 	    if command -v update-rc.d >/dev/null; then $$root update-rc.d mosquitto disable >/dev/null 2>&1 || true; fi; fi;; esac; \
 	echo "peers: installed$$missing"
+
+peers-npm:
+	@if ! command -v npm >/dev/null; then echo "peers: no npm here, MQTT.js is not installed; its tests are skipped"; exit 0; fi; \
+	if npm install --prefix tests/peers --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
+	  --fetch-retries 1 --fetch-timeout 60000; \
+	then echo "peers: MQTT.js is there"; \
+	else echo "peers: the npm registry does not answer, MQTT.js is not installed; its tests are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,9 @@ from domain.ports import Store
 from gateway.clock import SystemClock
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
+from gateway.delivery.shares import Shares
 from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.listener import TcpListener, address_of
+from gateway.listener import address_of
 from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
@@ -32,6 +33,8 @@ from gateway.process import StopSignal, bind_doors, run_process, settle_memory, 
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.transport.certificate_watch import CertificateWatch
+from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
 from gateway.workers import run_workers
 
 if TYPE_CHECKING:
@@ -93,9 +96,7 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], object] =
 
 def doors_of(settings: Settings) -> tuple[str, ...]:
     """The doors for clients that are open."""
-    return tuple(
-        door for door, is_open in (("mqtt", settings.mqtt.enabled), ("http", settings.http.enabled)) if is_open
-    )
+    return (*open_mqtt_doors(settings.mqtt), *(("http",) if settings.http.enabled else ()))
 
 
 def broker_door_of(settings: Settings) -> tuple[str, ...]:
@@ -114,7 +115,9 @@ async def _run_doors(
     await gateway.start()
     on_ready()
     settle_memory()
-    _announce(_where_it_is_kept(settings, store), gateway.addresses)
+    _announce(
+        _where_it_is_kept(settings, store), gateway.addresses, "https" if settings.http.tls_certificate else "http"
+    )
     code = await gateway.until_stopped()
     await gateway.drain()
     log.info("stopped", exit_code=code)
@@ -138,15 +141,30 @@ class Gateway:
         self.memberships = Memberships(store, clock, settings.groups)
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
-        self.mqtt = MqttFrontend(store, self.sender, topology, self.hub, settings, clock)
-        self._mqtt_listener: TcpListener | None = None
+        self.shares = Shares(
+            store, clock, settings.groups.new_group, lambda: self.hub.any_level_topics, self.sender.traffic
+        )
+        self.mqtt = MqttFrontend(
+            store,
+            self.sender,
+            topology,
+            self.hub,
+            self.shares,
+            self.retained,
+            self.security,
+            settings,
+            clock,
+            is_alone=not isinstance(store, Clustered) and not settings.broker.enabled,
+        )
+        self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)
         self._http_listener: HttpListener | None = None
-        if "mqtt" in sockets:
-            self._mqtt_listener = TcpListener(
-                sockets["mqtt"], self.mqtt.converse, self._wheel, settings.mqtt.write_buffer_bytes
-            )
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
+        https = self._http_listener.certificates if self._http_listener is not None else None
+        self._certificate_watch = CertificateWatch(
+            [each for each in (self._mqtt_doors.certificates, https) if each is not None],
+            settings.mqtt.tls_reload_seconds,
+        )
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
         """The HTTP door; its libraries are loaded only where it is open."""
@@ -167,22 +185,29 @@ class Gateway:
             counters={
                 "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
                 "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
+                "entrepot_mqtt_refused_connections": (
+                    "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
+                    lambda: self._mqtt_doors.refused,
+                ),
             },
             connections={
                 "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
             },
         )
-        return HttpListener(build_app(context), listener, self.settings.http)
+        has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
+        websocket = self._mqtt_doors.http_upgrade() if has_websocket else None
+        return HttpListener(build_app(context), listener, self.settings.http, websocket)
 
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""
         await self.security.start()
         await self.retained.start()
-        if self._mqtt_listener is not None:
-            await self._mqtt_listener.start()
+        await self.mqtt.start()
+        await self._mqtt_doors.start()
         if self._http_listener is not None:
             await self._http_listener.start()
+        self._certificate_watch.start()
         self._is_ready = True
         for door, address in self.addresses.items():
             log.info("listening", door=door, address=address)
@@ -205,11 +230,13 @@ class Gateway:
             self.settings.server.ready_file.unlink(missing_ok=True)
         self.store.release_waiting()
         self.memberships.release_waiting()
-        if self._mqtt_listener is not None:
-            self._mqtt_listener.stop_accepting()
+        self._certificate_watch.close()
+        self._mqtt_doors.stop_accepting()
         await self._settle(end)
         self.mqtt.shut_down()
-        await self._settle(end)  # the wills
+        await self._settle(end, self.mqtt.settle)  # the wills, and what sessions leave behind
+        await self._settle(end, self.shares.close)
+        await self._settle(end, self.mqtt.close)
         if self._http_listener is not None:
             await self._http_listener.stop(max(end - self._loop.time(), 0.1))
         with contextlib.suppress(TimeoutError):
@@ -218,11 +245,14 @@ class Gateway:
         self.security.close()
         self._wheel.close()
 
-    async def _settle(self, end: float) -> None:
+    async def _settle(self, end: float, work: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Let what was sent be settled, and then some work be done; as long as there is time, and a store."""
         with contextlib.suppress(TimeoutError, EntrepotError):
             async with asyncio.timeout_at(end):
                 if self.store.failure is None:
                     await self.sender.settle()
+                    if work is not None:
+                        await work()
 
 
 def _where_it_is_kept(settings: Settings, store: Store) -> str:
@@ -232,12 +262,12 @@ def _where_it_is_kept(settings: Settings, store: Store) -> str:
     return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
 
 
-def _announce(kept: str, addresses: dict[str, str]) -> None:
+def _announce(kept: str, addresses: dict[str, str], scheme: str) -> None:
     """Tell a person what listens where, and what to try."""
     where = "  ".join(f"{door}://{address}" for door, address in addresses.items())
     lines = [f"\nEntrepôt is ready: {where}  ({kept})"]
     if "http" in addresses:
-        http = f"http://{addresses['http']}"
+        http = f"{scheme}://{addresses['http']}"
         lines += [
             "Try, in another terminal:",
             f"  curl -X POST {http}/topics/factory:publish -H 'ce-specversion: 1.0' -H 'ce-id: 1' -H 'ce-type: hello' "

@@ -11,7 +11,10 @@ from typing import Protocol, cast
 
 import structlog
 
-from gateway.deadlines import DeadlineWheel
+from gateway.transport.door import Door
+from gateway.transport.intake import Place
+from gateway.transport.source import Source, source_of
+from protocols.proxy import ProxyHeader
 
 GOODBYE_SECONDS = 5.0
 """How long a peer may take to read what was written before its connection was closed."""
@@ -54,41 +57,70 @@ class Conversation(Protocol):
 
 
 class Driver(asyncio.Protocol):
-    """One connection.  `is_congested`: what was written waits for the peer beyond the buffer's limit."""
+    """One connection.  `is_congested`: what was written waits for the peer beyond the buffer's limit.
 
-    __slots__ = ("_conversation", "_is_paused", "_loop", "_transport", "_wheel", "is_congested", "write_limit")
+    `place`: what it already has of its listener's limits, where others took it that far; else it asks for one itself.
+    """
+
+    __slots__ = ("_conversation", "_door", "_header", "_is_paused", "_place", "_transport", "is_congested", "source")
+
+    source: Source
+    """Where it comes from; from `connected` on."""
 
     def __init__(
-        self, conversation: Conversation, loop: asyncio.AbstractEventLoop, wheel: DeadlineWheel, write_limit: int
+        self, door: Door, conversation: Conversation, place: Place | None = None, header: ProxyHeader | None = None
     ) -> None:
+        self._door = door
         self._conversation = conversation
-        self._loop = loop
-        self._wheel = wheel
+        self._place = place
+        self._header = header
         self._transport: asyncio.Transport | None = None
         self._is_paused = False
         self.is_congested = False
-        self.write_limit = write_limit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
-        self._transport.set_write_buffer_limits(high=self.write_limit)
+        door = self._door
+        stream = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+        self.source = source_of(transport, door.name, self._header)
+        self._header = None
+        if self._place is None and not self._enter():
+            stream.abort()
+            return
+        self._transport = stream
+        stream.set_write_buffer_limits(high=door.write_limit)
         self._conversation.connected(self)
-        self._wheel.add(self._conversation)
+        door.wheel.add(self._conversation)
+
+    def _enter(self) -> bool:
+        """Ask for a place; False if there is none."""
+        now = self._door.loop.time()
+        self._place = self._door.intake.enter(now)
+        return self._place is not None and self._place.claim(self.source.host, now)
 
     def data_received(self, data: bytes) -> None:
+        if self._transport is None:
+            return  # it was refused
+        if self._hand_over(data):
+            self.flush()
+
+    def _hand_over(self, data: bytes) -> bool:
+        """Give bytes to the conversation; whatever it fails at ends this connection alone.  False if it failed."""
         conversation = self._conversation
         try:
-            conversation.received(data, self._loop.time())
+            conversation.received(data, self._door.loop.time())
         except Exception:
             log.exception("a conversation failed")
             self.abort()
-            return
-        self.flush()
+            return False
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
-        self._wheel.remove(self._conversation)
-        self._conversation.lost()
+        if self._place is not None:
+            self._place.leave()
+        if self._transport is not None:
+            self._transport = None
+            self._door.wheel.remove(self._conversation)
+            self._conversation.lost()
 
     def pause_writing(self) -> None:
         self.is_congested = True
@@ -102,9 +134,18 @@ class Driver(asyncio.Protocol):
 
     @property
     def peer(self) -> str:
-        """The peer's address as text; empty once the connection is gone."""
-        name = self._transport.get_extra_info("peername") if self._transport is not None else None
-        return f"{name[0]}:{name[1]}" if name else ""
+        """The source's address as text; empty once the connection is gone."""
+        return str(self.source) if self._transport is not None else ""
+
+    @property
+    def write_limit(self) -> int:
+        """Bytes that may wait to be written."""
+        return self._door.write_limit
+
+    def admitted(self) -> None:
+        """The client has said who it is and may stay: the connection is no longer half open."""
+        if self._place is not None:
+            self._place.admitted()
 
     @property
     def is_paused(self) -> bool:
@@ -125,22 +166,22 @@ class Driver(asyncio.Protocol):
     def resume_reading(self) -> None:
         if self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = False
-            self._conversation.resumed(self._loop.time())
+            self._conversation.resumed(self._door.loop.time())
             self._transport.resume_reading()
             self.deadline_moved()
 
     def deadline_moved(self) -> None:
         """The conversation's deadline may be sooner than it said before."""
         if self._transport is not None:
-            self._wheel.remove(self._conversation)
-            self._wheel.add(self._conversation)
+            self._door.wheel.remove(self._conversation)
+            self._door.wheel.add(self._conversation)
 
     def close(self) -> None:
         """Write what is due, then close; a peer that takes too long to read it loses it."""
         self.flush()
         if self._transport is not None:
             if self._transport.get_write_buffer_size():
-                self._loop.call_later(GOODBYE_SECONDS, self.abort)
+                self._door.loop.call_later(GOODBYE_SECONDS, self.abort)
             self._transport.close()
 
     def abort(self) -> None:

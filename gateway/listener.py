@@ -1,13 +1,10 @@
-"""TcpListener: accepts connections of one door and owns them."""
+"""Listening sockets, and TcpListener: accepts connections of one door."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Callable
-
-from gateway.deadlines import DeadlineWheel
-from gateway.driver import Conversation, Driver
 
 LISTEN_BACKLOG = 4096
 
@@ -45,26 +42,16 @@ def address_of(listener: socket.socket) -> str:
 
 
 class TcpListener:
-    """One listening socket, a conversation per connection."""
+    """One listening socket whose connections talk at once: the event loop accepts them, a protocol for each."""
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        converse: Callable[[], Conversation],
-        wheel: DeadlineWheel,
-        write_buffer_bytes: int,
-    ) -> None:
+    def __init__(self, listener: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
         self._socket = listener
-        self._converse = converse
-        self._wheel = wheel
-        self._write_buffer_bytes = write_buffer_bytes
+        self._make = make
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Driver(self._converse(), loop, self._wheel, self._write_buffer_bytes), sock=self._socket
-        )
+        self._server = await loop.create_server(self._make, sock=self._socket)
 
     def stop_accepting(self) -> None:
         if self._server is not None:

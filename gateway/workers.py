@@ -49,12 +49,15 @@ class _Workers:
         self._loaded, self._ports, self._addresses, self._main = loaded, ports, addresses, main
         self._pids: dict[int, float] = {}
         self._told: set[int] = set()
+        self._ready: set[int] = set()
         self._is_stopping = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
+        if self._has_certificates():
+            signal.signal(signal.SIGHUP, self._reload)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for _ in range(self._loaded.settings.cluster.workers):
@@ -91,7 +94,10 @@ class _Workers:
         self._pids[pid] = time.monotonic()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         try:
-            return os.read(ready_read, 1) == b"1"  # nothing but the end of the pipe where it has ended
+            is_ready = os.read(ready_read, 1) == b"1"  # nothing but the end of the pipe where it has ended
+            if is_ready:
+                self._ready.add(pid)
+            return is_ready
         finally:
             os.close(ready_read)
 
@@ -100,13 +106,9 @@ class _Workers:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if self._has_certificates() else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        tree = self._loaded.settings.model_copy(
-            update={
-                door: getattr(self._loaded.settings, door).model_copy(update={"port": port})
-                for door, port in self._ports.items()
-            }
-        )
+        tree = self._loaded.with_ports(self._ports)
         server = tree.server.model_copy(update={"ready_file": None, "free_ports": False})
         mine = LoadedSettings(tree.model_copy(update={"server": server}), self._loaded.origins)
         return run_process(mine, lambda loaded: self._main(loaded, lambda: os.write(ready, b"1")))
@@ -116,6 +118,7 @@ class _Workers:
             found, status = os.waitpid(pid, os.WNOHANG)
             if found and not self._is_stopping:
                 started = self._pids.pop(pid)
+                self._ready.discard(pid)
                 log.error("a worker has ended", pid=pid, code=os.waitstatus_to_exitcode(status))
                 again = started + RESTART_SECONDS
                 while time.monotonic() < again and not self._is_stopping:
@@ -135,6 +138,19 @@ class _Workers:
             self._told.add(pid)
             try:
                 os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                continue
+
+    def _has_certificates(self) -> bool:
+        """Whether workers take SIGHUP for a word about certificates, and not for their end."""
+        settings = self._loaded.settings
+        return settings.http.tls_certificate is not None or not {"mqtts", "wss"}.isdisjoint(self._ports)
+
+    def _reload(self, number: int, frame: object) -> None:
+        """Workers that are ready read their certificates anew; one that is starting reads them anyway."""
+        for pid in self._ready:
+            try:
+                os.kill(pid, signal.SIGHUP)
             except ProcessLookupError:
                 continue
 

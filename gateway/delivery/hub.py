@@ -222,6 +222,10 @@ class DeliveryHub:
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
+    def tell(self, messages: list[StoredMessage]) -> None:
+        """Fan out messages of QoS 0 that are in no queue."""
+        self._fan_out(messages)
+
     def _fan_out(self, messages: list[StoredMessage]) -> None:
         """Messages of one queue, in order."""
         runs: dict[Audience, list[StoredMessage]] = {}

@@ -1,9 +1,13 @@
-"""HttpListener: uvicorn on a socket that is bound already, in the event loop that is running already."""
+"""HttpListener: uvicorn on a socket that is bound already, in the event loop that is running already.
+
+With TLS, connections are accepted here and handed to uvicorn's protocol: each with the certificates of its moment.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Final
 
 import uvicorn
@@ -11,20 +15,35 @@ import uvicorn
 from gateway.http.asgi import AsgiApp
 from gateway.http.tick_transport import TickHttpProtocol
 from gateway.settings import HttpSettings
+from gateway.transport.acceptor import Acceptor
+from gateway.transport.certificates import CertificateFiles, ServerCertificates
+from gateway.transport.intake import Intake, IntakeLimits, Place
+from protocols.proxy import ProxyHeader
 
 BACKLOG: Final = 2048
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long a client's TLS handshake may take."""
 _STEP_SECONDS: Final = 0.01
 
 
 class HttpListener:
-    """One listener.  It leaves signals, logging and the event loop to the process."""
+    """One listener.  It leaves signals, logging and the event loop to the process.
 
-    def __init__(self, app: AsgiApp, bound: socket.socket, settings: HttpSettings) -> None:
+    `websocket`: what connections are handed over to that ask for WebSocket; None refuses them.
+    """
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        bound: socket.socket,
+        settings: HttpSettings,
+        websocket: type[asyncio.Protocol] | None = None,
+    ) -> None:
         self._socket = bound
         self._config = uvicorn.Config(
             app,
             http=TickHttpProtocol,
-            ws="none",
+            ws=websocket or "none",
             loop="none",
             interface="asgi3",
             lifespan="off",
@@ -37,6 +56,13 @@ class HttpListener:
             backlog=BACKLOG,
         )
         self._server = uvicorn.Server(self._config)
+        self.certificates: ServerCertificates | None = None
+        self._acceptor: Acceptor | None = None
+        if settings.tls_certificate is not None:
+            files = CertificateFiles(
+                settings.tls_certificate, settings.tls_key, settings.tls_ca, settings.tls_client_certificates
+            )
+            self.certificates = ServerCertificates(files)
         self._ticker: asyncio.Task[None] | None = None
 
     @property
@@ -53,8 +79,18 @@ class HttpListener:
         """Returns when connections are accepted."""
         self._config.load()
         self._server.lifespan = self._config.lifespan_class(self._config)
-        await self._server.startup(sockets=[self._socket])
+        await self._server.startup(sockets=[] if self.certificates is not None else [self._socket])
+        if self.certificates is not None:
+            intake = Intake("https", IntakeLimits(), asyncio.get_running_loop().time())
+            self._acceptor = Acceptor(self._socket, self._begin, intake, HANDSHAKE_SECONDS, self.certificates)
+            await self._acceptor.start()
         self._ticker = asyncio.create_task(self._server.main_loop())  # keeps the Date header
+
+    def _begin(self, place: Place) -> Callable[[ProxyHeader | None], asyncio.Protocol]:
+        """A connection whose TLS is to come.  Its place holds a limit of nothing here: it is left at once."""
+        place.leave()
+        state = self._server.lifespan.state
+        return lambda header: TickHttpProtocol(self._config, self._server.server_state, state)
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let requests finish for so long, then end what is left."""
@@ -64,6 +100,8 @@ class HttpListener:
         self._ticker = None
         for server in self._server.servers:
             server.close()
+        if self._acceptor is not None:
+            self._acceptor.stop_accepting()
         self._socket.close()
         state = self._server.server_state
         for connection in tuple(state.connections):

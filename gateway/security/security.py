@@ -85,6 +85,15 @@ class Security:
         if not self._directory.has_users and self.settings.anonymous == "always":
             _log.warning("everybody may do everything: no user is defined, and security.anonymous is always")
 
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody who is let in may do everything: no user is defined, and nobody is forbidden anything."""
+        return self._directory.is_loaded and not (
+            self._directory.has_users
+            or self._directory.has_policy(ANONYMOUS)
+            or self._directory.has_policy(EVERYBODY)
+        )
+
     def close(self) -> None:
         """Let nobody in any more."""
         self._directory.stop()
@@ -221,11 +230,7 @@ class Security:
 
     def _is_super(self, principal: Principal) -> bool:
         if principal.is_anonymous:
-            return not (
-                self._directory.has_users
-                or self._directory.has_policy(ANONYMOUS)
-                or self._directory.has_policy(EVERYBODY)
-            )
+            return self.is_open
         user = self._directory.user(principal.name)
         return user is not None and user.is_super
 

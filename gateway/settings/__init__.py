@@ -3,7 +3,7 @@
 The tree is two levels deep, sections of fields, so every setting has one dotted key (`mqtt.port`) that is written the
 same way everywhere: as `[mqtt] port = 1883` in the TOML file, as `ENTREPOT__MQTT__PORT` in the environment, as
 `--set mqtt.port=1883` on the command line.  File < environment < flags.  A section with a field `port` is a door, and
-its name is the door's name in the ready file.
+its name is the door's name in the ready file; `port_key` names the ports of the listeners beside it.
 
 Invariants: nothing is read from the process here (the caller passes the environment and the flags), a key that is not
 in the tree is an error wherever it stands, and every error names the key, where it was found and, where one is
@@ -28,6 +28,7 @@ from gateway.settings.loading import (
     SettingsError,
     environment_name,
     load_settings,
+    port_key,
 )
 from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
@@ -63,4 +64,5 @@ __all__ = [
     "TopicsSettings",
     "environment_name",
     "load_settings",
+    "port_key",
 ]

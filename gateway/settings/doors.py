@@ -13,6 +13,7 @@ from domain.retained import MAX_RETAINED_BYTES, RetainedLimits
 from domain.routing.topic_filter import is_valid_filter
 from domain.topic import MAX_QUEUES
 from gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table
+from gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
 
 
 class ServerSettings(Table):
@@ -26,8 +27,8 @@ class ServerSettings(Table):
     free_ports: bool = Field(False, description="Every listener without a port of its own takes a free one")
 
 
-class MqttSettings(Table):
-    """The MQTT door (3.1.1 and 5 on TCP)."""
+class MqttSettings(MqttTransportSettings):
+    """The MQTT door (3.1.1 and 5)."""
 
     enabled: bool = Field(True, description="Whether this door is open")
     port: Port = Field(1883, description="TCP port; 0 takes a free one")
@@ -53,6 +54,21 @@ class MqttSettings(Table):
     max_retained_message_bytes: int = Field(
         MAX_RETAINED_BYTES, ge=1, le=MAX_RETAINED_BYTES, description="Largest of them, with its properties"
     )
+    max_session_expiry_seconds: int = Field(
+        7 * 86_400,
+        ge=0,
+        le=0xFFFF_FFFF,
+        description="Longest that a session outlives its connection, and how long those of MQTT 3 do; 0: for ever",
+    )
+    topic_alias_maximum: int = Field(
+        64, ge=0, le=65_535, description="Topic aliases of a connection, in each direction (MQTT 5)"
+    )
+    checks_payload_format: bool = Field(
+        False, description="Whether a payload that is said to be UTF-8 is refused where it is not (MQTT 5)"
+    )
+    response_topic_prefix: str = Field(
+        "", description="Response information for clients that ask: this, and the client id below it; empty: none"
+    )
     sys_interval_seconds: Seconds = Field(10, description="Time between two updates of the $SYS topics; 0 has none")
 
     @property
@@ -61,7 +77,7 @@ class MqttSettings(Table):
         return RetainedLimits(self.max_retained_messages, self.max_retained_bytes, self.max_retained_message_bytes)
 
 
-class HttpSettings(Table):
+class HttpSettings(HttpTransportSettings):
     """The HTTP door: CloudEvents, administration, metrics."""
 
     enabled: bool = Field(True, description="Whether this door is open")

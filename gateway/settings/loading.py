@@ -47,11 +47,20 @@ class LoadedSettings:
 
     def listener_port(self, door: str) -> int:
         """The port to bind for a door: its own; or 0 where free ports are wanted and nobody gave it one."""
-        key = f"{door}.port"
+        key = port_key(door)
         if self.settings.server.free_ports and self.origins[key] == DEFAULT_ORIGIN:
             return 0
-        port: int = getattr(self.settings, door).port
+        section, name = key.split(".")
+        port: int = getattr(getattr(self.settings, section), name)
         return port
+
+    def with_ports(self, ports: Mapping[str, int]) -> Settings:
+        """The settings with other ports, by door."""
+        tree = self.settings
+        for door, port in ports.items():
+            section, name = port_key(door).split(".")
+            tree = tree.model_copy(update={section: getattr(tree, section).model_copy(update={name: port})})
+        return tree
 
     def rows(self) -> list[SettingRow]:
         """Every setting, in the order of the tree."""
@@ -72,7 +81,15 @@ def _sections() -> dict[str, type[BaseModel]]:
 _SECTIONS: Final = _sections()
 KNOWN_KEYS: Final = tuple(f"{section}.{name}" for section, table in _SECTIONS.items() for name in table.model_fields)
 DOORS: Final = tuple(section for section, table in _SECTIONS.items() if "port" in table.model_fields)
-"""Names of the listeners, in the order of the tree."""
+"""Sections with a listener of their name, in the order of the tree."""
+
+
+_PORT_KEYS: Final = {"mqtts": "mqtt.tls_port", "ws": "mqtt.ws_port", "wss": "mqtt.wss_port"}
+
+
+def port_key(door: str) -> str:
+    """The dotted key of a listener's port: a section may have several."""
+    return _PORT_KEYS.get(door, f"{door}.port")
 
 
 def environment_name(key: str) -> str:

@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gateway.settings import port_key
+
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
@@ -69,7 +71,7 @@ class Process:
         self.ready_file.unlink(missing_ok=True)
         settings = dict(self.settings)
         for door, address in self.ports.items():
-            settings[f"{door}.port"] = address.rpartition(":")[2]
+            settings[port_key(door)] = address.rpartition(":")[2]
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         command = [sys.executable, "-m", "gateway.cli", *self._arguments()]
         command += ["--ready-file", str(self.ready_file), *flags]

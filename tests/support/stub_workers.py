@@ -13,15 +13,10 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from gateway import workers
-
-
-class _Settings(SimpleNamespace):
-    def model_copy(self, update: dict[str, Any]) -> _Settings:
-        return _Settings(**{**self.__dict__, **update})
+from gateway.settings import load_settings
 
 
 def run(file: Path, mode: str) -> int:
@@ -54,11 +49,8 @@ def run(file: Path, mode: str) -> int:
 
     changes: Any = workers
     changes.run_process = worker
-    changes.LoadedSettings = lambda settings, origins: SimpleNamespace(settings=settings, origins=origins)
     changes.RESTART_SECONDS = 60.0
-    server = _Settings(host="127.0.0.1", ready_file=None, free_ports=False, drain_seconds=30.0)
-    settings = _Settings(cluster=_Settings(workers=1), server=server)
-    loaded: Any = SimpleNamespace(settings=settings, origins={})
+    loaded = load_settings(flags={"cluster.workers": 1, "server.drain_seconds": 30.0})
     main: Any = lambda loaded, is_ready: is_ready()  # noqa: E731
     return Noting(loaded, {}, {}, main).run()
 

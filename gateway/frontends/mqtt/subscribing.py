@@ -289,6 +289,25 @@ class Subscribing:
             self.has_no_local = any(options.no_local for options in self.filters.values())
             hub.unsubscribe(conversation, text)
 
+    def ask_again(self) -> None:
+        """The client's rights have changed: what it may not subscribe to any more ends."""
+        conversation = self._conversation
+        now_ms = conversation.frontend.clock.now_ms()
+        for text in list(self.records):
+            topic_filter, group = text, ""
+            if text.startswith(SHARE) and (share := parse_share(text)) is not None:
+                topic_filter, group = share.filter, share.name
+            elif text.startswith(REPLAY) and (replay := parse_replay(text, now_ms)) is not None:
+                topic_filter = replay.filter
+            if not conversation.frontend.access.may_subscribe(conversation.principal, topic_filter, group):
+                del self.records[text]
+                self._remove(text)
+                conversation.frontend.count_refused(conversation, text, "the right to it was revoked")
+                session = conversation.session
+                if session is not None:
+                    session.record.subscriptions = list(self.records.values())
+                    session.after_durable(lambda: None, record=True)
+
     # -- a session that comes back, and goes -----------------------------------------------------------------------
 
     def restore(self) -> None:

@@ -1,0 +1,126 @@
+"""Acceptor: a listening socket whose connections need something before they can talk: a PROXY header, TLS.
+
+It accepts by itself: what is refused costs no TLS, each handshake takes the certificates of its moment, and the header
+is off the socket before TLS begins.  A task opens a connection and ends when it is open.
+Invariant: opening takes at most `open_seconds`, header and handshake together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from gateway.transport.certificates import ServerCertificates
+from gateway.transport.intake import Intake, Place
+from gateway.transport.proxy_trust import ProxyTrust
+from protocols.proxy import MalformedProxyHeaderError, ProxyHeader
+
+ACCEPTS_PER_TURN: Final = 64
+"""Connections taken before others have their turn."""
+PAUSE_SECONDS: Final = 1.0
+"""Time without accepting when the system has no room for a connection."""
+TLS_GOODBYE_SECONDS: Final = 5.0
+"""How long a peer may take to answer the end of TLS before its connection is cut."""
+
+Begin = Callable[[Place], Callable[[ProxyHeader | None], asyncio.BaseProtocol]]
+"""A connection was accepted: makes what makes its protocol once the header is known."""
+
+log = structlog.get_logger(__name__)
+
+
+class Acceptor:
+    """One listening socket."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        begin: Begin,
+        intake: Intake,
+        open_seconds: float,
+        certificates: ServerCertificates | None = None,
+        proxies: ProxyTrust | None = None,
+    ) -> None:
+        self._socket = listener
+        self._begin = begin
+        self._intake = intake
+        self._open_seconds = open_seconds
+        self._certificates = certificates
+        self._proxies = proxies or ProxyTrust()
+        self._loop = asyncio.get_running_loop()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._pause: asyncio.TimerHandle | None = None
+
+    async def start(self) -> None:
+        """Accept connections."""
+        self._loop.add_reader(self._socket, self._accept)
+
+    def stop_accepting(self) -> None:
+        """Close the listening socket, and what is not open yet."""
+        if self._pause is not None:
+            self._pause.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for task in tuple(self._opening):
+            task.cancel()
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, address = self._socket.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # no file descriptors, no memory: the socket would stay readable all the time
+                log.error("cannot accept", listener=self._intake.listener, error=str(error))
+                self._loop.remove_reader(self._socket)
+                self._pause = self._loop.call_later(PAUSE_SECONDS, self._go_on)
+                return
+            place = self._intake.enter(self._loop.time())
+            if place is None:
+                connection.close()
+                continue
+            task = self._loop.create_task(self._open(connection, address[0], place))
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
+
+    def _go_on(self) -> None:
+        self._pause = None
+        self._loop.add_reader(self._socket, self._accept)
+
+    async def _open(self, connection: socket.socket, host: str, place: Place) -> None:
+        is_open = False
+        reason = "no PROXY header"
+        try:
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            make = self._begin(place)
+            async with asyncio.timeout(self._open_seconds):
+                header = await self._proxies.take_header(connection, host)
+                if header is not None and header.source is not None:
+                    host = header.source[0]
+                if not place.claim(host, self._loop.time()):
+                    return
+                reason = "no TLS handshake"
+                await self._converse(connection, lambda: make(header))
+                is_open = True
+        except (OSError, MalformedProxyHeaderError) as error:
+            self._intake.refuse(reason, host, self._loop.time(), str(error) or "it took too long")
+        finally:
+            if not is_open:
+                place.leave()
+                connection.close()
+
+    async def _converse(self, connection: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
+        if self._certificates is None:
+            await self._loop.connect_accepted_socket(make, connection)
+        else:
+            await self._loop.connect_accepted_socket(
+                make,
+                connection,
+                ssl=self._certificates.context,
+                ssl_handshake_timeout=self._open_seconds,
+                ssl_shutdown_timeout=TLS_GOODBYE_SECONDS,
+            )

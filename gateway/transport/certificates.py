@@ -1,0 +1,127 @@
+"""ServerCertificates: the TLS context of a listener, made anew when its files change.
+
+A connection keeps the context that it began with.  Invariant: `context` is always one that was loaded whole; files
+that cannot be used change nothing.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+ClientCertificates = Literal["no", "optional", "required"]
+_MODES = {"no": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HostCertificate:
+    """PEM files of what is shown to those who ask for this host; `*.example.com` stands for one more label."""
+
+    host: str
+    certificate: Path
+    key: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateFiles:
+    """All files of a listener.  `certificate`: shown where no host matches.  `ca`: what has signed clients' ones."""
+
+    certificate: Path
+    key: Path | None = None
+    ca: Path | None = None
+    client_certificates: ClientCertificates = "no"
+    hosts: tuple[HostCertificate, ...] = ()
+
+    def paths(self) -> tuple[Path, ...]:
+        """Every file there is."""
+        pairs = [(self.certificate, self.key), *((host.certificate, host.key) for host in self.hosts)]
+        named = [path for pair in pairs for path in pair]
+        return tuple(path for path in (*named, self.ca) if path is not None)
+
+
+class ServerCertificates:
+    """The current context.  Raises OSError, naming the files, if they cannot be used at the start."""
+
+    def __init__(self, files: CertificateFiles) -> None:
+        self._files = files
+        self._state = self._look()
+        try:
+            self.context = _load(files)
+        except (OSError, ValueError) as error:
+            raise OSError(f"the certificates cannot be used: {error} (one of {', '.join(self._names())})") from error
+
+    def reload_if_changed(self) -> bool:
+        """Take what the files hold now, if they changed since they were last read; says whether it was taken."""
+        state = self._look()
+        if state == self._state:
+            return False
+        self._state = state  # also of files that are broken: they are complained of once
+        return self.reload()
+
+    def reload(self) -> bool:
+        """Take what the files hold now; says whether it could be taken."""
+        try:
+            self.context = _load(self._files)
+        except (OSError, ValueError) as error:
+            log.error("new certificates cannot be used, the old ones stay", error=str(error), files=self._names())
+            return False
+        log.info("certificates were loaded anew", files=self._names())
+        return True
+
+    def _look(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_stamp(path) for path in self._files.paths())
+
+    def _names(self) -> list[str]:
+        return [str(path) for path in self._files.paths()]
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _load(files: CertificateFiles) -> ssl.SSLContext:
+    context = _context(files, files.certificate, files.key)
+    if files.hosts:
+        others = {host.host.lower(): _context(files, host.certificate, host.key) for host in files.hosts}
+        context.sni_callback = _chooser(others)
+    return context
+
+
+def _context(files: CertificateFiles, certificate: Path, key: Path | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key, password=_no_password)
+    if files.ca is not None:
+        context.load_verify_locations(files.ca)
+        context.verify_mode = _MODES[files.client_certificates]
+    return context
+
+
+def _no_password() -> str:
+    """For an encrypted key: an error, where OpenSSL would ask at the terminal and wait."""
+    return ""
+
+
+def _chooser(others: dict[str, ssl.SSLContext]) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], None]:
+    """All contexts check clients alike, so that choosing one changes nothing but the certificate shown."""
+
+    def choose(connection: ssl.SSLObject, name: str | None, _default: ssl.SSLContext) -> None:
+        if name is None:
+            return
+        name = name.lower().rstrip(".")
+        chosen = others.get(name) or others.get("*." + name.partition(".")[2])
+        if chosen is not None:
+            connection.context = chosen
+
+    return choose

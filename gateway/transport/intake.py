@@ -1,0 +1,174 @@
+"""Intake: how many connections a listener takes, how fast, and from whom, before anything is known of them.
+
+Every connection has a `Place` from its accept to its end.  Invariant: the counts are those of the places that have been
+given and not left.  The address is the client's: behind a trusted proxy the one that the proxy told.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+BURST_SECONDS: Final = 2.0
+"""What a rate allows may be saved up for so long."""
+MAX_ADDRESSES: Final = 65_536
+"""Addresses whose rate is remembered; the one not seen for longest is forgotten."""
+LOG_SECONDS: Final = 1.0
+"""Shortest time between two log lines about the same reason."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeLimits:
+    """Limits of one listener.  Rates are connections a second; a rate or count of 0 is none."""
+
+    connections: int = 0
+    accepts_per_second: float = 0.0
+    accepts_per_second_per_address: float = 0.0
+    half_open_per_address: int = 0
+
+
+class _Bucket:
+    """Tokens at a time."""
+
+    __slots__ = ("_at", "_tokens")
+
+    def __init__(self, rate: float, now: float) -> None:
+        self._tokens = max(rate * BURST_SECONDS, 1.0)
+        self._at = now
+
+    def take(self, rate: float, now: float) -> bool:
+        tokens = min(self._tokens + (now - self._at) * rate, max(rate * BURST_SECONDS, 1.0))
+        self._at = now
+        self._tokens = tokens - 1.0 if tokens >= 1.0 else tokens
+        return tokens >= 1.0
+
+
+class Place:
+    """One connection's share of its listener's limits."""
+
+    __slots__ = ("_intake", "_key")
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake: Intake | None = intake
+        self._key = ""
+
+    def claim(self, host: str, now: float) -> bool:
+        """The client's address is known; False if that has too many connections.  The place is still to be left.
+
+        One that was left already has nothing to claim, and is in nobody's way.
+        """
+        if self._intake is None:
+            return True
+        self._key = self._intake.claim(host, now)
+        return bool(self._key)
+
+    def admitted(self) -> None:
+        """It has said who it is: no longer half open."""
+        if self._intake is not None and self._key:
+            self._intake.no_longer_half_open(self._key)
+            self._key = ""
+
+    def leave(self) -> None:
+        """The connection is gone; may be called again."""
+        self.admitted()
+        if self._intake is not None:
+            self._intake.connections -= 1
+            self._intake = None
+
+
+class Intake:
+    """The limits of one listener, and how they stand."""
+
+    def __init__(self, listener: str, limits: IntakeLimits, now: float) -> None:
+        self.listener = listener
+        self.limits = limits
+        self.connections = 0
+        self.refused = 0
+        self._bucket = _Bucket(limits.accepts_per_second, now)
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._half_open: dict[str, int] = {}
+        self._told: dict[str, tuple[float, int]] = {}
+
+    @property
+    def half_open(self) -> int:
+        """Connections whose address is known and that have not said who they are."""
+        return sum(self._half_open.values())
+
+    def enter(self, now: float) -> Place | None:
+        """A connection has come; None if the listener has too many, or they come too fast."""
+        limits = self.limits
+        if limits.connections and self.connections >= limits.connections:
+            self.refuse("too many connections", "", now)
+            return None
+        if limits.accepts_per_second and not self._bucket.take(limits.accepts_per_second, now):
+            self.refuse("connections come too fast", "", now)
+            return None
+        self.connections += 1
+        return Place(self)
+
+    def claim(self, host: str, now: float) -> str:
+        """The key under which a connection of this address counts as half open; empty if it is refused."""
+        key, limits = _key_of(host), self.limits
+        rate = limits.accepts_per_second_per_address
+        if rate and not self._bucket_of(key, rate, now).take(rate, now):
+            self.refuse("connections of one address come too fast", host, now)
+            return ""
+        count = self._half_open.get(key, 0)
+        if limits.half_open_per_address and count >= limits.half_open_per_address:
+            self.refuse("too many half-open connections of one address", host, now)
+            return ""
+        self._half_open[key] = count + 1
+        return key
+
+    def no_longer_half_open(self, key: str) -> None:
+        """A connection of this key has said who it is, or is gone."""
+        count = self._half_open[key] - 1
+        if count:
+            self._half_open[key] = count
+        else:
+            del self._half_open[key]
+
+    def refuse(self, reason: str, host: str, now: float, detail: str = "") -> None:
+        """A connection is closed before it was one: count it, and say so from time to time.
+
+        `reason` is one of a few; what varies goes into `detail`.
+        """
+        self.refused += 1
+        told, silent = self._told.get(reason, (float("-inf"), 0))
+        if now - told < LOG_SECONDS:
+            self._told[reason] = told, silent + 1
+            return
+        self._told[reason] = now, 0
+        more = {"detail": detail} if detail else {}
+        log.warning(
+            "connections refused", listener=self.listener, reason=reason, address=host, count=silent + 1, **more
+        )
+
+    def _bucket_of(self, key: str, rate: float, now: float) -> _Bucket:
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= MAX_ADDRESSES:
+                self._buckets.popitem(last=False)
+            bucket = self._buckets[key] = _Bucket(rate, now)
+        else:
+            self._buckets.move_to_end(key)
+        return bucket
+
+
+def _key_of(host: str) -> str:
+    """What counts as one address: of IPv6 the /64, as one customer has at least that."""
+    if ":" not in host:
+        return host or "unknown"
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return address.packed[:8].hex()

@@ -1,0 +1,38 @@
+"""One server with every way to MQTT, and the authority that signs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.support.certificates import TestAuthority
+from tests.support.server import ServerProcess
+
+ALL_DOORS = {"mqtt.tls_port": "0", "mqtt.ws_port": "0", "mqtt.wss_port": "0", "store.kind": "memory"}
+
+
+@pytest.fixture(scope="package")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
+    return TestAuthority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="package")
+def server(authority: TestAuthority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """It must have nothing to say but what clients made it say."""
+    settings = {
+        **ALL_DOORS,
+        "mqtt.tls_certificate": str(authority.issue("server")),
+        "mqtt.max_packet_size_bytes": "65536",
+    }
+    with ServerProcess(tmp_path_factory.mktemp("transports"), settings) as running:
+        yield running
+        assert running.stop() == 0, running.log_text()
+        assert "Traceback" not in running.log_text(), running.log_text()
+
+
+@pytest.fixture
+def topic() -> str:
+    """A Topic that no other test uses."""
+    return f"t{uuid4().hex[:12]}"

@@ -1,0 +1,172 @@
+"""What a listener bears of connections that have not said who they are."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from protocols.mqtt.encoder import encode
+from protocols.mqtt.packets import Connect
+from protocols.proxy.layout import SIGNATURE
+from tests.e2e.transports.conftest import ALL_DOORS
+from tests.support.certificates import TestAuthority
+from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+ALL_DOORS_WITHOUT_TLS = {"mqtt.ws_port": "0", "store.kind": "memory"}
+CONNECT = encode(Connect("", 5), 5)
+
+
+def connected(stack: ExitStack, port: int, source: str = "127.0.0.1") -> socket.socket:
+    return stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS, (source, 0)))
+
+
+def is_refused(connection: socket.socket) -> bool:
+    """Whether the server closes a connection that says CONNECT; else it answers."""
+    try:
+        connection.sendall(CONNECT)
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("door", ["mqtt", "mqtts", "ws"])
+def test_connections_of_a_listener(tmp_path: Path, authority: TestAuthority, door: str) -> None:
+    settings = {
+        **ALL_DOORS,
+        "mqtt.tls_certificate": str(authority.issue(tmp_path.name)),
+        "mqtt.max_connections_per_listener": "3",
+    }
+    with ServerProcess(tmp_path, settings) as server, ExitStack() as stack:
+        first, _, _ = [connected(stack, server.port(door)) for _ in range(3)]
+        assert is_refused(connected(stack, server.port(door)))
+        other = _tls(stack, server, authority) if door == "mqtt" else connected(stack, server.port("mqtt"))
+        assert not is_refused(other), "another listener has limits of its own"
+        first.close()
+
+        def is_room_again() -> bool:
+            with socket.create_connection(("127.0.0.1", server.port(door)), PATIENCE_SECONDS) as probe:
+                probe.settimeout(0.3)
+                try:
+                    return probe.recv(1) != b""
+                except TimeoutError:
+                    return True
+                except ConnectionError:
+                    return False
+
+        wait_until(is_room_again, "one may come where one went")
+        assert "too many connections" in server.log_text()
+        assert server.stop() == 0
+
+
+def _tls(stack: ExitStack, server: ServerProcess, authority: TestAuthority) -> socket.socket:
+    plain = connected(stack, server.port("mqtts"))
+    return stack.enter_context(authority.client_context().wrap_socket(plain, server_hostname="localhost"))
+
+
+def test_the_rate_of_a_listener(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, {**ALL_DOORS_WITHOUT_TLS, "mqtt.max_accepts_per_second": "2"}) as server:
+        with ExitStack() as stack:
+            answers = [is_refused(connected(stack, server.port("mqtt"))) for _ in range(20)]
+        assert not any(answers[:4])
+        assert any(answers[4:])
+
+        def is_taken() -> bool:
+            with ExitStack() as probes:
+                return not is_refused(connected(probes, server.port("mqtt")))
+
+        wait_until(is_taken, "it goes on later")
+        assert "connections come too fast" in server.log_text()
+        assert server.stop() == 0
+
+
+def test_the_rate_of_one_address_does_not_hinder_another(tmp_path: Path) -> None:
+    settings = {**ALL_DOORS_WITHOUT_TLS, "mqtt.max_accepts_per_second_per_address": "0.1"}
+    with ServerProcess(tmp_path, settings) as server, ExitStack() as stack:
+        port = server.port("mqtt")
+        assert [is_refused(connected(stack, port)) for _ in range(3)] == [False, True, True]
+        assert not is_refused(connected(stack, port, "127.0.0.2"))
+        assert server.stop() == 0
+
+
+def test_half_open_connections_of_one_address(tmp_path: Path) -> None:
+    settings = {**ALL_DOORS_WITHOUT_TLS, "mqtt.max_half_open_per_address": "3"}
+    with ServerProcess(tmp_path, settings) as server, ExitStack() as stack:
+        port = server.port("mqtt")
+        silent = [connected(stack, port) for _ in range(3)]
+        assert is_refused(connected(stack, port))
+        assert not is_refused(connected(stack, port, "127.0.0.2"))
+        silent[0].close()
+
+        def is_taken() -> bool:
+            with ExitStack() as probes:
+                return not is_refused(connected(probes, port))
+
+        wait_until(is_taken, "one may come where one went")
+        assert "too many half-open connections of one address" in server.log_text()
+        assert server.stop() == 0
+
+
+def test_behind_a_proxy_the_address_is_the_clients(tmp_path: Path) -> None:
+    settings = {
+        **ALL_DOORS_WITHOUT_TLS,
+        "mqtt.proxy_protocol": "required",
+        "mqtt.trusted_proxies": '["127.0.0.0/8"]',
+        "mqtt.max_half_open_per_address": "1",
+    }
+
+    def header(last: int) -> bytes:
+        return SIGNATURE + b"\x21\x11\x00\x0c" + bytes((10, 0, 0, last, 10, 0, 0, 99)) + bytes(4)
+
+    with ServerProcess(tmp_path, settings) as server, ExitStack() as stack:
+        port = server.port("mqtt")
+        for last in (1, 2, 3):
+            connected(stack, port).sendall(header(last))
+        again = connected(stack, port)
+        again.sendall(header(2))
+        assert again.recv(1) == b""
+        assert "address=10.0.0.2" in server.log_text()
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("stage", ["header", "tls", "websocket", "connect", "websocket over tls"])
+def test_whoever_is_slow_at_any_stage_has_the_time_of_one(tmp_path: Path, authority: TestAuthority, stage: str) -> None:
+    """A byte from time to time keeps nobody in: header, TLS, WebSocket and CONNECT have one time together."""
+    settings = {
+        **ALL_DOORS,
+        "mqtt.tls_certificate": str(authority.issue(tmp_path.name)),
+        "mqtt.connect_timeout_seconds": "2",
+    }
+    if stage == "header":
+        settings |= {"mqtt.proxy_protocol": "optional", "mqtt.trusted_proxies": '["127.0.0.0/8"]'}
+    door = {"header": "mqtt", "tls": "mqtts", "websocket": "ws", "connect": "mqtt", "websocket over tls": "wss"}[stage]
+    first = {"header": b"PROXY TCP4 ", "tls": b"\x16\x03\x01\x02\x00", "websocket": b"GET ", "connect": CONNECT[:3]}
+    with ServerProcess(tmp_path, settings) as server, ExitStack() as stack:
+        sockets = server.open_sockets()
+        started = time.monotonic()
+        slow = connected(stack, server.port(door))
+        if stage == "websocket over tls":
+            slow = stack.enter_context(authority.client_context().wrap_socket(slow, server_hostname="localhost"))
+            slow.sendall(b"GET ")
+        else:
+            slow.sendall(first[stage])
+        slow.settimeout(0.2)
+
+        def is_closed() -> bool:
+            try:
+                slow.sendall(b"1" if stage != "connect" else b"")
+                return slow.recv(100) == b""
+            except TimeoutError:
+                return False
+            except OSError:
+                return True
+
+        wait_until(is_closed, "it is closed", 8)
+        assert 1.5 < time.monotonic() - started < 5
+        wait_until(lambda: server.open_sockets() <= sockets, "nothing of it is left")
+        assert server.stop() == 0
+        assert "Traceback" not in server.log_text()

@@ -1,0 +1,198 @@
+"""MQTT over WebSocket, on its own port and on the HTTP port: what MQTT 5 section 6 and RFC 6455 ask for."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from protocols.mqtt.encoder import encode
+from protocols.mqtt.packets import (
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Puback,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+)
+from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.websocket_client import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WebSocketClient, frame
+
+
+def wire(*packets: Packet) -> bytes:
+    return b"".join(encode(packet, 5) for packet in packets)
+
+
+@pytest.fixture(params=["ws", "http"])
+def port(request: pytest.FixtureRequest, server: ServerProcess) -> int:
+    return server.port(request.param)
+
+
+@pytest.fixture
+def client(port: int) -> Iterator[WebSocketClient]:
+    with WebSocketClient(port) as connected:
+        assert connected.status == 101
+        yield connected
+
+
+@pytest.fixture
+def session(client: WebSocketClient) -> WebSocketClient:
+    client.send(frame(BINARY, wire(Connect("", 5))))
+    assert isinstance(client.read_packet(), Connack)
+    return client
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"), [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("x, mqttv3.1, mqtt", "mqtt")]
+)
+def test_the_sub_protocol_is_chosen_and_nothing_else_is_agreed_on(port: int, offered: str, chosen: str) -> None:
+    with WebSocketClient(port, protocols=offered, Sec_WebSocket_Extensions="permessage-deflate") as client:
+        assert client.status == 101
+        assert client.headers["sec-websocket-protocol"] == chosen
+        assert "sec-websocket-extensions" not in client.headers
+
+
+@pytest.mark.parametrize("offered", [None, "amqp", "mqtt5, MQTT"])
+def test_without_a_sub_protocol_of_ours_it_is_refused(port: int, offered: str | None) -> None:
+    with WebSocketClient(port, protocols=offered) as client:
+        assert client.status == 400
+        assert client.at_end()
+
+
+def test_another_path_is_refused(server: ServerProcess) -> None:
+    for door in ("ws", "http"):
+        for path in ("/", "/mqtt/x", "/other"):
+            with WebSocketClient(server.port(door), path) as client:
+                assert client.status == 404
+        with WebSocketClient(server.port(door), "/mqtt?token=1") as client:
+            assert client.status == 101
+
+
+@pytest.mark.parametrize(
+    "request_text", [b"GET /mqtt HTTP/1.1\r\nHost: x\r\n\r\n", b"POST / HTTP/1.1\r\nHost: x\r\n\r\n"]
+)
+def test_what_is_no_handshake_is_refused(server: ServerProcess, request_text: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.port("ws")), PATIENCE_SECONDS) as plain:
+        plain.sendall(request_text)
+        assert plain.recv(1000).startswith(b"HTTP/1.1 400 ")
+        assert plain.recv(1000) == b""
+
+
+def test_a_head_without_end_is_refused(server: ServerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", server.port("ws")), PATIENCE_SECONDS) as plain:
+        plain.sendall(b"GET /mqtt HTTP/1.1\r\nX: " + b"x" * 70_000)
+        try:
+            answer = plain.recv(1000)
+        except ConnectionResetError:
+            return
+        assert answer == b"" or b" 4" in answer[:13]
+
+
+def test_packets_over_frames_and_frames_of_packets(session: WebSocketClient, topic: str) -> None:
+    subscribe = wire(Subscribe(1, [Subscription(f"{topic}/#", 0)]))
+    session.send(*(frame(BINARY, subscribe[at : at + 1]) for at in range(len(subscribe))))
+    assert isinstance(session.read_packet(), Suback)
+    publishes = wire(*(Publish(f"{topic}/x", str(n).encode(), 1, n) for n in (1, 2, 3)))
+    session.send(frame(BINARY, publishes[:-3] + b""), frame(BINARY, publishes[-3:]))
+    found = [session.read_packet() for _ in range(6)]
+    assert [packet.packet_id for packet in found if isinstance(packet, Puback)] == [1, 2, 3]
+    assert [packet.payload for packet in found if isinstance(packet, Publish)] == [b"1", b"2", b"3"]
+
+
+def test_a_message_in_fragments_with_control_frames_between(session: WebSocketClient, topic: str) -> None:
+    publish = wire(Publish(f"{topic}/x", b"x" * 300, 1, 9))
+    session.send(
+        frame(BINARY, publish[:10], fin=False),
+        frame(PING, b"are you there"),
+        frame(CONTINUATION, publish[10:200], fin=False),
+        frame(CONTINUATION, b"", fin=False),
+    )
+    assert session.read_frame() == (PONG, b"are you there")
+    session.send(frame(CONTINUATION, publish[200:]))
+    assert session.read_packet() == Puback(9)
+
+
+def test_a_frame_comes_byte_by_byte(session: WebSocketClient) -> None:
+    for byte in frame(BINARY, wire(Pingreq())):
+        session.send(bytes((byte,)))
+    assert isinstance(session.read_packet(), Pingresp)
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [
+        (frame(TEXT, b"hello"), 1003),
+        (frame(TEXT, b""), 1003),
+        (frame(BINARY, wire(Pingreq()), masked=False), 1002),
+        (frame(0x3, b"x"), 1002),
+        (frame(CONTINUATION, b"x"), 1002),
+        (frame(PING, b"x", fin=False), 1002),
+        (bytes((0xC2, 0x80)) + bytes(4), 1002),  # a reserved bit: compression was not agreed on
+        (frame(BINARY, wire(Pingreq()) * 33_000), 1009),
+        (b"\x82\xff" + (1 << 62).to_bytes(8, "big") + bytes(4) + wire(Pingreq()) * 40_000, 1009),
+    ],
+)
+def test_what_ends_the_connection(session: WebSocketClient, bad: bytes, code: int) -> None:
+    session.send(bad)
+    assert session.read_close() == code
+    session.send(frame(CLOSE, code.to_bytes(2, "big")))
+    assert session.at_end()
+
+
+def test_what_came_before_a_bad_frame_counts(session: WebSocketClient, topic: str) -> None:
+    session.send(frame(BINARY, wire(Pingreq())), frame(TEXT, b"x"))
+    assert isinstance(session.read_packet(), Pingresp)
+    assert session.read_close() == 1003
+
+
+def test_the_client_closes(session: WebSocketClient) -> None:
+    session.send(frame(BINARY, wire(Disconnect())), frame(CLOSE, (1000).to_bytes(2, "big") + b"bye"))
+    assert session.read_close() == 1000
+    assert session.at_end()
+
+
+def test_the_server_closes_with_a_word_and_waits_for_the_answer(session: WebSocketClient) -> None:
+    session.send(frame(BINARY, wire(Connect("", 5))))  # a second one is against the protocol
+    assert isinstance(session.read_packet(), Disconnect)
+    assert session.read_close() == 1000
+    session.send(frame(PING, b"late"), frame(CLOSE, (1000).to_bytes(2, "big")))
+    assert session.at_end()
+
+
+def test_large_deliveries_come_in_frames_that_clients_take(server: ServerProcess, topic: str) -> None:
+    with WebSocketClient(server.port("ws")) as client:
+        client.send(frame(BINARY, wire(Connect("", 5), Subscribe(1, [Subscription(f"{topic}/#", 0)]))))
+        assert isinstance(client.read_packet(), Connack)
+        assert isinstance(client.read_packet(), Suback)
+        body = bytes(range(256)) * 200
+        for packet_id in range(1, 21):
+            client.send(frame(BINARY, wire(Publish(f"{topic}/x", body, 1, packet_id))))
+        found = [client.read_packet() for _ in range(40)]
+        assert sum(packet.payload == body for packet in found if isinstance(packet, Publish)) == 20
+
+
+def test_pings_of_websocket_are_no_sign_of_life_to_mqtt(port: int) -> None:
+    with WebSocketClient(port) as client:
+        client.send(frame(BINARY, wire(Connect("", 5, keep_alive=1))))
+        assert isinstance(client.read_packet(), Connack)
+        answers = 0
+
+        def pinged_to_the_end() -> bool:
+            nonlocal answers
+            try:
+                client.send(frame(PING, b"p"))
+            except ConnectionError:
+                return True
+            found = client.read_frame()
+            answers += found == (PONG, b"p")
+            return found is None or found[0] in (BINARY, CLOSE)
+
+        wait_until(pinged_to_the_end, "the keep-alive ends it", 8)
+        assert answers > 10
