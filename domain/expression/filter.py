@@ -31,8 +31,8 @@ ALTERNATIVES: Final = "\0"
 
 
 class FilterKind(StrEnum):
-    """The language of an expression: RocketMQ's `FilterType`, and MQTT topic filters over sub-topics: one, or several of
-    which one must match, joined by `ALTERNATIVES`."""
+    """The language of an expression: RocketMQ's `FilterType`, and MQTT topic filters over sub-topics: one, or several
+    of which one must match, joined by `ALTERNATIVES`."""
 
     TAG = "TAG"
     SQL92 = "SQL92"

@@ -79,9 +79,7 @@ class CatchingUp:
                 lagging[key] = offset
                 await asyncio.sleep(PUT_OFF_SECONDS)
 
-    async def _read(
-        self, subscriber: Subscriber, key: QueueKey, offset: int
-    ) -> tuple[int, list[StoredMessage], int]:
+    async def _read(self, subscriber: Subscriber, key: QueueKey, offset: int) -> tuple[int, list[StoredMessage], int]:
         """(the offset meant, what is wanted from there on, where to go on); passes over what cannot be read, ever.
 
         Raises what may be otherwise later, and TOPIC_NOT_FOUND.
@@ -106,7 +104,9 @@ class CatchingUp:
 
     def _filter_of(self, subscriber: Subscriber, topic: str) -> FilterExpression | None:
         """What the subscriber wants of a topic; None where all may be wanted, or it has too many filters."""
-        filters = [each for each in subscriber.topic_filters if may_match_topic(each, topic, self._hub.any_level_topics)]
+        filters = [
+            each for each in subscriber.topic_filters if may_match_topic(each, topic, self._hub.any_level_topics)
+        ]
         if not filters or len(filters) > MAX_SUB_TOPIC_FILTERS or "#" in filters or f"{topic}/#" in filters:
             return None
         return sub_topic_filters(filters)

@@ -124,6 +124,23 @@ def _query_topic(action: Action, *, contents: bool) -> Needs:
     return needs
 
 
+def _retained(action: Action) -> Needs:
+    """Reading what is retained under a name is subscribing to it, taking it away is publishing."""
+
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        return [Need(action, ResourceType.TOPIC, name_in_path(request.path_params["name"]))]
+
+    return needs
+
+
+def _retained_matching(action: Action) -> Needs:
+    def needs(context: HttpContext, request: Request) -> list[Need]:
+        given = request.query_params.getlist("filter")
+        return [Need(action, ResourceType.TOPIC, given[-1] if given else EVERYTHING)]
+
+    return needs
+
+
 def _timer(context: HttpContext, request: Request) -> list[Need]:
     """Taking back or moving what was published is for who may publish."""
     handle = RecallHandle.decode(name_in_path(request.path_params["handle"]))
@@ -168,6 +185,10 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{PREFIX}/timers"): _query_topic(Action.SUB, contents=True),
     ("DELETE", f"{PREFIX}/timers/{{handle}}"): _timer,
     ("PUT", f"{PREFIX}/timers/{{handle}}"): _timer,
+    ("GET", f"{PREFIX}/retained"): _retained_matching(Action.SUB),
+    ("GET", f"{PREFIX}/retained/{{name}}"): _retained(Action.SUB),
+    ("DELETE", f"{PREFIX}/retained"): _retained_matching(Action.PUB),
+    ("DELETE", f"{PREFIX}/retained/{{name}}"): _retained(Action.PUB),
     ("GET", f"{PREFIX}/namespaces"): _fixed(Action.LIST, ResourceType.NAMESPACE),
     ("GET", f"{PREFIX}/namespaces/{{name}}"): _namespace(Action.GET),
     ("PUT", f"{PREFIX}/namespaces/{{name}}"): _namespace(Action.CREATE),

@@ -89,9 +89,7 @@ class Security:
     def is_open(self) -> bool:
         """Whether everybody who is let in may do everything: no user is defined, and nobody is forbidden anything."""
         return self._directory.is_loaded and not (
-            self._directory.has_users
-            or self._directory.has_policy(ANONYMOUS)
-            or self._directory.has_policy(EVERYBODY)
+            self._directory.has_users or self._directory.has_policy(ANONYMOUS) or self._directory.has_policy(EVERYBODY)
         )
 
     def close(self) -> None:

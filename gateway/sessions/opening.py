@@ -54,9 +54,7 @@ class Sessions:
     """`is_alone`: no other gateway works on this store, so that a session which ends with its connection and has no
     will needs no record."""
 
-    def __init__(
-        self, store: Store, clock: Clock, gateway: str, publish_will: PublishWill, *, is_alone: bool
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, gateway: str, publish_will: PublishWill, *, is_alone: bool) -> None:
         self._store, self._clock = store, clock
         self.gateway = gateway
         self._publish_will = publish_will
@@ -80,16 +78,12 @@ class Sessions:
             return session
         raise EntrepotError(Code.UNAVAILABLE, f"others take the session of {arrival.client_id[:80]!r} all the time")
 
-    async def _try(
-        self, name: str, arrival: Arrival, found: KeyValue | None, found_window: KeyValue | None
-    ) -> Session:
+    async def _try(self, name: str, arrival: Arrival, found: KeyValue | None, found_window: KeyValue | None) -> Session:
         now_ms = self._clock.now_ms()
         old = None if found is None else _readable(name, found)
         if old is not None and not is_over(old, now_ms) and old.user != arrival.user:
             raise EntrepotError(Code.FORBIDDEN, "the session of this client id is another user's")
-        resumes = (
-            old is not None and not arrival.clean_start and old.expiry_seconds > 0 and not is_over(old, now_ms)
-        )
+        resumes = old is not None and not arrival.clean_start and old.expiry_seconds > 0 and not is_over(old, now_ms)
         will = None if old is None else will_at_takeover(old, is_resumed=resumes)
         record = self._record(arrival, old, now_ms, resumes=resumes)
         window = WindowRecord(record.epoch)

@@ -170,9 +170,7 @@ class Session:
             return self.restored
         outgoing = [held for held in window.held.values() if isinstance(held, OutgoingRecord)]
         incoming = self.message_ids
-        return WindowRecord(
-            self.record.epoch, window.next_id, outgoing, incoming, self._moved, self._moved_replays
-        )
+        return WindowRecord(self.record.epoch, window.next_id, outgoing, incoming, self._moved, self._moved_replays)
 
     def written(self, version: int) -> None:
         for change in self._taken:

@@ -127,6 +127,11 @@ class ServerConnection:
         return self._state == OPEN
 
     @property
+    def is_deciding(self) -> bool:
+        """Whether CONNECT came and was neither accepted nor refused."""
+        return self._state == DECIDING
+
+    @property
     def is_closed(self) -> bool:
         return self._state == CLOSED
 
@@ -161,8 +166,7 @@ class ServerConnection:
         for packet in packets:
             at += 1
             try:
-                kind = type(packet)
-                if kind is Publish and self._state == OPEN:
+                if type(packet) is Publish and self._state == OPEN:
                     if released:
                         yield Released(released)
                         released = []
@@ -170,17 +174,17 @@ class ServerConnection:
                         continue
                     run.append(packet)
                     continue
-                if kind is Puback and self._state == OPEN:
+                if type(packet) is Puback and self._state == OPEN:
                     if self.window.acknowledge(packet.packet_id):
                         held.append(self.window.finish(packet.packet_id))
                     continue
                 if run:
                     yield Publishes(run)
                     run = []
-                if kind is Pubrel and self._state == OPEN:
+                if type(packet) is Pubrel and self._state == OPEN:
                     released += self._take_pubrel(packet)
                     continue
-                if kind is Pubcomp and self._state == OPEN:
+                if type(packet) is Pubcomp and self._state == OPEN:
                     if packet.packet_id in self.window.released:
                         held.append(self.window.finish(packet.packet_id))
                     continue
@@ -194,7 +198,7 @@ class ServerConnection:
                 yield event
             if self.is_closed:
                 return
-            if self._state == DECIDING and self.method is None:  # else only AUTH may come now (3.1.2-30)
+            if self.is_deciding and self.method is None:  # else only AUTH may come now (3.1.2-30)
                 self._waiting = packets[at + 1 :]
                 return
         if run:
@@ -502,7 +506,6 @@ _NO_WINDOW: Final = DeliveryWindow(0)
 """Before CONNECT nothing is sent; never written to."""
 
 _CLIENTS_GOODBYES: Final = frozenset(
-    ReasonCode(code)
-    for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
+    ReasonCode(code) for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
 )
 """Reasons that a client's DISCONNECT may give (table 3-13)."""

@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class MqttFrontend:
-    """Makes a conversation per connection; knows them by client id.  `is_alone`: no other gateway works on the store."""
+    """Makes a conversation per connection; knows them by client id.  `is_alone`: no other gateway is on the store."""
 
     max_client_id_bytes = MAX_CLIENT_ID_BYTES
 
@@ -145,10 +145,10 @@ class MqttFrontend:
         """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3)."""
         name = client_name(conversation.client_id)
         while (older := self._by_name.get(name)) is not None and older is not conversation:
-            gone: asyncio.Future[None] = self._loop.create_future()
-            older.when_gone(lambda: None if gone.done() else gone.set_result(None))
+            gone = asyncio.Event()
+            older.when_gone(gone.set)
             older.take_over()
-            await gone
+            await gone.wait()
         self._by_name[name] = conversation
 
     def unregister(self, conversation: MqttConversation) -> None:

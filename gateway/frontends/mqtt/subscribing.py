@@ -75,9 +75,8 @@ class Subscribing:
             member = self._add(record, is_new=is_new)
             if member is not None:
                 joins.append((place, member))
-            elif wanted.retain_handling != NEVER_RETAINED and (is_new or wanted.retain_handling != ONLY_IF_NEW):
-                if not wanted.filter.startswith(REPLAY):
-                    retained.append(record)
+            elif _brings_retained(wanted, is_new=is_new):
+                retained.append(record)
             reasons.append(ReasonCode(wanted.qos))
         conversation.outbox.holds += 1  # what comes now goes out behind the answer
         if joins:
@@ -366,6 +365,13 @@ class Subscribing:
         for member in (self.shares or {}).values():
             conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
         self.filters, self.shares, self.replays = {}, None, None
+
+
+def _brings_retained(wanted: Subscription, *, is_new: bool) -> bool:
+    """Whether a subscription that is no share is answered with retained messages (3.8.3.1)."""
+    if wanted.retain_handling == NEVER_RETAINED or wanted.filter.startswith(REPLAY):
+        return False
+    return is_new or wanted.retain_handling != ONLY_IF_NEW
 
 
 _SHARE_REFUSALS: Final = {
