@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
@@ -19,6 +20,13 @@ from tests.support.clock import ManualClock
 from tests.support.waiting import until
 
 ODD_NAMES = ["a\x01b", "n" * 2000, "größe/°C", "/", "a//b"]
+
+
+@pytest.fixture(autouse=True)
+def logged():
+    """What is logged, instead of a stream that another test may have closed."""
+    with capture_logs() as events:
+        yield events
 
 
 @pytest.fixture
@@ -243,13 +251,14 @@ async def test_a_sweep_leaves_what_was_replaced_meanwhile(gateway, other_gateway
     assert [kept.key for kept in await store.scan(RETAINED_PREFIX)] == ["retained/a"]
 
 
-async def test_what_is_no_retained_message_is_passed_over(gateway, store):
+async def test_what_is_no_retained_message_is_passed_over(gateway, store, logged):
     await keep(gateway, message("a"), message("b"))
     await store.write([KeyValueChange("retained/a", b"rubbish"), KeyValueChange("retained/#x", b"more")])
     await until(lambda: gateway.names_matching("#") == ["b"], lambda: f"it tells {gateway.names_matching('#')}")
     assert await gateway.read(["a"]) == []
     await keep(gateway, message("a", "again"))
     assert await bodies(gateway) == {"a": "again", "b": "x"}
+    assert "warning" in {event["log_level"] for event in logged}
 
 
 async def test_deleting(gateway):

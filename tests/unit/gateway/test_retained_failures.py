@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
@@ -61,6 +62,13 @@ class LateStore(MemoryStore):
         if self.is_away:
             raise AWAY
         return await super().scan(prefix, **options)
+
+
+@pytest.fixture(autouse=True)
+def logged():
+    """What is logged, instead of a stream that another test may have closed."""
+    with capture_logs() as events:
+        yield events
 
 
 @pytest.fixture
@@ -123,7 +131,7 @@ async def test_the_first_part_that_fails_ends_a_call(store, retained, monkeypatc
     assert sorted(retained.names_matching("#")) == ["a", "b", "g"]
 
 
-async def test_an_answer_that_fails_does_not_keep_others_from_theirs(retained):
+async def test_an_answer_that_fails_does_not_keep_others_from_theirs(retained, logged):
     def bad(_: EntrepotError | None) -> None:
         raise RuntimeError("not ours")
 
@@ -131,6 +139,7 @@ async def test_an_answer_that_fails_does_not_keep_others_from_theirs(retained):
     assert await keeping(retained, "b") is None
     assert await keeping(retained, "c") is None
     assert sorted(retained.names_matching("#")) == ["a", "b", "c"]
+    assert [event["log_level"] for event in logged] == ["error"]
 
 
 async def test_too_much_that_waits_is_refused(retained, monkeypatch):

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import fields
 
 import pytest
+from structlog.testing import capture_logs
 
 from gateway.delivery import sys_topics
 from gateway.delivery.sys_topics import SysCounters, SysTopics
@@ -42,6 +43,13 @@ class World:
         assert len({name for name, _ in self.published}) == len(self.published)
         assert all(name.startswith("$SYS/broker/") for name, _ in self.published)
         return {name.removeprefix("$SYS/broker/"): value for name, value in self.published}
+
+
+@pytest.fixture(autouse=True)
+def logged():
+    """What is logged, instead of a stream that another test may have closed."""
+    with capture_logs() as events:
+        yield events
 
 
 async def test_all_names_are_there_at_first():
@@ -171,7 +179,7 @@ async def test_what_must_be_asked_for_is_asked_before():
     assert (await world.update())["store/messages/bytes"] == "18"
 
 
-async def test_it_goes_on_by_itself_also_after_a_fault(monkeypatch):
+async def test_it_goes_on_by_itself_also_after_a_fault(monkeypatch, logged):
     world = World("bytes_sent", interval_seconds=0.001)
     faults = [RuntimeError("not ours")]
 
@@ -191,6 +199,7 @@ async def test_it_goes_on_by_itself_also_after_a_fault(monkeypatch):
         await asyncio.sleep(0)
     assert ("$SYS/broker/bytes/sent", "4") not in world.published
     assert faults == []
+    assert [event["log_level"] for event in logged] == ["error"]
 
 
 async def test_an_interval_of_0_is_off():
