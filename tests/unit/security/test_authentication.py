@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from store_client.memory import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 
-async def refused(security: Security, code: Code, *arguments: str | None, **more: object) -> None:
+async def refused(security: Security, code: Code, *arguments: str | None, **more: Any) -> None:
     with pytest.raises(EntrepotError) as refusal:
         await security.authenticate(shown(*arguments, **more))
     assert refusal.value.code is code
