@@ -174,7 +174,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""
-        await self.security.start()
+        await self.security.start(self.settings.cluster.start_seconds)
         if self._mqtt_listener is not None:
             await self._mqtt_listener.start()
         if self._http_listener is not None:
