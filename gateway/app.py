@@ -201,7 +201,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""
-        await self.security.start()
+        await self.security.start(self.settings.cluster.start_seconds)
         await self.retained.start()
         await self.mqtt.start()
         await self._mqtt_doors.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 
@@ -33,7 +34,7 @@ class Credentials:
     listener: str = ""
 
 
-def identity_of_certificate(certificate: dict[str, object]) -> CertificateIdentity:
+def identity_of_certificate(certificate: Mapping[str, object]) -> CertificateIdentity:
     """The names in what `ssl.SSLObject.getpeercert()` gives."""
     common_name: str | None = None
     subject = certificate.get("subject", ())

@@ -7,6 +7,7 @@ all).  An older write never takes the place of a newer one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -30,6 +31,9 @@ from gateway.security.records import (
 
 MAX_REMEMBERED_DELETIONS: Final = 100_000
 """Versions of keys that are gone, kept against writes that arrive late."""
+RETRY_SECONDS: Final = 0.2
+_PASSING: Final = (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN)
+"""Refusals that may be over soon: a broker is away."""
 _BROKEN: Final = None
 _log = structlog.get_logger(__name__)
 
@@ -63,16 +67,40 @@ class Directory:
         self._versions: dict[str, int] = {}
         self._stops: list[Callable[[], None]] = []
         self._is_loaded = False
+        self._had_users = False
 
     @property
     def is_loaded(self) -> bool:
         """Whether everything is known."""
         return self._is_loaded
 
-    async def start(self) -> None:
-        """Follow changes, and load what there is.  Raises what the store raises; then nothing is answered."""
-        for prefix in (USER_PREFIX, POLICY_PREFIX):
-            self._stops.append(self._store.watch(prefix, self._changed))
+    async def start(self, wait_seconds: float = 0) -> None:
+        """Follow changes, and load what there is; where it is away, for so long.
+
+        Raises what the store raises; then nothing is answered.  A store that keeps no key-values at all has no users,
+        and can have none.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait_seconds
+        while True:
+            try:
+                if not self._stops:
+                    for prefix in (USER_PREFIX, POLICY_PREFIX):
+                        self._stops.append(self._store.watch(prefix, self._changed))
+                await self._load()
+            except EntrepotError as error:
+                if error.code is Code.UNSUPPORTED:
+                    _log.warning("the store keeps no users and no policies", reason=error.message)
+                elif error.code in _PASSING and loop.time() < end:
+                    await asyncio.sleep(RETRY_SECONDS)
+                    continue
+                else:
+                    raise
+            self._is_loaded = True
+            return
+
+    async def _load(self) -> None:
+        """Everything there is."""
         for prefix in (USER_PREFIX, POLICY_PREFIX):
             after = ""
             while True:
@@ -82,7 +110,6 @@ class Directory:
                 if len(page) < MAX_SCAN:
                     break
                 after = page[-1].key
-        self._is_loaded = True
 
     def stop(self) -> None:
         """Follow no more, and answer no more."""
@@ -95,8 +122,9 @@ class Directory:
 
     @property
     def has_users(self) -> bool:
-        """Whether any user is defined; one that cannot be read is."""
-        return bool(self._users)
+        """Whether any user is defined, readable or not.  Once there was one it stays so while the process lives: the
+        last one cannot be deleted, so where all have vanished something is wrong with the store, and nothing opens."""
+        return self._had_users
 
     def has_policy(self, subject: str) -> bool:
         """Whether anything is said of a subject, readable or not."""
@@ -164,6 +192,7 @@ class Directory:
 
     def _take_user(self, name: str, value: bytes | None) -> DirectoryChange:
         before = self._users.get(name)
+        self._had_users = self._had_users or value is not None
         if value is None:
             self._users.pop(name, None)
             return DirectoryChange(user=name, before=before)

@@ -22,6 +22,7 @@ from scramp import ScramException, ScramMechanism  # type: ignore[import-untyped
 from domain.errors import Code, EntrepotError
 from gateway.security.records import ScramKeys, UserRecord
 from gateway.settings.security import SecuritySettings
+from gateway.settings.table import KIB
 
 MAX_PASSWORD_BYTES: Final = 1024
 SCRAM_MECHANISM: Final = "SCRAM-SHA-256"
@@ -35,7 +36,7 @@ class PasswordChecker:
     def __init__(self, settings: SecuritySettings) -> None:
         self._hasher = PasswordHasher(
             time_cost=settings.argon2_iterations,
-            memory_cost=settings.argon2_memory_kib,
+            memory_cost=settings.argon2_memory_bytes // KIB,
             parallelism=settings.argon2_parallelism,
         )
         self._scram_iterations = settings.scram_iterations

@@ -73,13 +73,14 @@ class Security:
         self._watchers: list[Callable[[PrincipalChange], None]] = []
         self._had_users = False
 
-    async def start(self) -> None:
+    async def start(self, wait_seconds: float = 0) -> None:
         """Load what there is, and make the first administrator where the settings name one.
 
-        Raises what the store raises: then no door may open.
+        Where what keeps users is away it is tried again for so long.  Raises what the store raises: then no door may
+        open.
         """
         await self._passwords.prepare()
-        await self._directory.start()
+        await self._directory.start(wait_seconds)
         self._had_users = self._directory.has_users
         await self.administration.ensure_admin(self.settings)
         if not self._directory.has_users and self.settings.anonymous == "always":

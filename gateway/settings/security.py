@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from domain.access.evaluator import is_loopback
 from domain.access.model import is_user_name
-from gateway.settings.table import Bytes, Count, Seconds, Table
+from gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Seconds, Table
 
 ALGORITHMS: Final = (
     *("HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
@@ -34,7 +34,7 @@ class SecuritySettings(Table):
     )
     initial_admin_password: SecretStr | None = Field(None, description="Its password")
     initial_admin_password_file: Path | None = Field(None, description="File whose first line is its password")
-    argon2_memory_kib: int = Field(19_456, ge=8, le=4_194_304, description="Memory of one password check")
+    argon2_memory_bytes: int = Field(19 * MIB, ge=8 * KIB, le=4 * GIB, description="Memory of one password check")
     argon2_iterations: int = Field(2, ge=1, le=100, description="Passes of one password check")
     argon2_parallelism: int = Field(1, ge=1, le=64, description="Lanes of one password check")
     password_threads: int = Field(2, ge=1, le=64, description="Password checks at one time")

@@ -133,7 +133,7 @@ BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timer
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     cheap = SecuritySettings(
-        argon2_memory_kib=64, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
+        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
     )
     with serving("memory", tmp_path_factory.mktemp("data"), Settings(security=cheap)) as running:
         with as_user(running, "root", "root") as root:
@@ -251,7 +251,7 @@ def test_what_is_public(server: HttpServer, operation: Operation) -> None:
 def test_timers_belong_to_who_may_publish(server: HttpServer, user: Callable[..., httpx2.Client]) -> None:
     with as_user(server, "root", "root") as root:
         now_ms = server.context.clock.now_ms()
-        later = {**EVENT, "ce-deliverytime": to_rfc3339(now_ms + 3_600_000)}
+        later = {**EVENT, "ce-deliverytime": str(to_rfc3339(now_ms + 3_600_000))}
         assert root.post("/topics/grid:publish", headers=later).status_code == 200
         handle = root.get("/api/v1/timers?topic=grid").json()["value"][0]["handle"]
     reader = user(*said("ALLOW", ("SUB", "Topic:*"), ("PUB", "Topic:grid")))
@@ -292,9 +292,12 @@ def fits(template: str, path: str) -> bool:
 
 
 def test_a_route_without_a_rule_stops_the_start(server: HttpServer) -> None:
+    def nothing() -> None:
+        """A handler."""
+
     for add in (
-        lambda app: app.get("/api/v1/new")(dict),
-        lambda app: app.post("/healthz")(dict),
+        lambda app: app.get("/api/v1/new")(nothing),
+        lambda app: app.post("/healthz")(nothing),
         lambda app: app.mount("/files", FastAPI()),
     ):
         rest = rest_of(server)

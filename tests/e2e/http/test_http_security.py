@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.server import ServerProcess
 
-CHEAP = {"security.argon2_memory_kib": "64", "security.argon2_iterations": "1"}
+CHEAP = {"security.argon2_memory_bytes": "65536", "security.argon2_iterations": "1"}
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/me"}
 
 

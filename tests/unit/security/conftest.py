@@ -13,7 +13,7 @@ from gateway.security.security import Security
 from gateway.settings import SecuritySettings
 from store_client.memory import MemoryStore
 
-CHEAP = {"argon2_memory_kib": 64, "argon2_iterations": 1}
+CHEAP = {"argon2_memory_bytes": 65_536, "argon2_iterations": 1}
 ME = By("me", "127.0.0.1")
 
 

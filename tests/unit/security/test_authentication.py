@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from store_client.memory import MemoryStore
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 
-async def refused(security: Security, code: Code, *arguments: str | None, **more: object) -> None:
+async def refused(security: Security, code: Code, *arguments: str | None, **more: Any) -> None:
     with pytest.raises(EntrepotError) as refusal:
         await security.authenticate(shown(*arguments, **more))
     assert refusal.value.code is code
@@ -193,6 +194,45 @@ async def test_nobody_comes_in_before_users_are_known(store: MemoryStore, clock:
     await refused(security, Code.UNAVAILABLE, source="127.0.0.1")
     assert security.anonymous_at_once("127.0.0.1") is None
     security.close()
+
+
+async def test_users_that_are_away_are_waited_for(store: MemoryStore, security: Security, clock: StandingClock) -> None:
+    from gateway.settings import SecuritySettings
+
+    class AwayStore:
+        def __init__(self) -> None:
+            self.watch, self.get, self.away = store.watch, store.get, 2
+
+        async def scan(self, prefix: str, **more: Any) -> Any:
+            self.away -= 1
+            if self.away >= 0:
+                raise EntrepotError(Code.UNAVAILABLE, "away")
+            return await store.scan(prefix, **more)
+
+    other = Security(AwayStore(), SecuritySettings(), clock)  # type: ignore[arg-type]
+    await other.start(wait_seconds=30)
+    assert (await other.authenticate(shown("bob", "bob"))).name == "bob"
+    other.close()
+
+
+async def test_a_store_that_keeps_nothing_has_no_users(clock: StandingClock) -> None:
+    from gateway.settings import SecuritySettings
+    from store_client.rocketmq.absent import SideKeyValues
+
+    security = Security(SideKeyValues(None), SecuritySettings(), clock)
+    await security.start()
+    assert (await security.authenticate(shown(source="127.0.0.1"))).is_anonymous
+    await refused(security, Code.UNAUTHORIZED)
+    with pytest.raises(EntrepotError) as refusal:
+        await security.administration.put_user(ME, "root", UserChange("root", is_super=True))
+    assert refusal.value.code is Code.UNSUPPORTED
+    security.close()
+
+
+async def test_users_that_vanish_open_nothing(security: Security, store: MemoryStore) -> None:
+    await store.write([KeyValueChange("user/root", None), KeyValueChange("user/bob", None)])
+    await refused(security, Code.UNAUTHORIZED, source="127.0.0.1")
+    assert security.anonymous_at_once("127.0.0.1") is None
 
 
 async def test_after_the_end_nothing_is_allowed(security: Security) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from scramp import ScramClient
+from scramp import ScramClient  # type: ignore[import-untyped]
 
 from domain.access.model import Action, Origin, Principal, ResourceType
 from domain.errors import Code, EntrepotError

@@ -178,7 +178,7 @@ async def test_keys_of_a_url(opened: Opened, keys: Keys, clock: StandingClock) -
     async def comes_in(text: str) -> None:
         await security.authenticate(shown(None, text, bearer=True))
 
-    far = {"exp": NOW + 10_000}
+    far: dict[str, Any] = {"exp": NOW + 10_000}
     await comes_in(token(jti="1", **far))
     await comes_in(token(jti="2", **far))
     assert keys.asked == 1
