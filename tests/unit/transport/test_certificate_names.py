@@ -65,7 +65,7 @@ def test_whom_to_trust() -> None:
 def test_files_that_cannot_be_used_keep_the_context(tmp_path: Path, missing: str) -> None:
     authority = TestAuthority(tmp_path)
     pair = authority.issue("pair")
-    files = {"certificate": pair, "key": tmp_path / "key.pem", "ca": tmp_path / "ca.pem"}
+    files: dict[str, Any] = {"certificate": pair, "key": tmp_path / "key.pem", "ca": tmp_path / "ca.pem"}
     files["key"].write_bytes(pair.read_bytes())
     files["ca"].write_bytes(authority.file.read_bytes())
     certificates = ServerCertificates(CertificateFiles(**files, client_certificates="required"))
