@@ -188,6 +188,9 @@ class ServerConnection:
                     if packet.packet_id in self.window.released:
                         held.append(self.window.finish(packet.packet_id))
                     continue
+                if held:  # what is acknowledged is so before a subscription of it ends
+                    yield Acknowledged(held)
+                    held = []
                 if self.is_closed:
                     return
                 event = self._take_other(packet)

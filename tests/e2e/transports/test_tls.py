@@ -16,6 +16,7 @@ from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Connect, Pingreq
 from tests.e2e.transports.conftest import ALL_DOORS
 from tests.support.certificates import TestAuthority
+from tests.support.deployment import BrokerProcess, GatewayProcess, NameServerProcess
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -90,6 +91,33 @@ def test_sighup_reads_them_at_once(tmp_path: Path, own: TestAuthority) -> None:
         with tls(server.port("mqtts"), context) as connection:
             assert serial(connection) == second
         assert server.stop() == 0
+
+
+def test_workers_read_them_when_their_parent_is_told(tmp_path: Path, own: TestAuthority) -> None:
+    certificate = own.issue("server")
+    settings = {
+        "cluster.workers": "2",
+        "mqtt.tls_port": "0",
+        "mqtt.tls_certificate": str(certificate),
+        "mqtt.tls_reload_seconds": "3600",
+    }
+    context = own.client_context()
+    name_server = NameServerProcess(tmp_path, None, "nameserver-0")
+    with (
+        name_server,
+        BrokerProcess(tmp_path, [name_server], {}, "broker-0"),
+        GatewayProcess(tmp_path, [name_server], settings, "gateway-0") as gateway,
+    ):
+        with tls(gateway.port("mqtts"), context) as connection:
+            assert serial(connection) == serial_of(certificate)
+            assert greet(connection) == b"\x20"
+        second = serial_of(own.issue("server"))
+        gateway._process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+        wait_until(lambda: gateway.log_text().count("loaded anew") == 2, "both were told")
+        for _ in range(6):
+            with tls(gateway.port("mqtts"), context) as connection:
+                assert serial(connection) == second
+        assert gateway.stop() == 0
 
 
 def test_the_host_that_is_asked_for_chooses(tmp_path: Path, own: TestAuthority) -> None:

@@ -138,6 +138,7 @@ def test_a_frame_comes_byte_by_byte(session: WebSocketClient) -> None:
         (frame(BINARY, wire(Pingreq()) * 33_000), 1009),
         (b"\x82\xff" + (1 << 62).to_bytes(8, "big") + bytes(4) + wire(Pingreq()) * 40_000, 1009),
     ],
+    ids=["text", "empty text", "no mask", "opcode", "continuation", "ping in parts", "reserved", "large", "endless"],
 )
 def test_what_ends_the_connection(session: WebSocketClient, bad: bytes, code: int) -> None:
     session.send(bad)
