@@ -1,0 +1,11 @@
+"""All cases together, each name once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.conformance.mqtt.cases import connecting, sessions
+from tests.conformance.mqtt.script import Case
+
+CASES: Final[list[Case]] = [*connecting.CASES, *sessions.CASES]
+BY_NAME: Final = {case.name: case for case in CASES}
