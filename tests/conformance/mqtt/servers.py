@@ -16,6 +16,8 @@ from tests.support.server import ServerProcess
 
 RECEIVE_MAXIMUM: Final = 20
 MAX_PACKET_BYTES: Final = 65_536
+USER: Final = "conformance"
+PASSWORD: Final = "a password"
 START_SECONDS: Final = 20.0
 STOP_SECONDS: Final = 10.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.packets import Disconnect, Puback, Publish, Pubrec, Unsuback, Unsubscribe, Will
+from protocols.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback, Unsubscribe, Will
 from protocols.mqtt.properties import PropertyId as P
 from protocols.mqtt.reason_codes import ReasonCode as R
 from tests.conformance.mqtt.script import (
@@ -46,7 +46,7 @@ def _resumed(v: int) -> tuple[Steps, ...]:
     return (
         *(*stays("a", v), subscribes("a", T, qos=1), leaves("a")),
         *(opens("p"), publishes("p", T, b"1"), publishes("p", T, b"2"), say("p", Publish(T, b"3", 2, 7))),
-        *(hear("p", Pubrec(7)), *stays("b", v, True)),
+        *(hear("p", Pubrec(7)), say("p", Pubrel(7)), hear("p", Pubcomp(7)), *stays("b", v, True)),
         *(message("b", T, b"1", 1, "m1"), message("b", T, b"2", 1), message("b", T, b"3", 1)),
         *(answers("b", Puback, "m1"), publishes("p", T, b"4"), message("b", T, b"4", 1)),
     )
