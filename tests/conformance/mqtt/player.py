@@ -29,16 +29,16 @@ from protocols.mqtt.properties import EMPTY, PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
 from tests.conformance.mqtt import script
 from tests.conformance.mqtt.servers import Server
-from tests.conformance.mqtt.wire_client import Mismatch, WireClient
+from tests.conformance.mqtt.wire_client import ANSWER_SECONDS, Mismatch, WireClient
 
 _numbers = count(1)
 
 _ECHO: Final = "echo"
 
 
-def play(case: script.Case, server: Server) -> None:
-    """Play it to its end.  Raises Mismatch, which says the step."""
-    player = _Player(server, f"{os.getpid() % 10_000:04d}{next(_numbers) % 10_000:04d}".encode())
+def play(case: script.Case, server: Server, patience: float = ANSWER_SECONDS) -> None:
+    """Play it to its end, waiting at most `patience` seconds for an answer.  Raises Mismatch, which says the step."""
+    player = _Player(server, patience, f"{os.getpid() % 10_000:04d}{next(_numbers) % 10_000:04d}".encode())
     try:
         for number, step in enumerate(case.steps, 1):
             try:
@@ -52,8 +52,9 @@ def play(case: script.Case, server: Server) -> None:
 class _Player:
     """The connections of one play, and what was heard under a name."""
 
-    def __init__(self, server: Server, unique: bytes) -> None:
+    def __init__(self, server: Server, patience: float, unique: bytes) -> None:
         self._server = server
+        self._patience = patience
         self._unique = unique
         self._clients: dict[str, WireClient] = {}
         self._all: list[WireClient] = []
@@ -77,6 +78,7 @@ class _Player:
         client = WireClient(self._server.host, port, step.version, self._unique, websocket)
         if websocket and client.subprotocol != websocket:
             raise Mismatch(f"the WebSocket speaks {client.subprotocol!r}")
+        client.patience = self._patience
         self._clients[step.on] = client
         self._all.append(client)
 

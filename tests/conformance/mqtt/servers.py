@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway.settings.tree import Settings
 from tests.support.server import ServerProcess
 
 RECEIVE_MAXIMUM: Final = 20
@@ -65,12 +66,13 @@ def mosquitto_path() -> str | None:
 
 
 @contextmanager
-def entrepot(directory: Path) -> Iterator[Server]:
-    """Our server with an empty store."""
-    with ServerProcess(directory, ENTREPOT_SETTINGS) as process:
-        doors = {"tcp": "mqtt", "ws": "mqtt_ws"}
-        ports = {transport: process.port(door) for transport, door in doors.items() if door in process.ports}
-        yield Server("entrepot", "127.0.0.1", ports)
+def entrepot(directory: Path, with_users: bool = False) -> Iterator[Server]:
+    """Our server with an empty store; with `USER` as its one user, or with none, so that anybody may connect."""
+    settings = dict(ENTREPOT_SETTINGS)
+    if with_users and "security" in Settings.model_fields:
+        settings |= {"security.initial_admin": USER, "security.initial_admin_password": PASSWORD}
+    with ServerProcess(directory, settings) as process:
+        yield Server("entrepot", "127.0.0.1", {"tcp": process.port("mqtt"), "ws": process.port("http")})
         assert process.stop() == 0, process.log_text()
         assert "Traceback" not in process.log_text(), process.log_text()
 

@@ -33,6 +33,8 @@ class Statement:
     binds: Binds
     text: str
     tests: tuple[str, ...] = ()
+    open_for: str = ""
+    """Why there is nothing to prove with us."""
 
     @property
     def section(self) -> str:
@@ -58,4 +60,6 @@ NO_PROPERTIES: Final = "tests/unit/mqtt/test_mqtt_encoder.py::test_no_properties
 GOODBYE_FITS: Final = "tests/unit/mqtt/test_connection.py::test_a_goodbye_without_text_where_the_text_does_not_fit"
 LONGEST_TOPIC: Final = "tests/unit/mqtt/test_mqtt_encoder.py::test_longest_topic"
 REASONS: Final = "tests/conformance/mqtt/test_answers.py::test_reason_codes_are_those_of_their_packet"
+REFUSALS: Final = "tests/unit/mqtt/test_connection.py::test_refusals"
+TRANSIENT: Final = "tests/conformance/mqtt/test_transient.py::test_a_store_that_cannot_take_it_closes"
 BARE_ANSWERS: Final = "tests/conformance/mqtt/test_answers.py::test_answers_have_no_text_that_could_be_too_long"

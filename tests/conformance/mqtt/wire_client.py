@@ -31,6 +31,7 @@ class WireClient:
 
     def __init__(self, host: str, port: int, version: int, unique: bytes, websocket: str = "") -> None:
         self.version = version
+        self.patience = ANSWER_SECONDS
         self._unique = unique
         self._socket = socket.create_connection((host, port), ANSWER_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -49,7 +50,7 @@ class WireClient:
         request = Request(host=host, target="/mqtt", subprotocols=[subprotocol])
         self._socket.sendall(self._frames.send(request))
         while self.subprotocol is None and not self._ended:
-            self._read(ANSWER_SECONDS)
+            self._read()
         if self.subprotocol is None:
             raise Mismatch("the WebSocket was refused")
 
@@ -68,22 +69,18 @@ class WireClient:
         except (BrokenPipeError, ConnectionResetError):
             self._ended = True  # the server closed first, which `next` reports
 
-    def next(self, seconds: float = ANSWER_SECONDS) -> Packet | None:
+    def next(self) -> Packet | None:
         """The next packet, or None where the server closed instead.  Raises Mismatch when nothing happens."""
         while not self._heard and not self._ended:
-            self._read(seconds)
+            self._read()
         return self._heard.popleft() if self._heard else None
-
-    def put_back(self, packet: Packet) -> None:
-        """Have `next` return it again."""
-        self._heard.appendleft(packet)
 
     def close(self) -> None:
         """Close the socket without a word."""
         self._socket.close()
 
-    def _read(self, seconds: float) -> None:
-        self._socket.settimeout(seconds)
+    def _read(self) -> None:
+        self._socket.settimeout(self.patience)
         try:
             data = self._socket.recv(65_536)
         except TimeoutError:

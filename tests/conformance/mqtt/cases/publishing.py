@@ -29,6 +29,10 @@ from tests.conformance.mqtt.script import (
 NO_SUBSCRIBERS: Final = (R.NO_MATCHING_SUBSCRIBERS,)
 
 
+_SYSTEM: Final = f"$SYS/{ID}"
+"""A topic that is the server's alone (4.7.2)."""
+
+
 def _qos_0(v: int) -> tuple[Steps, ...]:
     return (
         *(opens("s", v), subscribes("s", T, qos=2), opens("p", v), say("p", Publish(T, b"x"), Publish(T, b"y"))),
@@ -140,7 +144,6 @@ def _big(v: int) -> tuple[Steps, ...]:
 
 
 def _refused_by_subscriber(kind: type, qos: int) -> tuple[Steps, ...]:
-    done: tuple[Steps, ...] = ()
     publish: tuple[Steps, ...] = (say("p", Publish(T, b"1", qos, 5)),)
     if qos == 1:
         publish += (hear("p", Puback(5)),)
@@ -148,7 +151,7 @@ def _refused_by_subscriber(kind: type, qos: int) -> tuple[Steps, ...]:
         publish += (hear("p", Pubrec(5)), say("p", Pubrel(5)), hear("p", Pubcomp(5)))
     return (
         *(*stays("s", 5), subscribes("s", T, qos=qos), opens("p"), *publish, message("s", T, b"1", qos, "m")),
-        *(answers("s", kind, "m", R.UNSPECIFIED_ERROR), quiet("s"), cut("s"), *stays("t", 5, True), quiet("t"), *done),
+        *(answers("s", kind, "m", R.UNSPECIFIED_ERROR), quiet("s"), cut("s"), *stays("t", 5, True), quiet("t")),
     )
 
 
@@ -177,6 +180,27 @@ CASES: Final[list[Case]] = [
     *both("a large message", _big, "3.3.4-1 4.2.0-1", "3.3.4-1 7.1.1-1"),
     case("PUBACK 0x80 of a subscriber", *_refused_by_subscriber(Puback, 1), five="4.4.0-2"),
     case("PUBREC 0x80 of a subscriber", *_refused_by_subscriber(Pubrec, 2), five="4.4.0-2 4.3.3-4"),
+    case(
+        "after a refused QoS 2 the identifier is free",
+        *(opens("s"), subscribes("s", T), opens("p"), say("p", Publish(_SYSTEM, b"no", 2, 5))),
+        hear("p", Pubrec(5, R.NOT_AUTHORIZED), reasons=(R.TOPIC_NAME_INVALID, R.IMPLEMENTATION_SPECIFIC_ERROR)),
+        *(say("p", Publish(T, b"x", 2, 5)), hear("p", Pubrec(5)), say("p", Pubrel(5)), hear("p", Pubcomp(5))),
+        *(message("s", T, b"x"), quiet("s")),
+        five="4.3.3-9",
+    ),
+    case(
+        "a client may not publish for the server [5]",
+        *(opens("p"), say("p", Publish(_SYSTEM, b"no", 1, 5))),
+        hear("p", Puback(5, R.NOT_AUTHORIZED), reasons=(R.TOPIC_NAME_INVALID, R.IMPLEMENTATION_SPECIFIC_ERROR)),
+        *(say("p", Publish(_SYSTEM, b"no")), quiet("p")),
+        five="3.4.2-1 3.3.4-1",
+    ),
+    case(
+        "a client may not publish for the server [3.1.1]",
+        *(opens("s", 4), subscribes("s", _SYSTEM), opens("p", 4), say("p", Publish(_SYSTEM, b"no", 1, 5))),
+        *(hear("p", Puback(5)), quiet("p", "s")),
+        four="3.3.5-2 3.3.4-1",
+    ),
     case(
         "many identifiers at once",
         *(opens("s"), subscribes("s", T, qos=1), opens("p", client_id=ID + "p")),

@@ -248,7 +248,7 @@ CASES: Final[list[Case]] = [
     case(
         "3.1.1 hears what 5.0 says",
         *(opens("s", 4), subscribes("s", T), opens("p"), publishes("p", T, b"x", props=_PROPERTIES)),
-        *(message("s", T, b"x"), opens("t"), subscribes("t", T), publishes("s", T, b"y")),
+        *(message("s", T, b"x"), opens("t"), subscribes("t", T), opens("q", 4), publishes("q", T, b"y")),
         *(message("s", T, b"y"), message("t", T, b"y")),
         four="7.0.0-2 3.3.2-3",
     ),

@@ -201,6 +201,14 @@ def _five() -> list[Case]:
             five="3.1.3-10 3.1.2-9",
         ),
         case(
+            "a will at every QoS, retained",
+            *(opens("w"), subscribes("w", f"{T}/#", qos=2), opens("a", will=Will(f"{T}/2", b"2", 2, True)), cut("a")),
+            *(message("w", f"{T}/2", b"2", 2), opens("b", will=Will(f"{T}/1", b"1", 1, True)), cut("b")),
+            *(message("w", f"{T}/1", b"1", 1), opens("c", will=Will(f"{T}/0", b"0", 0, True)), cut("c")),
+            message("w", f"{T}/0", b"0"),
+            five="3.2.2-12 3.2.2-13 3.1.2-12",
+        ),
+        case(
             "DISCONNECT 0x04 publishes the will",
             *(opens("w"), subscribes("w", T), opens("a", will=Will(T, b"gone"))),
             *(leaves("a", reason=R.DISCONNECT_WITH_WILL_MESSAGE), message("w", T, b"gone")),
