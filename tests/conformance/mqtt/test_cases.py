@@ -17,7 +17,6 @@ from tests.conformance.mqtt.player import play
 from tests.conformance.mqtt.script import Case
 from tests.conformance.mqtt.wire_client import ANSWER_SECONDS, Mismatch
 
-
 SILENCE_SECONDS = 1.5
 """How long mosquitto is waited for where it is known to say nothing."""
 
