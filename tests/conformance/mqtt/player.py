@@ -9,7 +9,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final
 
-from scramp import ScramClient
+from scramp import ScramClient  # type: ignore[import-untyped]
 
 from protocols.mqtt.packets import (
     Auth,
@@ -85,7 +85,7 @@ class _Player:
     def say(self, step: script.Say) -> None:
         what = step.what
         if step.of:
-            what = dataclasses.replace(what, packet_id=self._packet_ids[step.of])  # type: ignore[type-var]
+            what = dataclasses.replace(what, packet_id=self._packet_ids[step.of])  # type: ignore[type-var,arg-type]
         client = self._client(step.on)
         if isinstance(what, Connect):
             client.version = what.version
@@ -112,20 +112,26 @@ class _Player:
 
     def hear_together(self, step: script.HearTogether) -> None:
         wanted = list(step.packets)
-        self._settle()
-        for on in step.on:
-            self._client(on).say(Pingreq())
-            while not isinstance(heard := self._next(on), Pingresp):
-                match = next((one for one in wanted if not _difference(heard, one)), None)
-                if match is None:
-                    raise Mismatch(f"{on} heard {heard}, which is none of {wanted}")
-                wanted.remove(match)
-                self._packet_ids[step.name] = heard.packet_id  # type: ignore[union-attr]
-                self._elected[step.elects] = on
+        deadline = time.monotonic() + self._patience
+        while wanted and time.monotonic() < deadline:
+            self._settle()
+            for on in step.on:
+                self._hear_until_ping(on, wanted, step)
         if wanted:
             raise Mismatch(f"nobody heard {wanted}")
         others = [on for on in step.on if on != self._elected[step.elects]]
         self._elected[f"not {step.elects}"] = others[0] if others else ""
+
+    def _hear_until_ping(self, on: str, wanted: list[Publish], step: script.HearTogether) -> None:
+        """Take out of `wanted` what this connection has heard by now."""
+        self._client(on).say(Pingreq())
+        while not isinstance(heard := self._next(on), Pingresp):
+            match = next((one for one in wanted if not _difference(heard, one)), None)
+            if match is None:
+                raise Mismatch(f"{on} heard {heard}, which is none of {wanted}")
+            wanted.remove(match)
+            self._packet_ids[step.name] = heard.packet_id  # type: ignore[union-attr]
+            self._elected[step.elects] = on
 
     def hear_one_of(self, step: script.HearOneOf) -> None:
         ways = [list(way) for way in step.ways]
@@ -173,7 +179,7 @@ class _Player:
             return {PropertyId.AUTHENTICATION_METHOD: method, PropertyId.AUTHENTICATION_DATA: data.encode()}
 
         first = {**step.starts.properties, **with_data(scram.get_client_first())}  # type: ignore[union-attr]
-        client.say(dataclasses.replace(step.starts, properties=first))  # type: ignore[type-var]
+        client.say(dataclasses.replace(step.starts, properties=first))  # type: ignore[type-var,arg-type]
         asked = self._next(step.on)
         if not isinstance(asked, Auth) or asked.reason != ReasonCode.CONTINUE_AUTHENTICATION:
             raise Mismatch(f"heard {asked} instead of an AUTH that continues")
@@ -220,7 +226,7 @@ class _Player:
     def _compare(self, heard: Packet, step: script.Hear) -> None:
         wanted = step.packet
         if step.of:
-            wanted = dataclasses.replace(wanted, packet_id=self._packet_ids[step.of])  # type: ignore[type-var]
+            wanted = dataclasses.replace(wanted, packet_id=self._packet_ids[step.of])  # type: ignore[type-var,arg-type]
         found = _difference(heard, wanted, step)
         if found:
             raise Mismatch(f"heard {heard}: {found}")

@@ -50,5 +50,5 @@ def test_answers_have_no_text_that_could_be_too_long(kind: PacketType) -> None:
     for code in REASONS_OF[kind]:
         reason = ReasonCode(code)
         several = kind in (PacketType.SUBACK, PacketType.UNSUBACK)
-        packet = ANSWERS[kind](1, [reason] if several else reason)  # type: ignore[call-arg,arg-type]
+        packet = ANSWERS[kind](1, [reason] if several else reason)  # type: ignore[call-arg,arg-type,list-item]
         assert len(encode(packet, 5)) <= 6

@@ -87,8 +87,9 @@ def _flow() -> list[Case]:
         case(
             "more than the server's receive maximum",
             opens("p"),
-            say("p", *[Publish(T, b"x", 2, number) for number in range(1, RECEIVE_MAXIMUM + 2)]),
+            say("p", *[Publish(T, b"x", 2, number) for number in range(1, RECEIVE_MAXIMUM + 1)]),
             *[hear("p", Pubrec(number), reasons=(0x10,)) for number in range(1, RECEIVE_MAXIMUM + 1)],
+            say("p", Publish(T, b"x", 2, RECEIVE_MAXIMUM + 1)),
             closed("p", R.RECEIVE_MAXIMUM_EXCEEDED),
             five="3.3.4-7 4.9.0-1 4.13.1-1",
         ),

@@ -16,6 +16,7 @@ from tests.conformance.mqtt.script import (
     answers,
     both,
     case,
+    closed,
     cut,
     hear,
     message,
@@ -198,8 +199,8 @@ CASES: Final[list[Case]] = [
     case(
         "a client may not publish for the server [3.1.1]",
         *(opens("s", 4), subscribes("s", _SYSTEM), opens("p", 4), say("p", Publish(_SYSTEM, b"no", 1, 5))),
-        *(hear("p", Puback(5)), quiet("p", "s")),
-        four="3.3.5-2 3.3.4-1",
+        *(closed("p"), quiet("s")),
+        four="3.3.5-2",
     ),
     case(
         "many identifiers at once",

@@ -41,7 +41,7 @@ def _retained(v: int) -> tuple[Steps, ...]:
     return (
         *(opens("live", v), subscribes("live", T, qos=1), opens("p", v)),
         *(publishes("p", T, b"1", retain=True), publishes("p", T, b"2", retain=True), publishes("p", T, b"3")),
-        *(leaves("p"), *[message("live", T, payload, 1) for payload in (b"1", b"2", b"3")]),
+        *(leaves("p"), message("live", T, b"1", 1), message("live", T, b"2", 1), message("live", T, b"3", 1)),
         *(opens("s", v), subscribes("s", f"{T}/#", qos=2), message("s", T, b"2", 1, retain=True), quiet("s")),
         *(opens("q", v), publishes("q", T, b"", retain=True), message("live", T, b"", 1), message("s", T, b"", 1)),
         *(opens("t", v), subscribes("t", T), quiet("t", "s", "live")),

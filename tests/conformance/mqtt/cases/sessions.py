@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from protocols.mqtt.packets import Disconnect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Unsuback, Unsubscribe, Will
 from protocols.mqtt.properties import PropertyId as P
@@ -11,6 +11,7 @@ from tests.conformance.mqtt.script import (
     ID,
     SHORT_SECONDS,
     Case,
+    Step,
     Steps,
     T,
     answers,
@@ -36,7 +37,7 @@ LONG: Final = {P.SESSION_EXPIRY_INTERVAL: 60}
 NEVER: Final = {P.SESSION_EXPIRY_INTERVAL: 0xFFFF_FFFF}
 
 
-def stays(on: str, version: int, present: bool = False, client: str = "a", **other: object) -> tuple[Steps, ...]:
+def stays(on: str, version: int, present: bool = False, client: str = "a", **other: Any) -> tuple[Step, ...]:
     """Open the kept session of client `a`."""
     properties = LONG if version == 5 else {}
     return opens(on, version, present, clean=False, client_id=ID + client, props=properties, **other)
