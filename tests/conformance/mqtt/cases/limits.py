@@ -217,10 +217,18 @@ def _authentication() -> list[Case]:
     wrong = Auth(_CONTINUES, _with_data(b"c=biws,r=abcdefghwrong,p=AAAA"))
     refusals = (R.NOT_AUTHORIZED, R.BAD_USER_NAME_OR_PASSWORD, R.PROTOCOL_ERROR)
     return [
-        case("SCRAM", *_in(), quiet("a"), five="4.12.0-2 4.12.0-5 3.15.2-1", needs="scram"),
+        case(
+            "SCRAM",
+            *_in(),
+            say("a", Pingreq()),
+            hear("a", Pingresp()),
+            five="4.12.0-2 4.12.0-5 3.15.2-1",
+            needs="scram",
+        ),
         case(
             "SCRAM again",
-            *(*_in(), Authenticate("a", _NAMES, Auth(R.SUCCESS, _METHOD), USER, PASSWORD), quiet("a")),
+            *(*_in(), Authenticate("a", _NAMES, Auth(R.SUCCESS, _METHOD), USER, PASSWORD)),
+            *(say("a", Pingreq()), hear("a", Pingresp())),
             five="4.12.0-2 4.12.0-5 4.12.1-1",
             needs="scram",
         ),
