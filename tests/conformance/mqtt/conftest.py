@@ -1,0 +1,28 @@
+"""The servers of the conformance cases, each started once and only when a case asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.conformance.mqtt import servers
+from tests.conformance.mqtt.script import Case
+
+
+@pytest.fixture(scope="session")
+def server_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, Case], servers.Server]]:
+    """The running server of a name that suits a case: ours has users where the case authenticates."""
+    running: dict[tuple[str, bool], servers.Server] = {}
+    with ExitStack() as stack:
+
+        def suited(name: str, case: Case) -> servers.Server:
+            with_users = case.needs == "scram" and name == "entrepot"
+            if (name, with_users) not in running:
+                directory = tmp_path_factory.mktemp(name)
+                start = servers.entrepot(directory, with_users) if name == "entrepot" else servers.mosquitto(directory)
+                running[name, with_users] = stack.enter_context(start)
+            return running[name, with_users]
+
+        yield suited

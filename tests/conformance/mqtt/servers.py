@@ -1,0 +1,113 @@
+"""The servers that the cases are played against: ours, and Debian's mosquitto as the oracle."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.settings.tree import Settings
+from tests.support.server import ServerProcess
+
+RECEIVE_MAXIMUM: Final = 20
+MAX_PACKET_BYTES: Final = 65_536
+USER: Final = "conformance"
+PASSWORD: Final = "a password"
+START_SECONDS: Final = 20.0
+STOP_SECONDS: Final = 10.0
+
+NAMES: Final = ("entrepot", "mosquitto")
+
+ENTREPOT_SETTINGS: Final = {
+    "mqtt.receive_maximum": str(RECEIVE_MAXIMUM),
+    "mqtt.max_packet_size_bytes": str(MAX_PACKET_BYTES),
+    "log.level": "warning",
+}
+
+MOSQUITTO_CONFIGURATION: Final = f"""\
+listener {{tcp}} 127.0.0.1
+listener {{ws}} 127.0.0.1
+protocol websockets
+allow_anonymous true
+max_inflight_messages {RECEIVE_MAXIMUM}
+max_packet_size {MAX_PACKET_BYTES}
+max_queued_messages 0
+max_keepalive 65535
+persistence false
+sys_interval 0
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server.  `ports` by transport: tcp, ws."""
+
+    name: str
+    host: str
+    ports: dict[str, int]
+
+    def port(self, transport: str) -> int:
+        return self.ports[transport]
+
+    def has(self, need: str) -> bool:
+        """Whether it has what a case needs: a transport, or `scram`."""
+        return not need or need in self.ports or (need == "scram" and self.name == "entrepot")
+
+
+def mosquitto_path() -> str | None:
+    """Where Debian's mosquitto is, or None."""
+    return shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+
+
+@contextmanager
+def entrepot(directory: Path, with_users: bool = False) -> Iterator[Server]:
+    """Our server with an empty store; with `USER` as its one user, or with none, so that anybody may connect."""
+    settings = dict(ENTREPOT_SETTINGS)
+    if with_users and "security" in Settings.model_fields:
+        settings |= {"security.initial_admin": USER, "security.initial_admin_password": PASSWORD}
+    with ServerProcess(directory, settings) as process:
+        yield Server("entrepot", "127.0.0.1", {"tcp": process.port("mqtt"), "ws": process.port("http")})
+        assert process.stop() == 0, process.log_text()
+        assert "Traceback" not in process.log_text(), process.log_text()
+
+
+@contextmanager
+def mosquitto(directory: Path) -> Iterator[Server]:
+    """Mosquitto, in memory alone."""
+    program = mosquitto_path()
+    assert program is not None, "mosquitto is not installed (make peers)"
+    ports = {"tcp": _free_port(), "ws": _free_port()}
+    configuration = directory / "mosquitto.conf"
+    configuration.write_text(MOSQUITTO_CONFIGURATION.format(**ports))
+    with (directory / "mosquitto.log").open("wb") as log:
+        process = subprocess.Popen([program, "-c", str(configuration)], stdout=log, stderr=log)
+    try:
+        _wait_for(process, ports["tcp"])
+        yield Server("mosquitto", "127.0.0.1", ports)
+    finally:
+        process.terminate()
+        process.wait(STOP_SECONDS)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        assert process.poll() is None, "mosquitto ended instead of starting"
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        assert time.monotonic() < deadline, "mosquitto does not listen"
+        time.sleep(0.02)
