@@ -101,8 +101,9 @@ def test_a_will_carries_its_properties(port: int, topic: str, watcher: RawClient
 @pytest.mark.parametrize(
     ("will", "reason"),
     [
-        (Will("a", b"", 2), ReasonCode.QOS_NOT_SUPPORTED),
-        (Will("a", b"", 1, True), ReasonCode.RETAIN_NOT_SUPPORTED),
+        (Will("$SYS/a", b""), ReasonCode.NOT_AUTHORIZED),
+        (Will("$share/g/a", b""), ReasonCode.NOT_AUTHORIZED),
+        (Will("$delayed/x/a", b""), ReasonCode.TOPIC_NAME_INVALID),
         (Will("a/#", b""), ReasonCode.TOPIC_NAME_INVALID),
     ],
 )
