@@ -42,6 +42,7 @@ from protocols.mqtt.packets import (
     Packet,
     Pingreq,
     Puback,
+    Pubacks,
     Pubcomp,
     Publish,
     Pubrec,
@@ -100,7 +101,7 @@ class ServerConnection:
 
     def __init__(self, limits: ConnectionLimits, now: float) -> None:
         self._limits = limits
-        self._decoder = Decoder(limits.max_packet_size_bytes)
+        self._decoder = Decoder(limits.max_packet_size_bytes, gathers=True)
         self._out: list[bytes] = []
         self._state = WAITING
         self._last_packet = now
@@ -173,6 +174,9 @@ class ServerConnection:
                     if (packet.qos or packet.properties) and not self._takes_publish(packet):
                         continue
                     run.append(packet)
+                    continue
+                if type(packet) is Pubacks and self._state == OPEN:
+                    held += self.window.acknowledge_run(packet.packet_ids)
                     continue
                 if type(packet) is Puback and self._state == OPEN:
                     if self.window.acknowledge(packet.packet_id):
