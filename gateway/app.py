@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import sys
 from collections.abc import Callable
@@ -33,6 +34,7 @@ from gateway.stores import open_broker_door, open_store, open_store_elsewhere
 from gateway.workers import run_workers
 
 if TYPE_CHECKING:
+    from gateway.bridge.bridges import Bridges
     from gateway.http.server import HttpListener
 
 log = structlog.get_logger(__name__)
@@ -135,6 +137,7 @@ class Gateway:
         self.memberships = Memberships(store, clock, settings.groups)
         self.hub = DeliveryHub(store, clock)
         self.mqtt = MqttFrontend(store, self.sender, topology, self.hub, settings, clock)
+        self._bridges = self._build_bridges(clock)
         self._mqtt_listener: TcpListener | None = None
         self._http_listener: HttpListener | None = None
         if "mqtt" in sockets:
@@ -143,6 +146,17 @@ class Gateway:
             )
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
+
+    def _build_bridges(self, clock: Clock) -> Bridges | None:
+        """Bridges to other brokers; their libraries are loaded only where there are some."""
+        if not self.settings.bridge.remotes:
+            return None
+        from gateway.bridge.bridges import Bridges
+
+        routes = self.mqtt.routes
+        return Bridges(
+            self.settings.bridge, self.store, self.sender, routes, routes.rule_topics, clock, random.SystemRandom()
+        )
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
         """The HTTP door; its libraries are loaded only where it is open."""
@@ -166,6 +180,7 @@ class Gateway:
                 "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
             },
+            bridges=list if self._bridges is None else self._bridges.status,
         )
         return HttpListener(build_app(context), listener, self.settings.http)
 
@@ -175,6 +190,8 @@ class Gateway:
             await self._mqtt_listener.start()
         if self._http_listener is not None:
             await self._http_listener.start()
+        if self._bridges is not None:
+            self._bridges.start()
         self._is_ready = True
         for door, address in self.addresses.items():
             log.info("listening", door=door, address=address)
@@ -197,6 +214,8 @@ class Gateway:
             self.settings.server.ready_file.unlink(missing_ok=True)
         self.store.release_waiting()
         self.memberships.release_waiting()
+        if self._bridges is not None:
+            await self._bridges.stop()
         if self._mqtt_listener is not None:
             self._mqtt_listener.stop_accepting()
         await self._settle(end)

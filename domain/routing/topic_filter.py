@@ -43,6 +43,20 @@ def matches(topic_filter: str, name: str) -> bool:
     return len(wanted) == len(levels)
 
 
+def overlap(one: str, other: str) -> bool:
+    """Whether there may be a name that both filters match."""
+    first, second = one.split("/"), other.split("/")
+    for depth in range(max(len(first), len(second))):
+        mine, yours = first[depth : depth + 1], second[depth : depth + 1]
+        if mine == ["#"] or yours == ["#"]:
+            return True  # `#` stands for no level, too
+        if not mine or not yours:
+            return False
+        if mine != yours and "+" not in (*mine, *yours):
+            return False
+    return True
+
+
 class _Node(Generic[Subscriber]):
     __slots__ = ("children", "subscribers")
 

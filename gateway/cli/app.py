@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from gateway.cli import cluster, config, group, message, namespace, timer, topic
+from gateway.cli import bridge, cluster, config, group, message, namespace, timer, topic
 from gateway.cli.commands import CommandGroup
 from gateway.cli.deployment import broker, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
@@ -42,6 +42,7 @@ app.add_typer(message.app, name="message")
 app.add_typer(timer.app, name="timer")
 app.add_typer(namespace.app, name="namespace")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(bridge.app, name="bridge")
 app.add_typer(config.app, name="config")
 app.command()(version)
 
