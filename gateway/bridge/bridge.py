@@ -55,7 +55,7 @@ class Bridge:
         self._remote = remote
         self._parts = parts
         self._state = BridgeState.STANDBY
-        self._since_ms = parts.clock.now_ms()
+        self._begun_ms = self._since_ms = parts.clock.now_ms()
         self._last_error = ""
         self._lease = BridgeLease(parts.store, parts.clock, remote.name, parts.owner, self._report)
         self._inbound: Inbound | None = None
@@ -111,7 +111,7 @@ class Bridge:
         """Connect again and again."""
         parts, remote = self._parts, self._remote
         origin = await store_origin(parts.store, f"{parts.random.getrandbits(64):016x}")
-        await ensure_groups(parts.store, remote, parts.clock.now_ms())
+        await ensure_groups(parts.store, remote, self._begun_ms)
         back_off = FIRST_BACK_OFF_SECONDS
         loop = asyncio.get_running_loop()
         while True:
@@ -135,15 +135,21 @@ class Bridge:
         outbound = Outbound(remote, parts.store, parts.clock, self.counters, parts.any_level_topics, origin)
         try:
             await connection.open()
-            if inbound.filters:
-                await connection.subscribe(inbound.filters)
-            self.counters.connects += 1
             self._inbound = inbound
-            self._become(BridgeState.CONNECTED)
-            await _first_of(_ended(connection), inbound.run(connection), _unless_done(outbound.run(connection)))
+            # What the session kept comes before the SUBACK: it is stored meanwhile, or that would wait for room.
+            carrying_out = self._subscribe_and_send(connection, inbound, outbound)
+            await _first_of(_ended(connection), inbound.run(connection), carrying_out)
         finally:
             self._inbound = None
             connection.close()
+
+    async def _subscribe_and_send(self, connection: RemoteConnection, inbound: Inbound, outbound: Outbound) -> None:
+        if inbound.filters:
+            await connection.subscribe(inbound.filters)
+        self.counters.connects += 1
+        self._become(BridgeState.CONNECTED)
+        await outbound.run(connection)
+        await asyncio.get_running_loop().create_future()  # nothing to send ends nothing
 
     def _become(self, state: BridgeState, error: str = "") -> None:
         if error:
@@ -160,12 +166,6 @@ class Bridge:
 
 async def _ended(connection: RemoteConnection) -> None:
     raise RemoteError(await connection.until_ended())
-
-
-async def _unless_done(work: Coroutine[Any, Any, None]) -> None:
-    """Work that may have nothing to do does not end what goes on beside it."""
-    await work
-    await asyncio.get_running_loop().create_future()
 
 
 async def _first_of(*work: Coroutine[Any, Any, None]) -> None:

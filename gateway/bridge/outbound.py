@@ -57,13 +57,13 @@ def group_name(remote: BridgeRemote, rule: BridgeRule) -> str:
     return f"bridge-{remote.name}-{remote.rules.index(rule) + 1}"
 
 
-async def ensure_groups(store: Store, remote: BridgeRemote, now_ms: int) -> None:
-    """Make the groups of rules that are new.  `latest` is written down as this moment, so that a topic which comes
-    into being later is carried from its first message on."""
+async def ensure_groups(store: Store, remote: BridgeRemote, begun_ms: int) -> None:
+    """Make the groups of rules that are new.  `latest` is written down as the moment the gateway began, so that a
+    topic which comes into being later is carried from its first message on."""
     for rule in remote.rules:
         name = group_name(remote, rule)
         if rule.is_out and store.group(name) is None:
-            start = EARLIEST if rule.start == EARLIEST else (to_rfc3339(now_ms) or LATEST)
+            start = EARLIEST if rule.start == EARLIEST else (to_rfc3339(begun_ms) or LATEST)
             invisible_seconds = min(INVISIBLE_MS // 1000, MAX_INVISIBLE_SECONDS)
             await store.put_group(ConsumerGroup(name, MAX_ATTEMPTS, invisible_seconds, start))
 
