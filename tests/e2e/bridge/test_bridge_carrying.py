@@ -5,6 +5,7 @@ from __future__ import annotations
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
@@ -52,7 +53,7 @@ def test_in_and_out_with_names_remapped(other: tuple[OtherBroker, int], bridged:
 
 @pytest.mark.parametrize("options", [{"version": 5}, {"version": 4, "announce_bridge": True}], ids=["5", "4-announced"])
 def test_nothing_goes_round_where_both_ways_share_names(
-    tmp_path: Path, bridged: MakeServer, options: dict[str, object]
+    tmp_path: Path, bridged: MakeServer, options: dict[str, Any]
 ) -> None:
     with Mosquitto(tmp_path) as broker, bridged(remote(broker.url, BOTH, **options)) as server:
         await_state(server, "connected")
@@ -87,7 +88,7 @@ def test_properties_survive_both_ways(tmp_path: Path, bridged: MakeServer) -> No
             ours.publish("here/orders/x", b"{}", properties=given)
             wait_until(lambda: theirs.messages, "out")
             for message, extra in ((ours.messages[0], 0), (theirs.messages[0], 1)):
-                found = message.properties
+                found: Any = message.properties
                 assert found.ContentType == "application/json"
                 assert found.ResponseTopic == "answers/1"
                 assert found.CorrelationData == b"\x00\x01"

@@ -15,6 +15,7 @@ from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
 MakeServer = Callable[..., ServerProcess]
+CERTIFICATES = Path(__file__).resolve().parents[2] / "fixtures" / "tls"
 COUNT = 4000
 KILLS = 2
 
@@ -163,3 +164,33 @@ def test_a_gateway_that_stops_gives_the_bridge_over_at_once(tmp_path: Path) -> N
             running, waiting = (first, second) if bridge(first)["isHere"] else (second, first)
             running.stop()
             wait_until(lambda: bridge(waiting)["isHere"], "given over", timeout=5)
+
+
+def test_what_the_remote_can_never_take_becomes_a_dead_letter(tmp_path: Path, bridged: MakeServer) -> None:
+    with (
+        Mosquitto(tmp_path, ["max_packet_size 1000"]) as broker,
+        bridged(remote(broker.url, OUT)) as server,
+        Peer(broker.port, "there/#") as theirs,
+        Peer(server.port("mqtt")) as ours,
+    ):
+        await_state(server, "connected")
+        ours.publish("here/a", b"7" * 2000)
+        ours.publish("here/a", b"8")
+        wait_until(lambda: theirs.numbers == {8}, lambda: str(theirs.payloads()))
+        assert kept(server, "%25DLQ%25bridge-old-1") == [b"7" * 2000]
+        assert bridge(server)["refusedOut"] == 1
+        assert bridge(server)["connects"] == 1
+
+
+def test_over_tls_and_only_to_whom_is_trusted(tmp_path: Path, bridged: MakeServer) -> None:
+    certificate, key = (CERTIFICATES / name for name in ("certificate.pem", "key.pem"))
+    broker = Mosquitto(tmp_path, [f"certfile {certificate}", f"keyfile {key}"])
+    url = broker.url.replace("mqtt:", "mqtts:")
+    trusting = remote(url, {**IN, "filter": "x"}, {**OUT, "filter": "y"}, ca_file=str(certificate), client_id="a")
+    doubting = remote(url, IN, name="doubting", client_id="b")
+    with broker, bridged(trusting, doubting) as server, Peer(server.port("mqtt")) as ours:
+        await_state(server, "connected")
+        ours.publish_numbers("here/y", range(300))
+        wait_until(lambda: bridge(server)["sent"] == 300, lambda: str(bridge(server)))
+        await_state(server, "back-off", "doubting")
+        assert "certificate" in bridge(server, "doubting")["lastError"].lower()
