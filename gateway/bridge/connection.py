@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import paho.mqtt.client as paho
+import structlog
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
@@ -31,6 +32,8 @@ MAX_PACKETS_PER_READ: Final = 128
 RETAINED_IF_NEW: Final = 1
 """Retain handling (MQTT 5.0 3.8.3.1): retained messages come when a subscription is new, not at every connect."""
 MQTT_5: Final = 5
+
+log = structlog.get_logger(__name__)
 
 OnMessage = Callable[[paho.MQTTMessage], None]
 
@@ -303,6 +306,10 @@ class RemoteConnection:
         self.max_packet_bytes = limits.get("MaximumPacketSize")
         self.maximum_qos = min(1, limits.get("MaximumQoS", 1))
         self.takes_retained = bool(limits.get("RetainAvailable", 1))
+        if limits.get("SessionExpiryInterval") == 0:
+            log.warning(
+                "the remote keeps no session: what comes while a bridge is away is lost", bridge=self._remote.name
+            )
         self._accepted.set_result(None)
 
     def _disconnected(self, client: Any, data: Any, flags: Any, code: ReasonCode, properties: Any = None) -> None:

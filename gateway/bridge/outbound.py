@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import structlog
+from paho.mqtt.properties import Properties as PahoProperties
 
 from domain.clock import Clock
 from domain.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, ConsumerGroup
@@ -20,8 +21,9 @@ from domain.expression.filter import FilterExpression, FilterKind
 from domain.message import Delivery, StoredMessage, SystemProperty
 from domain.names import NAMESPACE_SEPARATOR, is_system_topic
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from domain.routing.topic_filter import MAX_TOPIC_BYTES
 from domain.timestamp import to_rfc3339
-from gateway.bridge.connection import RemoteConnection
+from gateway.bridge.connection import MQTT_5, RemoteConnection
 from gateway.bridge.errors import RemoteError
 from gateway.bridge.held import INVISIBLE_MS, HeldDeliveries, Source
 from gateway.bridge.origin import has_come_by, mark_of
@@ -44,8 +46,14 @@ RETRY_SECONDS: Final = 1.0
 MAX_ATTEMPTS: Final = 1000
 """Deliveries of one message before it is a dead letter: every loss of the connection costs those under way one."""
 FAILURE: Final = 0x80
-REFUSED_FOR_GOOD: Final = frozenset((0x87, 0x90, 0x95, 0x99))
+TOO_LARGE: Final = 0x95
+UNSPEAKABLE: Final = 0x90
+REFUSED_FOR_GOOD: Final = frozenset((0x87, UNSPEAKABLE, TOO_LARGE, 0x99))
 """Not authorized, topic name invalid, packet too large, payload format invalid (MQTT 5.0 table 3-4)."""
+MAX_PACKET_BYTES: Final = 268_435_460
+"""No PUBLISH is larger (MQTT 5.0 1.5.5)."""
+SHORTEST_WAIT_SECONDS: Final = 0.1
+"""A pop that found nothing sooner was not waited for: the store is busy with something else."""
 PACKET_OVERHEAD: Final = 16
 """Bytes of a PUBLISH besides name, payload and properties, at most."""
 
@@ -148,8 +156,12 @@ class Outbound:
         self, rule: BridgeRule, source: Source, window: Window, connection: RemoteConnection
     ) -> bool:
         """Wait for a message and carry it; says whether there was one."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
         deliveries = await self._pop(rule, source, 1, WAIT_MS)
         if not deliveries:
+            if loop.time() - begun < SHORTEST_WAIT_SECONDS:
+                await asyncio.sleep(RETRY_SECONDS)
             return False
         taken = await window.take(1)
         try:
@@ -214,20 +226,28 @@ class Outbound:
         if name is None or is_expired(message, now_ms) or has_come_by(message, self._remote.name, self._mark):
             self._counters.ignored += 1
             return 0
-        properties, size = None, 0
-        if self._remote.version == 5:
-            carried = dict(to_properties(message, now_ms))
-            carried[PropertyId.USER_PROPERTY] = [*carried.get(PropertyId.USER_PROPERTY, ()), self._mark]
-            properties = to_paho(carried)
-            size = len(properties.pack())  # type: ignore[no-untyped-call]
+        try:
+            properties, size = self._properties(message, now_ms)
+        except ValueError:
+            return UNSPEAKABLE
         size += len(name.encode()) + len(message.body) + PACKET_OVERHEAD
-        if connection.max_packet_bytes is not None and size > connection.max_packet_bytes:
-            return 0x95
+        if size > min(connection.max_packet_bytes or MAX_PACKET_BYTES, MAX_PACKET_BYTES):
+            return TOO_LARGE
+        if len(name.encode()) > MAX_TOPIC_BYTES:
+            return UNSPEAKABLE
         qos = min(rule.qos, message.qos, connection.maximum_qos)
         retain = connection.takes_retained and message.system_text(SystemProperty.RETAIN) == "1"
         answer = connection.publish(name, message.body, qos, retain, properties)
         answer.add_done_callback(self._count_sent)
         return answer
+
+    def _properties(self, message: StoredMessage, now_ms: int) -> tuple[PahoProperties | None, int]:
+        """What goes with a message, and its bytes.  Raises ValueError where MQTT has no way to say it."""
+        if self._remote.version != MQTT_5:
+            return None, 0
+        carried = dict(to_properties(message, now_ms))
+        carried[PropertyId.USER_PROPERTY] = [*carried.get(PropertyId.USER_PROPERTY, ()), self._mark]
+        return to_paho(carried)
 
     def _count_sent(self, answer: asyncio.Future[int]) -> None:
         if not answer.cancelled() and answer.exception() is None and answer.result() < FAILURE:

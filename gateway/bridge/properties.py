@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final
 
+from paho.mqtt import MQTTException
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 
@@ -19,6 +21,8 @@ _NAMES: Final = {
 }
 """What is carried from end to end; the rest is between a client and its broker."""
 
+MAX_EXPIRY_SECONDS: Final = 0xFFFF_FFFF
+
 
 def from_paho(given: PahoProperties | None) -> Properties:
     """Of a PUBLISH that paho has read."""
@@ -27,9 +31,16 @@ def from_paho(given: PahoProperties | None) -> Properties:
     return found or EMPTY
 
 
-def to_paho(properties: Properties) -> PahoProperties:
-    """For a PUBLISH that paho is to write."""
+def to_paho(properties: Properties) -> tuple[PahoProperties, int]:
+    """For a PUBLISH that paho is to write, and how many bytes they have.
+
+    Raises ValueError for what no MQTT packet can carry, such as a text beyond 64 KiB; other doors take it.
+    """
     made = PahoProperties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
-    for ident, value in properties.items():
-        setattr(made, _NAMES[ident], value)
-    return made
+    try:
+        for ident, value in properties.items():
+            is_too_long = ident is PropertyId.MESSAGE_EXPIRY_INTERVAL and value > MAX_EXPIRY_SECONDS
+            setattr(made, _NAMES[ident], MAX_EXPIRY_SECONDS if is_too_long else value)
+        return made, len(made.pack())  # type: ignore[no-untyped-call]
+    except (MQTTException, struct.error) as error:
+        raise ValueError(str(error)) from None

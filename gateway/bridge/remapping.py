@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from domain.routing.topic_filter import is_valid_name, matches
 from gateway.settings import BridgeRule
+
+OWN: Final = "$"
+"""Names that begin so are a server's own: a remote cannot say anything under ours."""
 
 
 def local_name(rules: Sequence[BridgeRule], remote_name: str) -> str | None:
     """What a name of the remote is here, by the first rule in that wants it; None if none does."""
     for rule in rules:
         if matches(rule.remote_filter, remote_name):
-            return _exchanged(remote_name, rule.remote_prefix, rule.local_prefix)
+            name = _exchanged(remote_name, rule.remote_prefix, rule.local_prefix)
+            return None if name is None or name.startswith(OWN) else name
     return None
 
 

@@ -45,6 +45,8 @@ class BridgeRule(Table):
                 raise ValueError(f"the prefix {prefix!r} cannot begin a topic name")
             if not is_valid_filter(prefix + self.filter):
                 raise ValueError(f"{prefix + self.filter!r} is not an MQTT topic filter")
+        if self.is_in and self.local_filter.startswith("$"):
+            raise ValueError("names that begin with $ are the server's own: give them a local_prefix")
         return self
 
     @property

@@ -11,9 +11,9 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.support.bridges import await_state, bridge, remote
+from tests.support.bridges import await_state, bridge, bridge_settings, remote
 from tests.support.http_pull import events
-from tests.support.mqtt_brokers import Amqtt, Mosquitto, OtherBroker, Peer
+from tests.support.mqtt_brokers import Amqtt, Mosquitto, OtherBroker, Peer, free_port
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -155,3 +155,24 @@ def test_where_a_new_rule_begins(tmp_path: Path, bridged: MakeServer, start: str
             ours.publish("here/orders/1", b"2")
             wait_until(lambda: expected <= theirs.numbers, lambda: str(theirs.numbers))
             assert theirs.numbers == expected
+
+
+def test_two_of_us_that_bridge_to_each_other_end_the_round(tmp_path: Path, bridged: MakeServer) -> None:
+    (tmp_path / "second").mkdir()
+    out = {"direction": "out", "filter": "shared/#"}
+    back = free_port()
+    with ServerProcess(
+        tmp_path / "second", bridge_settings(remote(f"mqtt://127.0.0.1:{back}", out, name="back"))
+    ) as second:
+        there = remote(f"mqtt://{second.address('mqtt')}", out, name="there")
+        with bridged(there, **{"mqtt.port": str(back)}) as first:
+            await_state(first, "connected", "there")
+            await_state(second, "connected", "back")
+            with Peer(first.port("mqtt"), "shared/#") as here:
+                here.publish_numbers("shared/a", range(COUNT))
+                wait_until(lambda: bridge(first, "there")["ignored"] == COUNT, lambda: str(bridge(first, "there")))
+                assert bridge(first, "there")["sent"] == bridge(second, "back")["sent"] == COUNT
+                wait_until(lambda: len(here.messages) == 2 * COUNT, "each comes back once")
+                here.publish("shared/a", b"-1")
+                wait_until(lambda: bridge(first, "there")["ignored"] == COUNT + 1, "the last one, too")
+                assert bridge(first, "there")["sent"] == COUNT + 1

@@ -150,6 +150,9 @@ def test_names_both_ways() -> None:
     assert local_name([rule], "a/b") == "here/a/b"
     assert local_name([rule], "b") is None
     assert remote_name(rule, "here/a") == "a"
+    bare = BridgeRule(direction="in", filter="#", remote_prefix="there/")
+    assert local_name([bare], "there/x") == "x"
+    assert local_name([bare], "there/$SYS/x") is None, "a remote says nothing under names of the server"
     assert remote_name(rule, "there/a") is None
     everything = BridgeRule(direction="out", filter="#", local_prefix="here/")
     assert remote_name(everything, "here") is None, "the filter wants it, but it has no prefix to take off"

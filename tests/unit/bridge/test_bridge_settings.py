@@ -44,6 +44,7 @@ def test_what_is_left_out_has_a_default() -> None:
         ({"rules": []}, "at least 1"),
         ({"rules": [{**RULE, "filter": "a/#/b"}]}, "not an MQTT topic filter"),
         ({"rules": [{**RULE, "local_prefix": "x+/"}]}, "cannot begin"),
+        ({"rules": [{**RULE, "filter": "$SYS/#"}]}, "the server's own"),
         ({"rules": [{**RULE, "qos": 2}]}, "less than or equal to 1"),
         ({"rules": [{**RULE, "local_prefx": "x/"}]}, "did you mean 'local_prefix'"),
         ({"keepalive_seconds": 9}, "did you mean 'keep_alive_seconds'"),
