@@ -212,10 +212,10 @@ class Gateway:
         end = self._loop.time() + self.settings.server.drain_seconds
         if self.settings.server.ready_file is not None:
             self.settings.server.ready_file.unlink(missing_ok=True)
+        if self._bridges is not None:
+            await self._bridges.stop()  # first: their pops are to be cancelled, not answered
         self.store.release_waiting()
         self.memberships.release_waiting()
-        if self._bridges is not None:
-            await self._bridges.stop()
         if self._mqtt_listener is not None:
             self._mqtt_listener.stop_accepting()
         await self._settle(end)

@@ -21,6 +21,9 @@ from gateway.settings import BridgeSettings
 AFTER_FAULT_SECONDS: Final = 5.0
 """How long a bridge rests that met a fault of ours."""
 
+STOP_SECONDS: Final = 8.0
+"""How long ending may take: giving back what is held, and the leases."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -55,7 +58,8 @@ class Bridges:
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for bridge in self._bridges:
             bridge.close()
 
