@@ -195,8 +195,6 @@ class ServerConnection:
                 if held:  # what is acknowledged is so before a subscription of it ends
                     yield Acknowledged(held)
                     held = []
-                if self.is_closed:
-                    return
                 event = self._take_other(packet)
             except MqttError as violation:
                 error = violation
@@ -218,6 +216,8 @@ class ServerConnection:
             yield self._violation(error)
 
     def _take_other(self, packet: Packet) -> Event | None:
+        if self._state == CLOSED:
+            return None
         if self._state == WAITING:
             if not isinstance(packet, Connect):
                 raise protocol_error("the first packet must be CONNECT")  # 3.1.0-1
