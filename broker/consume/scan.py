@@ -63,7 +63,8 @@ def _scan_sub_topics(
     """The same by the index of sub-topics, which passes over millions at once."""
     found = Scanned(start)
     while found.next_offset < end:
-        limit = min(max(2 * (count - len(found.offsets)), READ_BATCH), CHUNK_ENTRIES)
+        wanting = count - len(found.offsets)
+        limit = min(max(wanting + wanting // 8, READ_BATCH), CHUNK_ENTRIES)
         text = wanted.expression.text
         offsets, looked_to = engine.lookup.matching_offsets(queue, text, found.next_offset, limit)
         there = offsets[: bisect_left(offsets, end)]
