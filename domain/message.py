@@ -122,6 +122,13 @@ class Delivery:
     attempt: int
 
 
+def ordering_key(message: Message) -> str:
+    """What messages are kept in order by: the message group, else a sub-topic below the topic; empty for none."""
+    if message.message_group:
+        return message.message_group
+    return message.sub_topic if "/" in message.sub_topic else ""
+
+
 def compaction_key(message: Message) -> str:
     """What a message of a compacted topic replaces: what its message group says, else its sub-topic below the topic,
     else its first key; empty if it has none of them.  (An event's first key is its id, which never comes again.)"""

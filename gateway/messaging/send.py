@@ -19,8 +19,7 @@ from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.filter_hash import filter_hash
-from domain.message import ROUND_ROBIN, Message
-from domain.names import split_name
+from domain.message import ROUND_ROBIN, Message, ordering_key
 from domain.ports import Store
 from domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
 from domain.topic import Topic, TopicType
@@ -188,7 +187,7 @@ class Sender:
     def move(self, message: Message) -> bool:
         """Give a message that no broker took another queue, if it may go to any; says whether it may."""
         topic = self._store.topic(message.topic)
-        if topic is None or message.further_queues or _ordering_key(message) or topic.type is TopicType.PRIORITY:
+        if topic is None or message.further_queues or ordering_key(message) or topic.type is TopicType.PRIORITY:
             return False
         message.queue_id = self._round_robin.queue(self._store.queues(topic).preferred)
         return True
@@ -199,16 +198,8 @@ class Sender:
         queues = self._store.queues(topic)
         if topic.type is TopicType.PRIORITY:
             return self._round_robin.queue(priority_queues(message, queues))
-        key = _ordering_key(message)
+        key = ordering_key(message)
         return queue_for_key(key, queues.writable) if key else self._round_robin.queue(queues.preferred)
-
-
-def _ordering_key(message: Message) -> str:
-    """What decides the queue of a message; empty where nothing does."""
-    if message.message_group:
-        return message.message_group
-    sub_topic = message.sub_topic
-    return sub_topic if sub_topic not in (message.topic, split_name(message.topic)[1]) else ""
 
 
 class _Sending:
