@@ -68,10 +68,8 @@ class Sender:
 
     def new_message_id(self) -> bytes:
         """An id for a message that is to be known before it is sent."""
-        return self._clock.now_ms().to_bytes(6, "big") + self._origin + self._next_number()
-
-    def _next_number(self) -> bytes:
-        return (next(self._count) & 0xFFFFFFFF).to_bytes(4, "big")
+        number = next(self._count) & 0xFFFFFFFF
+        return self._clock.now_ms().to_bytes(6, "big") + self._origin + number.to_bytes(4, "big")
 
     async def send_and_wait(self, messages: Sequence[Message]) -> Refusals:
         """`send` for those who can wait.  Raises what made all of them fail."""
@@ -147,11 +145,11 @@ class Sender:
                 on_sent(failure, None)
 
     def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
-        now_ms, next_number, topic_of = self._clock.now_ms(), self._next_number, self._store.topic
+        now_ms, number, topic_of = self._clock.now_ms(), self._count, self._store.topic
         stamp = now_ms.to_bytes(6, "big") + self._origin
         for message in messages:
             if not message.message_id:
-                message.message_id = stamp + next_number()
+                message.message_id = stamp + (next(number) & 0xFFFFFFFF).to_bytes(4, "big")
             if not message.born_time_ms:
                 message.born_time_ms = now_ms
             if message.queue_id == ROUND_ROBIN and (topic := topic_of(message.topic)) is not None:

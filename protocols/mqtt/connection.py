@@ -136,6 +136,11 @@ class ServerConnection:
     def is_closed(self) -> bool:
         return self._state == CLOSED
 
+    @property
+    def waiting(self) -> int:
+        """How many packets came behind a CONNECT that is not decided yet."""
+        return 0 if self._waiting is None else len(self._waiting)
+
     # -- what comes in -------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
