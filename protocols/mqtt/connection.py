@@ -68,6 +68,7 @@ _RETURN_CODES: Final = {
     ReasonCode.SERVER_BUSY: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.QUOTA_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.CONNECTION_RATE_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.USE_ANOTHER_SERVER: ConnectReturnCode.SERVER_UNAVAILABLE,
 }
 """What version 3 says where version 5 has these reasons; others close without a word."""
 
@@ -386,13 +387,13 @@ class ServerConnection:
         accepted = ReasonCode.SUCCESS if self.version == 5 else ConnectReturnCode.ACCEPTED
         self._send(Connack(is_session_present, accepted, properties))
 
-    def refuse(self, reason: ReasonCode, text: str) -> Closing:
-        """Answer CONNECT with a refusal; the connection is over."""
-        return self._violation(MqttError(reason, text))
+    def refuse(self, reason: ReasonCode, text: str, server_reference: str = "") -> Closing:
+        """Answer CONNECT with a refusal; the connection is over.  `server_reference`: where to go instead (4.11)."""
+        return self._violation(MqttError(reason, text), server_reference)
 
-    def close(self, reason: ReasonCode, text: str) -> Closing:
+    def close(self, reason: ReasonCode, text: str, server_reference: str = "") -> Closing:
         """End an open connection from the server's side."""
-        return self._violation(MqttError(reason, text))
+        return self._violation(MqttError(reason, text), server_reference)
 
     def confirm(self, words: list[int]) -> None:
         """PUBACKs and PUBRECs for publishes that are durable, as words (`encoder`) with their identifiers."""
@@ -487,12 +488,14 @@ class ServerConnection:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _violation(self, error: MqttError) -> Closing:
+    def _violation(self, error: MqttError, server_reference: str = "") -> Closing:
         """Queue the goodbye that fits the state and version, and close."""
+        properties: dict[PropertyId, Any] = {PropertyId.REASON_STRING: error.text}
+        if server_reference:
+            properties[PropertyId.SERVER_REFERENCE] = server_reference
         if self._state in (WAITING, DECIDING):
-            self._say_connack(error)
+            self._say_connack(error, properties)
         elif self._state == OPEN and self.version == 5:
-            properties: Properties = {PropertyId.REASON_STRING: error.text}
             packet = encode(Disconnect(error.reason, properties), 5)
             if len(packet) > self.max_packet_to_client:
                 packet = encode(Disconnect(error.reason), 5)
@@ -500,9 +503,8 @@ class ServerConnection:
         self._state = CLOSED
         return Closing(error.reason, error.text)
 
-    def _say_connack(self, error: MqttError) -> None:
+    def _say_connack(self, error: MqttError, properties: Properties) -> None:
         if self.version == 5:
-            properties: Properties = {PropertyId.REASON_STRING: error.text}
             packet = encode(Connack(False, error.reason, properties), 5)
             if len(packet) > self.max_packet_to_client:
                 packet = encode(Connack(False, error.reason), 5)

@@ -91,7 +91,8 @@ class Connecting:
         self.is_over = True
         conversation = self._conversation
         if not conversation.machine.is_closed:
-            conversation.end(conversation.machine.refuse(reason, text))
+            reference = conversation.frontend.server_reference if reason == ReasonCode.USE_ANOTHER_SERVER else ""
+            conversation.end(conversation.machine.refuse(reason, text, reference))
         conversation.gone()
 
     # -- who it is -----------------------------------------------------------------------------------------------

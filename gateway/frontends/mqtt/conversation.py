@@ -252,7 +252,13 @@ class MqttConversation:
 
     def shut_down(self) -> None:
         """The server stops."""
-        self.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down")
+        reference = self.frontend.server_reference
+        if self.machine.is_closed:
+            return
+        if reference:
+            self.end(self.machine.close(ReasonCode.USE_ANOTHER_SERVER, "the server is shutting down", reference))
+        else:
+            self.end(self.machine.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down"))
 
     def close(self, reason: ReasonCode, text: str, *, publishes_will: bool = True) -> None:
         """End the connection from the server's side."""

@@ -78,6 +78,7 @@ class MqttFrontend:
         self.max_session_expiry_seconds = mqtt.max_session_expiry_seconds or NEVER_EXPIRES
         self.checks_payload_format = mqtt.checks_payload_format
         self.response_topic_prefix = mqtt.response_topic_prefix
+        self.server_reference = mqtt.server_reference
         self.sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
         self.counters = MqttCounters()
         gateway = secrets.token_hex(8)
@@ -135,10 +136,11 @@ class MqttFrontend:
 
     def refusal_of(self, connect: Connect) -> tuple[ReasonCode, str] | None:
         """Why a CONNECT is not accepted, or None."""
+        elsewhere = ReasonCode.USE_ANOTHER_SERVER if self.server_reference else None
         if self._is_stopping:
-            return ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
+            return elsewhere or ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
         if len(self._conversations) > self._max_connections:
-            return ReasonCode.QUOTA_EXCEEDED, "too many connections"
+            return elsewhere or ReasonCode.QUOTA_EXCEEDED, "too many connections"
         return None
 
     def new_client_id(self) -> str:
