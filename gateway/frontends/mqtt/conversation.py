@@ -14,7 +14,7 @@ import structlog
 
 from domain.access.model import Principal
 from gateway.delivery.audience import QueueKey, Run
-from gateway.delivery.shares import Ticket
+from gateway.delivery.shares import Ticket, acknowledge_all
 from gateway.driver import Driver
 from gateway.frontends.mqtt.connecting import Connecting
 from gateway.frontends.mqtt.outbox import Outbox
@@ -165,15 +165,9 @@ class MqttConversation:
 
     def _acknowledged(self, held: list[object]) -> None:
         session = self.session
-        is_kept = False
-        for each in held:
-            if each is None:
-                continue
-            if isinstance(each, OutgoingRecord):
-                is_kept = True
-            elif isinstance(each, Ticket):
-                each.acknowledge()
-        if is_kept and session is not None:
+        if self.subscribing.shares is not None:
+            acknowledge_all([each for each in held if isinstance(each, Ticket)])
+        if session is not None and session.persists and any(isinstance(each, OutgoingRecord) for each in held):
             session.note_finished()
         self.outbox.drain()
 
