@@ -24,8 +24,8 @@ R = ReasonCode
 NOT_FOUND = R.PACKET_IDENTIFIER_NOT_FOUND
 
 
-def _twice(packet_id: int, **other: bool) -> Publish:
-    return Publish("a/b", b"x", 2, packet_id, **other)
+def _twice(packet_id: int, *, dup: bool = False) -> Publish:
+    return Publish("a/b", b"x", 2, packet_id, dup=dup)
 
 
 CASES: list[Case] = [
