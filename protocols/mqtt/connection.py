@@ -205,7 +205,7 @@ class ServerConnection:
                 break
             if event is not None:
                 yield event
-            if self.is_closed:
+            if self._state == CLOSED:
                 return
             if self.is_deciding and self.method is None:  # else only AUTH may come now (3.1.2-30)
                 self._waiting = packets[at + 1 :]
