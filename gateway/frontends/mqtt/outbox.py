@@ -185,7 +185,7 @@ class Outbox:
         assert session is not None
         if waiting.is_stored:
             session.moved(waiting.replay, message.topic, message.queue_id, message.queue_offset + 1)
-        packet = machine.deliver(template)
+        packet = machine.deliver(template, is_sent_next=False)
         if packet is None or not template.qos:
             return packet
         packet_id = machine.window.next_id
