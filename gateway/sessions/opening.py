@@ -106,7 +106,7 @@ class Sessions:
     def _record(self, arrival: Arrival, old: SessionRecord | None, now_ms: int, *, resumes: bool) -> SessionRecord:
         record = SessionRecord(
             arrival.client_id,
-            1 if old is None else old.epoch + 1,
+            now_ms if old is None else old.epoch + 1,  # not one that an earlier session of that name had
             self.gateway,
             arrival.version,
             arrival.user,

@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 class Sweeper:
     """`on_taken(name, epoch)`: another gateway has the session now.  `on_declared_dead`: others think that this gateway
-    is gone, and have done away with its sessions."""
+    is gone, and have done away with its sessions; it returns the name under which the gateway goes on."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Sweeper:
         gateway: str,
         publish_will: PublishWill,
         on_taken: Callable[[str, int], None],
-        on_declared_dead: Callable[[], None],
+        on_declared_dead: Callable[[], str],
         *,
         is_alone: bool,
     ) -> None:
@@ -71,8 +71,12 @@ class Sweeper:
     async def start(self) -> None:
         """Be alive, and look after the rest from here on."""
         await self._renew()
-        self._stop_watching = self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told)
+        self._watch()
         self._tasks = [asyncio.get_running_loop().create_task(self._run())]
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        self._stop_watching = self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told)
 
     async def close(self) -> None:
         """Leave: what this gateway has still left behind is swept by others, at once."""
@@ -139,7 +143,9 @@ class Sweeper:
         if found is None or found.value == b"0":
             log.error("this gateway was silent for too long, and its sessions were given up")
             self._alive_version = None
-            self._on_declared_dead()
+            self._gateway = self._on_declared_dead()
+            self._watch()
+            await self._store.write([KeyValueChange(key, b"0")])  # sweep again: some came while that went on
         else:
             self._alive_version = found.version
 
@@ -221,11 +227,22 @@ class Sweeper:
             gateway = each.key.removeprefix(GATEWAY_PREFIX)
             if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
-                await self._store.write([KeyValueChange(each.key, b"0")])
+                version = await self._write_unless_changed(KeyValueChange(each.key, b"0", each.version))
+                if version is None:
+                    continue  # it is alive after all
                 await self._sweep_sessions_of(gateway)
                 told = await self._store.scan(f"{TAKEN_PREFIX}{gateway}/")
-                await self._store.write([KeyValueChange(each.key, None)])
                 await self._store.write([KeyValueChange(key.key, None) for key in told])
+                await self._write_unless_changed(KeyValueChange(each.key, None, version))
+
+    async def _write_unless_changed(self, change: KeyValueChange) -> int | None:
+        """The version of the write; None where somebody else was first."""
+        try:
+            return await self._store.write([change])
+        except EntrepotError as error:
+            if error.code == Code.PRECONDITION_FAILED:
+                return None
+            raise
 
     async def _sweep_sessions_of(self, gateway: str) -> None:
         after = ""
