@@ -200,7 +200,7 @@ def test_a_topic_that_was_deleted_and_made_anew(
         client.take(40)
         client.say(Disconnect())
         client.read_to_end()
-    http_json(server, "DELETE", f"/admin/topics/{topic}")
+    http_json(server, "DELETE", f"/api/v1/topics/{topic}")
     wait_until(lambda: _is_away(server, topic), "the topic is away")
     publish_from(port, f"{topic}/n", numbered(count, 100))
     with SessionClient(port, client_id) as client:
@@ -210,7 +210,7 @@ def test_a_topic_that_was_deleted_and_made_anew(
 
 
 def _is_away(server: Deployment, topic: str) -> bool:
-    return topic not in str(http_json(server, "GET", "/admin/topics"))
+    return topic not in str(http_json(server, "GET", "/api/v1/topics?limit=1000"))
 
 
 # -- the end of sessions ---------------------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ def test_connections_that_are_gone_before_they_are_answered(port: int, topic: st
         for each in hasty:
             each.say(_connect(client_id))
         for each in hasty:
-            each.reset()
+            each.socket.close()
     with SessionClient(port, client_id) as client:
         assert client.open().session_present
         assert rest(client, port, topic) == []
