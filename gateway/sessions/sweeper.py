@@ -69,8 +69,17 @@ class Sweeper:
         self.expired = 0
 
     async def start(self) -> None:
-        """Be alive, and look after the rest from here on."""
-        await self._renew()
+        """Be alive, and look after the rest from here on.  Waits while the key-values are away; raises what else the
+        store raises."""
+        while True:
+            try:
+                await self._renew()
+                break
+            except EntrepotError as error:
+                if error.code != Code.UNAVAILABLE or self._store.failure is not None:
+                    raise
+                log.warning("this gateway cannot be made known yet", problem=error.message)
+                await asyncio.sleep(SWEEP_SECONDS)
         self._watch()
         self._tasks = [asyncio.get_running_loop().create_task(self._run())]
 
