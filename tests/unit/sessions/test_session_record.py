@@ -25,7 +25,7 @@ from gateway.sessions.record import (
     merge_cursors,
 )
 
-TEXT = st.text(st.characters(blacklist_categories=("Cs",)), max_size=30)
+TEXT = st.text(max_size=30)
 TIMES = st.integers(0, 2**50)
 CURSORS = st.dictionaries(TEXT, st.dictionaries(st.integers(0, 2000), st.integers(-(2**50), 2**50)))
 PROPERTIES = st.dictionaries(st.integers(1, 42), st.one_of(st.integers(0, 2**32), TEXT, st.binary(max_size=9)))
@@ -80,7 +80,7 @@ WINDOWS = st.builds(
     CURSORS,
     st.dictionaries(TEXT, CURSORS, max_size=2),
 )
-CLIENT_IDS = st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\0"), min_size=1, max_size=400)
+CLIENT_IDS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=400)
 
 
 @given(SESSIONS)
