@@ -19,7 +19,7 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from gateway.sessions.lifecycle import depart, is_over
-from gateway.sessions.opening import PublishWill
+from gateway.sessions.opening import PublishWill, readable
 from gateway.sessions.record import (
     DUE_PREFIX,
     GATEWAY_PREFIX,
@@ -28,7 +28,6 @@ from gateway.sessions.record import (
     WINDOW_PREFIX,
     SessionRecord,
     WillRecord,
-    decode_session,
     due_key,
     encode_record,
 )
@@ -192,7 +191,7 @@ class Sweeper:
     async def _look(self, name: str, due: str, now_ms: int) -> None:
         """A session that is away has something coming."""
         [found] = await self._store.get([SESSION_PREFIX + name])
-        record = None if found is None else decode_session(found.value)
+        record = None if found is None else readable(name, found)
         if found is None or record is None or record.owner or due_key(record.due_at_ms, name) != due:
             await self._store.write([KeyValueChange(due, None)])
             return
@@ -257,8 +256,8 @@ class Sweeper:
         after = ""
         while page := await self._store.scan(SESSION_PREFIX, after=after, limit=PAGE):
             for found in page:
-                record = decode_session(found.value)
-                if record.owner == gateway:
+                record = readable(found.key.removeprefix(SESSION_PREFIX), found)
+                if record is not None and record.owner == gateway:
                     record.epoch += 1
                     now_ms = self._clock.now_ms()
                     will = depart(record, now_ms, keeps_will=True)

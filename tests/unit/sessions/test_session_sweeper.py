@@ -200,3 +200,18 @@ async def test_who_leaves_is_swept_at_once(world: SessionWorld) -> None:
     await leaving.close()
     await look(world.sweeper("here"))
     assert world.wills == [b"w"]
+
+
+async def test_a_record_that_cannot_be_read_holds_up_nobody(world: SessionWorld) -> None:
+    """Neither in the round of what is due nor in that of the dead; a client that comes gets a new session."""
+    await leave(world, world.gateway("g"), "b", expiry=10)
+    await world.sweeper("dead")._renew()
+    await world.opened(world.gateway("dead"), "c", 600, will=will())
+    await world.store.write(
+        [KeyValueChange(f"{SESSION_PREFIX}a", b"\xc1"), KeyValueChange(f"{DUE_PREFIX}{1:015d}/a", b"")]
+    )
+    world.clock.advance(ALIVE_MS + 10_000)
+    await look(world.sweeper("here"))
+    assert world.wills == [b"w"]
+    assert await keys(world, SESSION_PREFIX) == ["a", "c"]
+    assert not (await world.opened(world.gateway("here"), "a")).is_present
