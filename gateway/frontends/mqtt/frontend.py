@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from domain.clock import Clock
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
 from gateway.delivery.hub import DeliveryHub
@@ -106,11 +106,12 @@ class MqttFrontend:
         """Seconds of the loop's clock."""
         return self._loop.time()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let something of a connection go on by itself."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -148,9 +149,14 @@ class MqttFrontend:
         return f"entrepot-{secrets.token_hex(10)}"
 
     async def claim(self, conversation: MqttConversation) -> None:
-        """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3)."""
+        """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3).
+
+        Raises FORBIDDEN where that is somebody else.
+        """
         name = client_name(conversation.client_id)
         while (older := self._by_name.get(name)) is not None and older is not conversation:
+            if older.user != conversation.user:
+                raise EntrepotError(Code.FORBIDDEN, "the session of this client id is another user's")
             gone = asyncio.Event()
             older.when_gone(gone.set)
             older.take_over()
@@ -235,10 +241,12 @@ class MqttFrontend:
         if conversation is not None:
             conversation.take_over(epoch)
 
-    def _declared_dead(self) -> None:
+    def _declared_dead(self) -> str:
         """Others gave the sessions of this gateway up while it was silent: its clients have to come anew."""
+        self.sessions.gateway = secrets.token_hex(8)
         for conversation in tuple(self._conversations):
             conversation.fenced()
+        return self.sessions.gateway
 
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Connections of who may nothing any more end; the others are asked again for what they are subscribed to."""
