@@ -91,6 +91,7 @@ class Connecting:
         self.is_over = True
         conversation = self._conversation
         if not conversation.machine.is_closed:
+            conversation.frontend.counters.connects[conversation.version, reason.name.lower()] += 1
             conversation.end(conversation.machine.refuse(reason, text))
         conversation.gone()
 

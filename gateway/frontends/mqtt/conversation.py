@@ -42,13 +42,18 @@ class MqttConversation:
         "_is_ended",
         "_is_gone",
         "_when_gone",
+        "bytes_in",
+        "bytes_out",
         "client_id",
         "connected_at_ms",
         "driver",
+        "dropped",
         "frontend",
         "keep_alive",
         "lagging",
         "machine",
+        "messages_in",
+        "messages_out",
         "outbox",
         "peer",
         "principal",
@@ -60,7 +65,7 @@ class MqttConversation:
 
     def __init__(self, frontend: MqttFrontend, now: float) -> None:
         self.frontend = frontend
-        self.machine = ServerConnection(frontend.limits, now)
+        self.machine = ServerConnection(frontend.limits, now, frontend.counters.packets)
         self.outbox = Outbox(self)
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
@@ -71,6 +76,8 @@ class MqttConversation:
         self.peer = ""
         self.keep_alive = 0
         self.connected_at_ms = 0
+        self.bytes_in = self.bytes_out = 0
+        self.messages_in = self.messages_out = self.dropped = 0
         self.lagging: dict[QueueKey, int] | None = None
         self.resumed_at: dict[QueueKey, int] | None = None
         self._connecting: Connecting | None = None
@@ -86,12 +93,15 @@ class MqttConversation:
         self.frontend.opened(self)
 
     def received(self, data: bytes, now: float) -> None:
+        self.bytes_in += len(data)
         self.frontend.counters.bytes_received += len(data)
         for event in self.machine.receive_data(data, now):
             self._handle(event)
 
     def data_to_send(self) -> bytes:
-        return self.machine.data_to_send()
+        data = self.machine.data_to_send()
+        self.bytes_out += len(data)
+        return data
 
     def deadline(self) -> float:
         if self.driver is not None and self.driver.is_paused and self.machine.is_open:

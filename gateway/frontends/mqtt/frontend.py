@@ -79,14 +79,14 @@ class MqttFrontend:
         self.checks_payload_format = mqtt.checks_payload_format
         self.response_topic_prefix = mqtt.response_topic_prefix
         self.sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
-        self.counters = MqttCounters()
+        self._conversations: set[MqttConversation] = set()
+        self.counters = MqttCounters(self._conversations)
         gateway = secrets.token_hex(8)
         self.sessions = Sessions(store, clock, gateway, self.publish_will, is_alone=is_alone)
         self.sweeper = Sweeper(
             store, clock, gateway, self.publish_will, self._taken, self._declared_dead, is_alone=is_alone
         )
         self._max_connections = mqtt.max_connections
-        self._conversations: set[MqttConversation] = set()
         self._by_name: dict[str, MqttConversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -124,10 +124,11 @@ class MqttFrontend:
 
     def opened(self, conversation: MqttConversation) -> None:
         self._conversations.add(conversation)
-        self.counters.most_clients = max(self.counters.most_clients, len(self._conversations))
+        self.counters.sockets += 1
 
     def closed(self, conversation: MqttConversation) -> None:
         self._conversations.discard(conversation)
+        self.counters.closed(conversation)
 
     def refusal_of(self, connect: Connect) -> tuple[ReasonCode, str] | None:
         """Why a CONNECT is not accepted, or None."""
@@ -165,10 +166,13 @@ class MqttFrontend:
     def count_dropped(self, conversation: MqttConversation, count: int) -> None:
         """Messages of QoS 0 that a slow subscriber misses."""
         self.counters.dropped += count
+        conversation.dropped += count
 
-    def count_refused(self, conversation: MqttConversation, name: str, why: str) -> None:
+    def count_refused(
+        self, conversation: MqttConversation, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED
+    ) -> None:
         """A publish or subscription that was refused."""
-        self.counters.refused += 1
+        self.counters.refused[reason.name] += 1
         log.info("refused", client_id=conversation.client_id, name=name[:120], reason=why)
 
     @property

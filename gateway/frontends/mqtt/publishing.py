@@ -313,7 +313,7 @@ class _Refused(Awaited):
 
     def tell(self) -> None:
         conversation, packet = self.conversation, self._packet
-        conversation.frontend.count_refused(conversation, packet.topic, self._text)
+        conversation.frontend.count_refused(conversation, packet.topic, self._text, self._reason)
         if conversation.version == 5 and packet.qos:
             _refuse(conversation, packet.packet_id, packet.qos, self._reason, self._text)
         elif packet.qos:  # version 3 has no word: closing is the one that does not say it was taken (3.3.5-2 there)
