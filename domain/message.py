@@ -59,6 +59,7 @@ class SystemProperty:
     PRIORITY: Final = "priority"  # decimal, 0 is the lowest
     DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"
+    BRIDGE: Final = "bridge"  # the bridge that it came in by, of a message that came so
 
 
 @dataclass(slots=True)

@@ -44,6 +44,7 @@ from protocols.mqtt.packets import (
     Pingreq,
     Pingresp,
     Puback,
+    Pubacks,
     Pubcomp,
     Publish,
     Pubrec,
@@ -106,7 +107,7 @@ class ServerConnection:
     def __init__(self, limits: ConnectionLimits, now: float, counts: PacketCounts | None = None) -> None:
         self._limits = limits
         self._counts = PacketCounts() if counts is None else counts
-        self._decoder = Decoder(limits.max_packet_size_bytes)
+        self._decoder = Decoder(limits.max_packet_size_bytes, gathers=True)
         self._out: list[bytes] = []
         self._state = WAITING
         self._last_packet = now
@@ -184,6 +185,9 @@ class ServerConnection:
                         continue
                     run.append(packet)
                     continue
+                if type(packet) is Pubacks and self._state == OPEN:
+                    held += self.window.acknowledge_run(packet.packet_ids)
+                    continue
                 if type(packet) is Puback and self._state == OPEN:
                     if self.window.acknowledge(packet.packet_id):
                         held.append(self.window.finish(packet.packet_id))
@@ -201,8 +205,6 @@ class ServerConnection:
                 if held:  # what is acknowledged is so before a subscription of it ends
                     yield Acknowledged(held)
                     held = []
-                if self.is_closed:
-                    return
                 event = self._take_other(packet)
             except MqttError as violation:
                 error = violation
@@ -224,6 +226,8 @@ class ServerConnection:
             yield self._violation(error)
 
     def _take_other(self, packet: Packet) -> Event | None:
+        if self._state == CLOSED:
+            return None
         if self._state == WAITING:
             if not isinstance(packet, Connect):
                 raise protocol_error("the first packet must be CONNECT")  # 3.1.0-1

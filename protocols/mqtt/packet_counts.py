@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from protocols.mqtt.packets import Packet
+from protocols.mqtt.packets import Packet, Puback, Pubacks
 
 PacketType = type[Packet]
 
@@ -32,3 +32,5 @@ class PacketCounts:
             of_version[type(packets[0])] += 1
         else:
             of_version.update(map(type, packets))
+        if of_version.pop(Pubacks, 0):
+            of_version[Puback] += sum(len(packet.packet_ids) for packet in packets if isinstance(packet, Pubacks))

@@ -115,6 +115,12 @@ class Outbox:
                 self._send_plain(template)
                 at += 1
             return at
+        if run.qos and len(run.templates) <= room:
+            first = window.take_run(run.qos, len(run.templates))
+            if first:
+                machine.send(run.packets_from(first))
+                conversation.messages_out += len(run.templates)
+                return len(run.templates)
         send, take = machine.send, window.take
         for template in run.templates:
             if template.qos:
