@@ -23,6 +23,7 @@ from gateway.sessions.opening import PublishWill
 from gateway.sessions.record import (
     DUE_PREFIX,
     GATEWAY_PREFIX,
+    KICK_PREFIX,
     SESSION_PREFIX,
     TAKEN_PREFIX,
     WINDOW_PREFIX,
@@ -45,7 +46,8 @@ log = structlog.get_logger(__name__)
 
 class Sweeper:
     """`on_taken(name, epoch)`: another gateway has the session now.  `on_declared_dead`: others think that this gateway
-    is gone, and have done away with its sessions."""
+    is gone, and have done away with its sessions.  `on_kicked(name, ends)`: an operator disconnects a client, and may
+    end its session."""
 
     def __init__(
         self,
@@ -55,23 +57,28 @@ class Sweeper:
         publish_will: PublishWill,
         on_taken: Callable[[str, int], None],
         on_declared_dead: Callable[[], None],
+        on_kicked: Callable[[str, bool], None],
         *,
         is_alone: bool,
     ) -> None:
         self._store, self._clock, self._gateway = store, clock, gateway
         self._publish_will = publish_will
-        self._on_taken, self._on_declared_dead = on_taken, on_declared_dead
+        self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
         self._is_alone = is_alone
         self._alive_version: int | None = None
         self._renew_at_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
-        self._stop_watching: Callable[[], None] = lambda: None
+        self._stop_watching: Callable[[], object] = lambda: None
         self.expired = 0
 
     async def start(self) -> None:
         """Be alive, and look after the rest from here on."""
         await self._renew()
-        self._stop_watching = self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told)
+        watches = (
+            self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told),
+            self._store.watch(f"{KICK_PREFIX}{self._gateway}/", self._told),
+        )
+        self._stop_watching = lambda: [stop() for stop in watches]
         self._tasks = [asyncio.get_running_loop().create_task(self._run())]
 
     async def close(self) -> None:
@@ -90,7 +97,11 @@ class Sweeper:
         done = []
         for event in events:
             if event.value is not None:
-                self._on_taken(event.key.removeprefix(f"{TAKEN_PREFIX}{self._gateway}/"), int(event.value))
+                name = event.key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
+                if event.key.startswith(KICK_PREFIX):
+                    self._on_kicked(name, event.value == b"end")
+                else:
+                    self._on_taken(name, int(event.value))
                 done.append(KeyValueChange(event.key, None))
         if done:
             self._tasks = [task for task in self._tasks if not task.done()]

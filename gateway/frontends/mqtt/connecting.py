@@ -81,11 +81,13 @@ class Connecting:
         if will is not None:
             if not is_valid_name(will.topic):
                 return ReasonCode.TOPIC_NAME_INVALID, "the will's topic is not a topic name"
+            if will.topic.count("/") >= frontend.max_topic_levels:
+                return ReasonCode.TOPIC_NAME_INVALID, "the will's topic has too many levels"
             if will.topic.startswith("$"):
                 problem = unpublishable(will.topic)
                 if problem is not None:
                     return problem
-        return frontend.refusal_of(connect)
+        return frontend.refusal_of(self._conversation, connect)
 
     def _refuse(self, reason: ReasonCode, text: str) -> None:
         self.is_over = True
@@ -165,6 +167,10 @@ class Connecting:
                 return
             conversation.client_id = connect.client_id or frontend.new_client_id()
             await frontend.claim(conversation)
+            refused = frontend.admission.enter(conversation, principal)
+            if refused is not None:
+                self._refuse(*refused)
+                return
             if not conversation.machine.is_closed:
                 expiry = self._expiry()
                 session = await frontend.sessions.open(

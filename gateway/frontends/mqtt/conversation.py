@@ -16,6 +16,7 @@ from domain.access.model import Principal
 from gateway.delivery.audience import QueueKey, Run
 from gateway.delivery.shares import Ticket
 from gateway.driver import Driver
+from gateway.frontends.mqtt.admission import Pace
 from gateway.frontends.mqtt.connecting import Connecting
 from gateway.frontends.mqtt.outbox import Outbox
 from gateway.frontends.mqtt.publishing import Publishing
@@ -24,7 +25,7 @@ from gateway.sessions.record import OutgoingRecord
 from gateway.sessions.session import Session, released
 from protocols.mqtt.connection import ServerConnection
 from protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
-from protocols.mqtt.packets import Auth, Connect, Subscribe, Unsubscribe
+from protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
 from protocols.mqtt.reason_codes import ReasonCode
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class MqttConversation:
         "bytes_out",
         "client_id",
         "connected_at_ms",
+        "counted_user",
         "driver",
         "dropped",
         "frontend",
@@ -55,6 +57,7 @@ class MqttConversation:
         "messages_in",
         "messages_out",
         "outbox",
+        "pace",
         "peer",
         "principal",
         "publishing",
@@ -75,6 +78,8 @@ class MqttConversation:
         self.client_id = ""
         self.peer = ""
         self.keep_alive = 0
+        self.counted_user: str | None = None
+        self.pace: Pace | None = None
         self.connected_at_ms = 0
         self.bytes_in = self.bytes_out = 0
         self.messages_in = self.messages_out = self.dropped = 0
@@ -130,6 +135,8 @@ class MqttConversation:
 
     def _handle(self, event: Event) -> None:
         if type(event) is Publishes:
+            if self.pace is not None and not self._keeps_pace(self.pace, event.packets):
+                return
             self.frontend.counters.count_publishes(self, event.packets)
             self.publishing.take(event.packets)
         elif isinstance(event, Acknowledged):
@@ -148,6 +155,29 @@ class MqttConversation:
             self._authenticate(event)
         elif isinstance(event, Closing):
             self.end(event)
+
+    def _keeps_pace(self, pace: Pace, packets: list[Publish]) -> bool:
+        """Read no more for as long as the client's rates want it; False where it is far beyond them, and gone."""
+        now = self.frontend.time()
+        wait = pace.spend(packets, now)
+        if wait is None:
+            self.close(ReasonCode.MESSAGE_RATE_TOO_HIGH, "the client publishes far more than it may")
+            return False
+        if wait and self.driver is not None:
+            pace.holds_until = now + wait
+            if not pace.is_holding:
+                pace.is_holding = True
+                self.driver.pause_reading()
+                self.frontend.call_later(wait, self._look_at_pace, pace)
+        return True
+
+    def _look_at_pace(self, pace: Pace) -> None:
+        left = pace.holds_until - self.frontend.time()
+        if left > 0:  # more came of the same read
+            self.frontend.call_later(left, self._look_at_pace, pace)
+            return
+        pace.is_holding = False
+        self.resume_reading()
 
     def _connect(self, connect: Connect) -> None:
         if self.driver is not None:
@@ -252,7 +282,9 @@ class MqttConversation:
             self.driver.flush()
 
     def resume_reading(self) -> None:
-        if self.driver is not None:
+        """Read on, unless there is another reason not to."""
+        is_held = self.publishing.is_paused or (self.pace is not None and self.pace.is_holding)
+        if self.driver is not None and not is_held:
             self.driver.resume_reading()
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -261,12 +293,23 @@ class MqttConversation:
         """The server stops."""
         self.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down")
 
-    def close(self, reason: ReasonCode, text: str, *, publishes_will: bool = True) -> None:
-        """End the connection from the server's side."""
+    def close(
+        self, reason: ReasonCode, text: str, *, publishes_will: bool = True, session_expiry: int | None = None
+    ) -> None:
+        """End the connection from the server's side.  `session_expiry`: how long its session lasts then, at most."""
         if not self.machine.is_closed:
             closing = self.machine.close(reason, text)
             closing.publishes_will = publishes_will
+            closing.session_expiry = session_expiry
             self.end(closing)
+
+    def kick(self, *, ends_session: bool = False) -> None:
+        """An operator wants the client to go."""
+        self.close(
+            ReasonCode.ADMINISTRATIVE_ACTION,
+            "an operator ended the connection",
+            session_expiry=0 if ends_session else None,
+        )
 
     def take_over(self, epoch: int | None = None) -> None:
         """Another connection has this client id now (3.1.4-3); `epoch`: on another gateway, as its record says."""

@@ -13,9 +13,11 @@ from domain.clock import Clock
 from domain.errors import EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
+from domain.routing.topic_filter import MAX_LEVELS
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
 from gateway.frontends.mqtt.access import MqttAccess
+from gateway.frontends.mqtt.admission import Admission
 from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.frontends.mqtt.counters import MqttCounters
 from gateway.frontends.mqtt.routes import Routes
@@ -23,6 +25,7 @@ from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender, first_refusal
 from gateway.messaging.topology import Topology
 from gateway.security.security import PrincipalChange, Security
+from gateway.sessions.census import SessionCensus
 from gateway.sessions.lifecycle import depart
 from gateway.sessions.opening import Sessions
 from gateway.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord, client_name
@@ -74,6 +77,9 @@ class MqttFrontend:
             max_subscriptions=mqtt.max_subscriptions_per_client,
             topic_alias_maximum=mqtt.topic_alias_maximum,
         )
+        self.max_topic_levels = mqtt.max_topic_levels
+        self.has_level_limit = mqtt.max_topic_levels < MAX_LEVELS
+        """Whether names that are valid may still have too many levels."""
         self.max_queued_messages = mqtt.max_queued_messages
         self.max_session_expiry_seconds = mqtt.max_session_expiry_seconds or NEVER_EXPIRES
         self.checks_payload_format = mqtt.checks_payload_format
@@ -82,19 +88,30 @@ class MqttFrontend:
         self._conversations: set[MqttConversation] = set()
         self.counters = MqttCounters(self._conversations)
         gateway = secrets.token_hex(8)
-        self.sessions = Sessions(store, clock, gateway, self.publish_will, is_alone=is_alone)
+        self.census = SessionCensus(store, mqtt.max_sessions)
+        self.sessions = Sessions(store, clock, gateway, self.publish_will, self.census, is_alone=is_alone)
         self.sweeper = Sweeper(
-            store, clock, gateway, self.publish_will, self._taken, self._declared_dead, is_alone=is_alone
+            store,
+            clock,
+            gateway,
+            self.publish_will,
+            self._taken,
+            self._declared_dead,
+            self._kicked,
+            is_alone=is_alone,
         )
         self._max_connections = mqtt.max_connections
         self._by_name: dict[str, MqttConversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self.time, self.call_later = self._loop.time, self._loop.call_later
+        self.admission = Admission(mqtt, self.time())
         self._is_stopping = False
         security.watch_principals(self._rights_changed)
 
     async def start(self) -> None:
         """Look after sessions from here on.  Raises what the store raises."""
+        await self.census.start()
         await self.sweeper.start()
 
     def converse(self) -> MqttConversation:
@@ -130,13 +147,14 @@ class MqttFrontend:
         self._conversations.discard(conversation)
         self.counters.closed(conversation)
 
-    def refusal_of(self, connect: Connect) -> tuple[ReasonCode, str] | None:
+    def refusal_of(self, conversation: MqttConversation, connect: Connect) -> tuple[ReasonCode, str] | None:
         """Why a CONNECT is not accepted, or None."""
         if self._is_stopping:
             return ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
         if len(self._conversations) > self._max_connections:
             return ReasonCode.QUOTA_EXCEEDED, "too many connections"
-        return None
+        host = conversation.driver.source.host if conversation.driver is not None else ""
+        return self.admission.refusal_of(host, connect.client_id, self._loop.time())
 
     def new_client_id(self) -> str:
         """An id for a client that has none (3.1.3-6)."""
@@ -153,6 +171,7 @@ class MqttFrontend:
         self._by_name[name] = conversation
 
     def unregister(self, conversation: MqttConversation) -> None:
+        self.admission.leave(conversation)
         name = client_name(conversation.client_id)
         if self._by_name.get(name) is conversation:
             del self._by_name[name]
@@ -160,6 +179,7 @@ class MqttFrontend:
     def admitted(self, conversation: MqttConversation) -> None:
         """A connection was accepted."""
         self.counters.connects[conversation.version, "accepted"] += 1
+        conversation.pace = self.admission.pace_of(conversation.principal, self._loop.time())
         if conversation.driver is not None:
             conversation.driver.admitted()
 
@@ -233,6 +253,12 @@ class MqttFrontend:
         if conversation is not None:
             conversation.take_over(epoch)
 
+    def _kicked(self, name: str, ends: bool) -> None:
+        """An operator at another gateway wants a client of ours to go."""
+        conversation = self._by_name.get(name)
+        if conversation is not None:
+            conversation.kick(ends_session=ends)
+
     def _declared_dead(self) -> None:
         """Others gave the sessions of this gateway up while it was silent: its clients have to come anew."""
         for conversation in tuple(self._conversations):
@@ -266,6 +292,7 @@ class MqttFrontend:
     async def close(self) -> None:
         """Stop looking after sessions."""
         await self.sweeper.close()
+        await self.census.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -48,7 +48,7 @@ class Publishing:
     def take(self, packets: list[Publish]) -> None:
         """Send a run of publishes on its way."""
         frontend = self._conversation.frontend
-        now_ms, is_open = frontend.clock.now_ms(), frontend.access.is_open
+        now_ms, is_open = frontend.clock.now_ms(), frontend.access.is_open and not frontend.has_level_limit
         sent: _Sent | None = None
         for packet in packets:
             refusal: Refused | None = None
@@ -80,6 +80,8 @@ class Publishing:
             problem = unpublishable(name)
             if problem is not None:
                 return problem
+        if name.count("/") >= frontend.max_topic_levels:
+            return ReasonCode.TOPIC_NAME_INVALID, f"{name[:80]!r} has too many levels"
         if not frontend.access.may_publish(self._conversation.principal, published_name(name)):
             return ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {name[:80]!r}"
         if packet.properties and frontend.checks_payload_format and not _is_as_declared(packet):
@@ -112,6 +114,11 @@ class Publishing:
             if not self._is_relief_asked:
                 self._is_relief_asked = True
                 conversation.frontend.sender.when_relieved(self._relieved)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether more is published than the store takes in just now."""
+        return self._is_relief_asked
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
