@@ -1,6 +1,6 @@
 """Admission: which CONNECTs are taken, how many connections a user has, and how fast each may publish.
 
-What can be asked before anybody is authenticated is asked then (`refusal_of`), so that a refusal costs no password check.
+What can be asked before anybody is authenticated is asked then (`refusal_of`): a refusal costs no password check.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from gateway.frontends.mqtt.connecting import Connecting
 from gateway.frontends.mqtt.outbox import Outbox
 from gateway.frontends.mqtt.publishing import Publishing
 from gateway.frontends.mqtt.subscribing import Subscribing
+from gateway.frontends.mqtt.traces import Trace
 from gateway.sessions.record import OutgoingRecord
 from gateway.sessions.session import Session, released
 from protocols.mqtt.connection import ServerConnection
@@ -64,6 +65,7 @@ class MqttConversation:
         "resumed_at",
         "session",
         "subscribing",
+        "trace",
     )
 
     def __init__(self, frontend: MqttFrontend, now: float) -> None:
@@ -80,6 +82,7 @@ class MqttConversation:
         self.keep_alive = 0
         self.counted_user: str | None = None
         self.pace: Pace | None = None
+        self.trace: Trace | None = None
         self.connected_at_ms = 0
         self.bytes_in = self.bytes_out = 0
         self.messages_in = self.messages_out = self.dropped = 0
@@ -106,6 +109,8 @@ class MqttConversation:
     def data_to_send(self) -> bytes:
         data = self.machine.data_to_send()
         self.bytes_out += len(data)
+        if self.trace is not None and data:
+            self.trace.sent(self, data)
         return data
 
     def deadline(self) -> float:
@@ -182,6 +187,7 @@ class MqttConversation:
     def _connect(self, connect: Connect) -> None:
         if self.driver is not None:
             self.driver.pause_reading()  # no more is taken in before it is decided; AUTH is let through again
+        self.frontend.traces.arrived(self, connect)
         self.keep_alive = connect.keep_alive
         self._connecting = Connecting(self, connect)
         self._connecting.start()

@@ -21,6 +21,7 @@ from gateway.frontends.mqtt.admission import Admission
 from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.frontends.mqtt.counters import MqttCounters
 from gateway.frontends.mqtt.routes import Routes
+from gateway.frontends.mqtt.traces import Traces
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender, first_refusal
 from gateway.messaging.topology import Topology
@@ -28,6 +29,7 @@ from gateway.security.security import PrincipalChange, Security
 from gateway.sessions.census import SessionCensus
 from gateway.sessions.lifecycle import depart
 from gateway.sessions.opening import Sessions
+from gateway.sessions.operating import SessionOperations
 from gateway.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord, client_name
 from gateway.sessions.session import Session
 from gateway.sessions.sweeper import Sweeper
@@ -87,7 +89,9 @@ class MqttFrontend:
         self.sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
         self._conversations: set[MqttConversation] = set()
         self.counters = MqttCounters(self._conversations)
+        self.traces = Traces(clock, lambda: self._conversations)
         gateway = secrets.token_hex(8)
+        self.session_operations = SessionOperations(store, clock, self.publish_will)
         self.census = SessionCensus(store, mqtt.max_sessions)
         self.sessions = Sessions(store, clock, gateway, self.publish_will, self.census, is_alone=is_alone)
         self.sweeper = Sweeper(
