@@ -1,5 +1,5 @@
-"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, timers, brokers, bridges, users and
-policies, a module for each noun.
+"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, MQTT clients, sessions
+and traces, timers, brokers, bridges, users and policies, a module for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
