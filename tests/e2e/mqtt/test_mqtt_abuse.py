@@ -169,12 +169,12 @@ def test_pathological_filters(abused: Deployment) -> None:
     with undisturbed(abused), RawClient(abused.port("mqtt")) as client:
         client.connect("pathological")
         filters = ["+/" * levels + "#" for levels in range(1, deepest)]
-        filters += ["/" * (deepest - 1), "p/" + "x" * 60_000, "p/" * (deepest - 2) + "+/#"]
-        for start in range(0, len(filters), 50):
-            assert set(client.subscribe(*filters[start : start + 50]).reasons) == {1}
+        filters += ["/" * (deepest - 1), "p/" + "x" * 30_000, "p/" * (deepest - 2) + "+/#"]
+        for start in range(0, len(filters), 10):
+            assert set(client.subscribe(*filters[start : start + 10]).reasons) == {1}
         malformed = ("p/#/x", "p/x+", "+p/x", "p/x#", "$share/g/", "$share/+/x", "$share/g")
         assert set(client.subscribe(*malformed).reasons) == {ReasonCode.TOPIC_FILTER_INVALID}
-        names = ["/".join("p" * deepest), "p/" + "x" * 60_000, "p" + "/" * (deepest - 1)]
+        names = ["/".join("p" * deepest), "p/" + "x" * 30_000, "p" + "/" * (deepest - 1)]
         for _ in range(10):
             for name in names:
                 assert client.publish(name).reason == ReasonCode.SUCCESS
