@@ -29,7 +29,7 @@ def list_clients(
     """Who is connected to this gateway, in the order of the ids."""
     if slow:
         answer = Client(server).request("GET", "/api/v1/slow-subscribers", query={"limit": limit})
-        columns = ("id", "address", "behind", "queued", "inFlight", "dropped")
+        columns: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped")
     else:
         answer = Client(server).request("GET", _PATH, query=given(prefix=prefix, user=user, after=after, limit=limit))
         columns = (

@@ -154,7 +154,6 @@ class ServerConnection:
         packets = self._decoder.feed(data)
         if packets:
             self._last_packet = now
-            self._counts.note_received(self._decoder.version, packets)
             if self.observe is not None:
                 self.observe(packets)
         if self._waiting is not None:
@@ -173,6 +172,7 @@ class ServerConnection:
         released: list[int] = []
         held: list[object] = []
         error = self._decoder.error
+        received = self._counts.received_of(self._decoder.version)
         at = -1
         for packet in packets:
             at += 1
@@ -182,17 +182,22 @@ class ServerConnection:
                         yield Released(released)
                         released = []
                     if (packet.qos or packet.properties) and not self._takes_publish(packet):
+                        received[Publish] += 1
                         continue
                     run.append(packet)
                     continue
                 if type(packet) is Pubacks and self._state == OPEN:
                     held += self.window.acknowledge_run(packet.packet_ids)
+                    received[Puback] += len(packet.packet_ids)
                     continue
                 if type(packet) is Puback and self._state == OPEN:
+                    received[Puback] += 1
                     if self.window.acknowledge(packet.packet_id):
                         held.append(self.window.finish(packet.packet_id))
                     continue
+                received[type(packet)] += 1
                 if run:
+                    received[Publish] += len(run)
                     yield Publishes(run)
                     run = []
                 if type(packet) is Pubrel and self._state == OPEN:
@@ -217,6 +222,7 @@ class ServerConnection:
                 self._waiting = packets[at + 1 :]
                 return
         if run:
+            received[Publish] += len(run)
             yield Publishes(run)
         if released:
             yield Released(released)

@@ -102,15 +102,15 @@ class MqttConversation:
 
     def received(self, data: bytes, now: float) -> None:
         self.bytes_in += len(data)
-        self.frontend.counters.bytes_received += len(data)
         for event in self.machine.receive_data(data, now):
             self._handle(event)
 
     def data_to_send(self) -> bytes:
         data = self.machine.data_to_send()
-        self.bytes_out += len(data)
-        if self.trace is not None and data:
-            self.trace.sent(self, data)
+        if data:
+            self.bytes_out += len(data)
+            if self.trace is not None:
+                self.trace.sent(self, data)
         return data
 
     def deadline(self) -> float:

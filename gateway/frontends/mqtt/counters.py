@@ -1,6 +1,6 @@
 """Counters of the MQTT door: plain numbers, counted a batch at a time.
 
-What every message would touch is counted by each conversation for itself (`messages_out`, `bytes_out`); totals are
+What every message would touch is counted by each conversation for itself (`bytes_in`, `bytes_out`, `messages_out`); totals are
 those of the conversations that are over, and of the open ones when somebody looks.
 """
 
@@ -25,13 +25,12 @@ class MqttCounters:
         self._open = open_conversations
         self.packets = PacketCounts()
         self.sockets = 0
-        self.bytes_received = 0
         self.publishes: Counter[tuple[int, int]] = Counter()
         self.publish_bytes = 0
         self.connects: Counter[tuple[int, str]] = Counter()
         self.dropped = 0
         self.refused: Counter[str] = Counter()
-        self._bytes_sent = 0
+        self._bytes_received = self._bytes_sent = 0
         self._publishes_sent: Counter[int] = Counter()
 
     def count_publishes(self, conversation: MqttConversation, packets: list[Publish]) -> None:
@@ -47,8 +46,13 @@ class MqttCounters:
 
     def closed(self, conversation: MqttConversation) -> None:
         """A conversation is over: what it counted is kept here."""
+        self._bytes_received += conversation.bytes_in
         self._bytes_sent += conversation.bytes_out
         self._publishes_sent[conversation.version] += conversation.messages_out
+
+    @property
+    def bytes_received(self) -> int:
+        return self._bytes_received + sum(conversation.bytes_in for conversation in self._open)
 
     @property
     def bytes_sent(self) -> int:
