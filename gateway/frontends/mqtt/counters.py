@@ -1,7 +1,7 @@
 """Counters of the MQTT door: plain numbers, counted a batch at a time.
 
-What every message would touch is counted by each conversation for itself (`bytes_in`, `bytes_out`, `messages_out`); totals are
-those of the conversations that are over, and of the open ones when somebody looks.
+What every message would touch is counted by each conversation for itself (`bytes_in`, `bytes_out`, `messages_out`);
+totals are those of the conversations that are over, and of the open ones when somebody looks.
 """
 
 from __future__ import annotations

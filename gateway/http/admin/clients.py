@@ -50,7 +50,7 @@ def client_routes(context: HttpContext) -> Routes:
 
     @routes.plain.delete("/clients/{id}", summary="Disconnect a client, of any gateway", status_code=NO_CONTENT)
     async def kick_client(id: str) -> Response:  # noqa: A002
-        await kick(mqtt_of(context), name_in_path(id), ends_session=False)
+        await kick(mqtt_of(context), name_in_path(id))
         return Response(status_code=NO_CONTENT)
 
     @routes.plain.get("/subscriptions", summary="Subscriptions of the clients of this gateway")
@@ -95,23 +95,23 @@ def accepted(mqtt: MqttFrontend) -> list[MqttConversation]:
 def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
     """A connected client.  Raises where it is not connected here."""
     found = mqtt.conversation_of(client_id)
-    if found is None or found.session is None:
+    if found is None or found.session is None or not found.machine.is_open:
         raise MissingError(
             "client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected to this gateway"
         )
     return found
 
 
-async def kick(mqtt: MqttFrontend, client_id: str, *, ends_session: bool) -> None:
+async def kick(mqtt: MqttFrontend, client_id: str) -> None:
     """Disconnect a client, wherever it is.  Raises where it is connected nowhere."""
     here = mqtt.conversation_of(client_id)
-    if here is not None:
-        here.kick(ends_session=ends_session)
+    if here is not None and here.machine.is_open:
+        here.kick()
         return
     record = await mqtt.session_operations.get(client_id)
     if record is None or not record.owner:
         raise MissingError("client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected")
-    await mqtt.session_operations.kick(client_id, record.owner, ends=ends_session)
+    await mqtt.session_operations.kick(client_id, record.owner, ends=False)
 
 
 def user_of(conversation: MqttConversation) -> str | None:

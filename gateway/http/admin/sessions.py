@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from fastapi import Query, Response
 
+from domain.errors import Code, EntrepotError
 from domain.timestamp import MAX_EPOCH_MS
-from gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, kick, mqtt_of, subscription_shape
+from gateway.frontends.mqtt.conversation import MqttConversation
+from gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
 from gateway.http.admin.common import NO_CONTENT, PREFIX, json_answer, time_shape
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
@@ -17,6 +20,8 @@ from gateway.http.problems import MissingError
 from gateway.sessions.record import SessionRecord
 
 MAX_CURSOR: Final = 2000
+END_SECONDS: Final = 10.0
+"""How long the end of a connection may take to be durable."""
 
 
 def session_routes(context: HttpContext) -> Routes:
@@ -46,13 +51,29 @@ def session_routes(context: HttpContext) -> Routes:
     )
     async def delete_session(id: str) -> Response:  # noqa: A002
         client_id, mqtt = name_in_path(id), mqtt_of(context)
-        if mqtt.conversation_of(client_id) is None and await mqtt.session_operations.get(client_id) is None:
+        here = mqtt.conversation_of(client_id)
+        if here is None and await mqtt.session_operations.get(client_id) is None:
             raise _missing(client_id)
-        if mqtt.conversation_of(client_id) is not None or await mqtt.session_operations.end(client_id) is not None:
-            await kick(mqtt, client_id, ends_session=True)
+        if here is not None:
+            await _end_here(here)
+        owner = await mqtt.session_operations.end(client_id)
+        if owner is not None:  # another gateway's, or the client came back in this moment
+            await mqtt.session_operations.kick(client_id, owner, ends=True)
         return Response(status_code=NO_CONTENT)
 
     return routes
+
+
+async def _end_here(conversation: MqttConversation) -> None:
+    """Disconnect a client of this gateway and end its session.  Raises UNAVAILABLE where that takes too long."""
+    gone = asyncio.Event()
+    conversation.when_gone(gone.set)
+    conversation.kick(ends_session=True)
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await gone.wait()
+    except TimeoutError:
+        raise EntrepotError(Code.UNAVAILABLE, "the session's end is not durable yet: try again") from None
 
 
 def _missing(client_id: str) -> MissingError:
