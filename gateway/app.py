@@ -25,6 +25,7 @@ from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
 from gateway.frontends.mqtt.frontend import MqttFrontend
+from gateway.frontends.mqtt.sys_messages import SysMessages
 from gateway.listener import address_of
 from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
@@ -36,6 +37,7 @@ from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
 from gateway.transport.certificate_watch import CertificateWatch
 from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
+from gateway.version import own_version
 from gateway.workers import run_workers
 
 if TYPE_CHECKING:
@@ -158,6 +160,7 @@ class Gateway:
             clock,
             is_alone=not isinstance(store, Clustered) and not settings.broker.enabled,
         )
+        self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
         self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)
         self._bridges = self._build_bridges(clock)
         self._http_listener: HttpListener | None = None
@@ -203,6 +206,7 @@ class Gateway:
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
+            mqtt=self.mqtt,
             counters={
                 "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
                 "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
@@ -226,6 +230,8 @@ class Gateway:
         await self.security.start(self.settings.cluster.start_seconds)
         await self.retained.start()
         await self.mqtt.start()
+        if self.settings.mqtt.enabled:
+            self._sys.start()
         await self._mqtt_doors.start()
         if self._http_listener is not None:
             await self._http_listener.start()
@@ -257,6 +263,7 @@ class Gateway:
         self.store.release_waiting()
         self.memberships.release_waiting()
         self._certificate_watch.close()
+        self._sys.close()
         self._mqtt_doors.stop_accepting()
         await self._settle(end)
         self.mqtt.shut_down()

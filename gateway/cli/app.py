@@ -14,7 +14,21 @@ from typing import Any
 
 import typer
 
-from gateway.cli import acl, bridge, cluster, config, group, message, namespace, retained, timer, topic, user
+from gateway.cli import (
+    acl,
+    bridge,
+    cluster,
+    config,
+    group,
+    message,
+    mqtt_client,
+    namespace,
+    retained,
+    session,
+    timer,
+    topic,
+    user,
+)
 from gateway.cli.commands import CommandGroup
 from gateway.cli.deployment import broker, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
@@ -41,6 +55,8 @@ app.add_typer(group.app, name="group")
 app.add_typer(message.app, name="message")
 app.add_typer(timer.app, name="timer")
 app.add_typer(retained.app, name="retained")
+app.add_typer(mqtt_client.app, name="client")
+app.add_typer(session.app, name="session")
 app.add_typer(namespace.app, name="namespace")
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")

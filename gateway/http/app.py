@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -17,6 +16,7 @@ from gateway.http.problems import install
 from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
 from gateway.http.receive import receive_routes
 from gateway.http.rights import check_rules, guard_of
+from gateway.version import own_version
 
 
 def build_app(context: HttpContext) -> AsgiApp:
@@ -50,7 +50,7 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
     """All routes that are not hot, and the documentation of all routes.  Raises where one declares no rights."""
     app = FastAPI(
         title="Entrepôt",
-        version=_version(),
+        version=own_version(),
         redirect_slashes=False,
         description=__doc__,
         dependencies=[Depends(guard_of(context, access))],
@@ -71,10 +71,3 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
 
     app.openapi = openapi  # type: ignore[method-assign]
     return app
-
-
-def _version() -> str:
-    try:
-        return version("entrepot")
-    except PackageNotFoundError:
-        return "0"

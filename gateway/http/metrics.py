@@ -19,6 +19,7 @@ from domain.topic import TopicStatus
 from gateway.bridge.status import BridgeState
 from gateway.http.admin.common import statuses_of
 from gateway.http.context import HttpContext
+from gateway.http.mqtt_metrics import mqtt_metrics
 
 STORE_TIMES: Final = {
     "append": "From taking messages to their confirm, each message counts",
@@ -93,6 +94,8 @@ class GatewayCollector(Collector):
         yield GaugeMetricFamily(
             "entrepot_mqtt_retained_bytes", "Bytes of these with their properties", value=retained.size_bytes
         )
+        if self._context.mqtt is not None:
+            yield from mqtt_metrics(self._context.mqtt)
         yield from self._store()
         yield from self._numbers()
         yield from self._traffic()

@@ -13,6 +13,7 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.key_value import ABSENT, KeyValue, KeyValueChange
 from domain.ports import Store
+from gateway.sessions.census import SessionCensus
 from gateway.sessions.journal import SessionJournal
 from gateway.sessions.lifecycle import is_over, will_at_takeover
 from gateway.sessions.record import (
@@ -54,8 +55,18 @@ class Sessions:
     """`is_alone`: no other gateway works on this store, so that a session which ends with its connection and has no
     will needs no record."""
 
-    def __init__(self, store: Store, clock: Clock, gateway: str, publish_will: PublishWill, *, is_alone: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        gateway: str,
+        publish_will: PublishWill,
+        census: SessionCensus,
+        *,
+        is_alone: bool,
+    ) -> None:
         self._store, self._clock = store, clock
+        self._census = census
         self.gateway = gateway
         self._publish_will = publish_will
         self._is_alone = is_alone
@@ -64,7 +75,8 @@ class Sessions:
     async def open(self, arrival: Arrival) -> Session:
         """The session of a client: the one there is, or a new one.  Whoever had it is fenced from here on.
 
-        Raises FORBIDDEN where it is somebody else's, and what the store raises.
+        Raises FORBIDDEN where it is somebody else's, STORAGE_FULL where there are as many as may be, and what the store
+        raises.
         """
         name = client_name(arrival.client_id)
         for _ in range(MAX_TRIES):
@@ -83,6 +95,9 @@ class Sessions:
         old = None if found is None else readable(name, found)
         if old is not None and not is_over(old, now_ms) and old.user != arrival.user:
             raise EntrepotError(Code.FORBIDDEN, "the session of this client id is another user's")
+        lasts_anew = arrival.expiry_seconds > 0 and (old is None or not old.expiry_seconds)
+        if lasts_anew and self._census.is_full:
+            raise EntrepotError(Code.STORAGE_FULL, "there are too many sessions")
         resumes = old is not None and not arrival.clean_start and old.expiry_seconds > 0 and not is_over(old, now_ms)
         will = None if old is None else will_at_takeover(old, is_resumed=resumes)
         record = self._record(arrival, old, now_ms, resumes=resumes)
@@ -99,6 +114,8 @@ class Sessions:
             versions = (version, version if persists else ABSENT)
         else:
             versions = (ABSENT, ABSENT)
+        if lasts_anew:
+            self._census.added()
         if will is not None and old is not None:
             await self._publish_will(old, will)
         return Session(name, record, window, versions, self.journal, is_present=resumes, is_kept=is_kept)

@@ -6,6 +6,7 @@
 | `session-window/<client>`             | `WindowRecord`: what is in flight, and cursors moved since       |
 | `session-due/<time>/<client>`         | empty: when the sweeper has to look at a session that is away    |
 | `session-taken/<gateway>/<client>`    | empty: told to the gateway that had the client before            |
+| `session-kick/<gateway>/<client>`     | told to that gateway: `kick` the client, or `end` its session too |
 | `gateway/<gateway>`                   | decimal: until when that gateway is alive, in epoch milliseconds |
 
 `<client>` is the client id, escaped to what a key can hold.  Values are msgpack arrays; a field is only ever added at
@@ -26,6 +27,7 @@ SESSION_PREFIX: Final = "session/"
 WINDOW_PREFIX: Final = "session-window/"
 DUE_PREFIX: Final = "session-due/"
 TAKEN_PREFIX: Final = "session-taken/"
+KICK_PREFIX: Final = "session-kick/"
 GATEWAY_PREFIX: Final = "gateway/"
 
 MAX_NAME: Final = 600

@@ -23,6 +23,7 @@ from gateway.sessions.opening import PublishWill, readable
 from gateway.sessions.record import (
     DUE_PREFIX,
     GATEWAY_PREFIX,
+    KICK_PREFIX,
     SESSION_PREFIX,
     TAKEN_PREFIX,
     WINDOW_PREFIX,
@@ -44,7 +45,8 @@ log = structlog.get_logger(__name__)
 
 class Sweeper:
     """`on_taken(name, epoch)`: another gateway has the session now.  `on_declared_dead`: others think that this gateway
-    is gone, and have done away with its sessions; it returns the name under which the gateway goes on."""
+    is gone, and have done away with its sessions; it returns the name under which the gateway goes on.
+    `on_kicked(name, ends)`: an operator disconnects a client, and may end its session."""
 
     def __init__(
         self,
@@ -54,17 +56,18 @@ class Sweeper:
         publish_will: PublishWill,
         on_taken: Callable[[str, int], None],
         on_declared_dead: Callable[[], str],
+        on_kicked: Callable[[str, bool], None],
         *,
         is_alone: bool,
     ) -> None:
         self._store, self._clock, self._gateway = store, clock, gateway
         self._publish_will = publish_will
-        self._on_taken, self._on_declared_dead = on_taken, on_declared_dead
+        self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
         self._is_alone = is_alone
         self._alive_version: int | None = None
         self._renew_at_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
-        self._stop_watching: Callable[[], None] = lambda: None
+        self._stop_watching: Callable[[], object] = lambda: None
         self.expired = 0
 
     async def start(self) -> None:
@@ -84,7 +87,8 @@ class Sweeper:
 
     def _watch(self) -> None:
         self._stop_watching()
-        self._stop_watching = self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told)
+        stops = [self._store.watch(f"{each}{self._gateway}/", self._told) for each in (TAKEN_PREFIX, KICK_PREFIX)]
+        self._stop_watching = lambda: [stop() for stop in stops]
 
     async def close(self) -> None:
         """Leave: what this gateway has still left behind is swept by others, at once."""
@@ -102,7 +106,11 @@ class Sweeper:
         done = []
         for event in events:
             if event.value is not None:
-                self._on_taken(event.key.removeprefix(f"{TAKEN_PREFIX}{self._gateway}/"), int(event.value))
+                name = event.key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
+                if event.key.startswith(KICK_PREFIX):
+                    self._on_kicked(name, event.value == b"end")
+                else:
+                    self._on_taken(name, int(event.value))
                 done.append(KeyValueChange(event.key, None))
         if done:
             self._tasks = [task for task in self._tasks if not task.done()]
@@ -239,8 +247,9 @@ class Sweeper:
                 if version is None:
                     continue  # it is alive after all
                 await self._sweep_sessions_of(gateway)
-                told = await self._store.scan(f"{TAKEN_PREFIX}{gateway}/")
-                await self._store.write([KeyValueChange(key.key, None) for key in told])
+                for prefix in (TAKEN_PREFIX, KICK_PREFIX):
+                    told = await self._store.scan(f"{prefix}{gateway}/")
+                    await self._store.write([KeyValueChange(key.key, None) for key in told])
                 await self._write_unless_changed(KeyValueChange(each.key, None, version))
 
     async def _write_unless_changed(self, change: KeyValueChange) -> int | None:

@@ -12,6 +12,7 @@ from domain.names import is_topic_name
 from domain.retained import MAX_RETAINED_BYTES, RetainedLimits
 from domain.routing.topic_filter import is_valid_filter
 from domain.topic import MAX_QUEUES
+from gateway.settings.limits import MqttLimitSettings
 from gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Port, Seconds, Table
 from gateway.settings.transports import HttpTransportSettings, MqttTransportSettings
 
@@ -27,7 +28,7 @@ class ServerSettings(Table):
     free_ports: bool = Field(False, description="Every listener without a port of its own takes a free one")
 
 
-class MqttSettings(MqttTransportSettings):
+class MqttSettings(MqttTransportSettings, MqttLimitSettings):
     """The MQTT door (3.1.1 and 5)."""
 
     enabled: bool = Field(True, description="Whether this door is open")

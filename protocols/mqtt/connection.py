@@ -10,7 +10,7 @@ what came from it.  A session that outlives the connection puts there what an ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Final
 
 from protocols.mqtt.connection_events import (
@@ -34,6 +34,7 @@ from protocols.mqtt.encoder import (
     encode_words,
 )
 from protocols.mqtt.errors import MqttError, protocol_error
+from protocols.mqtt.packet_counts import PacketCounts
 from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.packets import (
     Auth,
@@ -42,6 +43,7 @@ from protocols.mqtt.packets import (
     Disconnect,
     Packet,
     Pingreq,
+    Pingresp,
     Puback,
     Pubacks,
     Pubcomp,
@@ -81,11 +83,13 @@ PENDING, ANSWERED, RESTORED = range(3)
 
 
 class ServerConnection:
-    """See the module.  Times are seconds of any one clock that does not go backwards."""
+    """See the module.  Times are seconds of any one clock that does not go backwards.  `counts` are shared with other
+    connections.  `observe`, where it is set, is told of packets as they come in."""
 
     __slots__ = (
         "_aliases",
         "_clients_aliases",
+        "_counts",
         "_decoder",
         "_explains",
         "_has_session_expiry",
@@ -98,12 +102,14 @@ class ServerConnection:
         "incoming",
         "max_packet_to_client",
         "method",
+        "observe",
         "unconfirmed",
         "window",
     )
 
-    def __init__(self, limits: ConnectionLimits, now: float) -> None:
+    def __init__(self, limits: ConnectionLimits, now: float, counts: PacketCounts | None = None) -> None:
         self._limits = limits
+        self._counts = PacketCounts() if counts is None else counts
         self._decoder = Decoder(limits.max_packet_size_bytes, gathers=True)
         self._out: list[bytes] = []
         self._state = WAITING
@@ -118,6 +124,7 @@ class ServerConnection:
         self.incoming: dict[int, int] | None = None
         self.max_packet_to_client = UNLIMITED_PACKET
         self.method: str | None = None
+        self.observe: Callable[[list[Packet]], None] | None = None
         self.unconfirmed = 0
 
     @property
@@ -155,6 +162,8 @@ class ServerConnection:
         packets = self._decoder.feed(data)
         if packets:
             self._last_packet = now
+            if self.observe is not None:
+                self.observe(packets)
         if self._waiting is not None:
             self._waiting += packets
             return
@@ -171,6 +180,7 @@ class ServerConnection:
         released: list[int] = []
         held: list[object] = []
         error = self._decoder.error
+        received = self._counts.received_of(self._decoder.version)
         at = -1
         for packet in packets:
             at += 1
@@ -180,17 +190,22 @@ class ServerConnection:
                         yield Released(released)
                         released = []
                     if (packet.qos or packet.properties) and not self._takes_publish(packet):
+                        received[Publish] += 1
                         continue
                     run.append(packet)
                     continue
                 if type(packet) is Pubacks and self._state == OPEN:
                     held += self.window.acknowledge_run(packet.packet_ids)
+                    received[Puback] += len(packet.packet_ids)
                     continue
                 if type(packet) is Puback and self._state == OPEN:
+                    received[Puback] += 1
                     if self.window.acknowledge(packet.packet_id):
                         held.append(self.window.finish(packet.packet_id))
                     continue
+                received[type(packet)] += 1
                 if run:
+                    received[Publish] += len(run)
                     yield Publishes(run)
                     run = []
                 if type(packet) is Pubrel and self._state == OPEN:
@@ -218,6 +233,7 @@ class ServerConnection:
                 self._waiting = packets[at + 1 :]
                 return
         if run:
+            received[Publish] += len(run)
             yield Publishes(run)
         if released:
             yield Released(released)
@@ -245,6 +261,7 @@ class ServerConnection:
             raise protocol_error(f"{type(packet).__name__.upper()} before the connection was accepted")
         if isinstance(packet, Pingreq):
             self._out.append(PINGRESP)
+            self._counts.sent[self.version, Pingresp] += 1
             return None
         if isinstance(packet, Pubrec):
             return self._take_pubrec(packet)
@@ -275,6 +292,7 @@ class ServerConnection:
             state = incoming.get(packet.packet_id)
             if state == ANSWERED:
                 self._out.append(encode_words([PUBREC_WORD | packet.packet_id]))
+                self._counts.sent[self.version, Pubrec] += 1
             if state in (PENDING, ANSWERED):
                 return False
             incoming[packet.packet_id] = PENDING
@@ -405,14 +423,15 @@ class ServerConnection:
         if self._state == CLOSED:
             return
         incoming = self.incoming
+        acknowledged = len(words)
         if incoming:
             for word in words:
                 if word >= PUBREC_WORD:
                     incoming[word & 0xFFFF] = ANSWERED
-                else:
-                    self.unconfirmed -= 1
-        else:
-            self.unconfirmed -= len(words)
+                    acknowledged -= 1
+            self._counts.sent[self.version, Pubrec] += len(words) - acknowledged
+        self.unconfirmed -= acknowledged
+        self._counts.sent[self.version, Puback] += acknowledged
         self._out.append(encode_words(words))
 
     def refuse_publish(self, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
@@ -421,15 +440,18 @@ class ServerConnection:
         if qos == 2 and self.incoming is not None:
             self.incoming.pop(packet_id, None)
         answer = Pubrec if qos == 2 else Puback
+        self._counts.sent[self.version, answer] += 1
         explained = answer(packet_id, reason, {PropertyId.REASON_STRING: text})
         self._send_explained(explained, answer(packet_id, reason))
 
-    def release(self, packet_ids: Iterable[int]) -> bytes:
+    def release(self, packet_ids: Collection[int]) -> bytes:
         """PUBRELs, to be sent when the caller says (`send`)."""
+        self._counts.sent[self.version, Pubrel] += len(packet_ids)
         return encode_words([PUBREL_WORD | packet_id for packet_id in packet_ids])
 
-    def complete(self, packet_ids: Iterable[int]) -> bytes:
+    def complete(self, packet_ids: Collection[int]) -> bytes:
         """PUBCOMPs, to be sent when the caller says."""
+        self._counts.sent[self.version, Pubcomp] += len(packet_ids)
         return encode_words([PUBCOMP_WORD | packet_id for packet_id in packet_ids])
 
     def suback(self, packet_id: int, reasons: list[ReasonCode]) -> None:
@@ -456,6 +478,7 @@ class ServerConnection:
         return template.packet(self.window.take(template.qos, held) if template.qos else 0)
 
     def _send(self, packet: Packet) -> None:
+        self._counts.sent[self.version, type(packet)] += 1
         self._out.append(encode(packet, self.version))
 
     def _send_explained(self, packet: Packet, bare: Packet) -> None:
@@ -501,11 +524,17 @@ class ServerConnection:
             packet = encode(Disconnect(error.reason, properties), 5)
             if len(packet) > self.max_packet_to_client:
                 packet = encode(Disconnect(error.reason), 5)
+            self._counts.sent[5, Disconnect] += 1
             self._out.append(packet)
         self._state = CLOSED
         return Closing(error.reason, error.text)
 
     def _say_connack(self, error: MqttError, properties: Properties) -> None:
+        before = len(self._out)
+        self._add_connack(error, properties)
+        self._counts.sent[self.version, Connack] += len(self._out) - before
+
+    def _add_connack(self, error: MqttError, properties: Properties) -> None:
         if self.version == 5:
             is_known = error.reason in REASONS_OF[PacketType.CONNACK]
             reason = error.reason if is_known else ReasonCode.SERVER_UNAVAILABLE  # as where the server shuts down

@@ -12,11 +12,17 @@ from typing import Any
 from tests.support.deployment import Deployment, GatewayProcess
 
 
-def http_json(server: Deployment | GatewayProcess, method: str, path: str, body: object = None) -> Any:
+def http_json(
+    server: Deployment | GatewayProcess,
+    method: str,
+    path: str,
+    body: object = None,
+    headers: dict[str, str] | None = None,
+) -> Any:
     """One request and its answer; fails unless it succeeded."""
     connection = http.client.HTTPConnection(server.ports["http"], timeout=30)
     try:
-        connection.request(method, path, json.dumps(body), {"content-type": "application/json"})
+        connection.request(method, path, json.dumps(body), {"content-type": "application/json", **(headers or {})})
         answer = connection.getresponse()
         content = answer.read()
     finally:

@@ -81,17 +81,20 @@ class Connecting:
         if will is not None:
             if not is_valid_name(will.topic):
                 return ReasonCode.TOPIC_NAME_INVALID, "the will's topic is not a topic name"
+            if will.topic.count("/") >= frontend.max_topic_levels:
+                return ReasonCode.TOPIC_NAME_INVALID, "the will's topic has too many levels"
             if will.topic.startswith("$"):
                 problem = unpublishable(will.topic)
                 if problem is not None:
                     return problem
-        return frontend.refusal_of(connect)
+        return frontend.refusal_of(self._conversation, connect)
 
     def _refuse(self, reason: ReasonCode, text: str) -> None:
         self.is_over = True
         conversation = self._conversation
         if not conversation.machine.is_closed:
             reference = conversation.frontend.server_reference if reason == ReasonCode.USE_ANOTHER_SERVER else ""
+            conversation.frontend.counters.connects[conversation.version, reason.name.lower()] += 1
             conversation.end(conversation.machine.refuse(reason, text, reference))
         conversation.gone()
 
@@ -162,6 +165,10 @@ class Connecting:
                 self._refuse(ReasonCode.NOT_AUTHORIZED, "not authorized to publish the will")
                 return
             conversation.client_id = connect.client_id or frontend.new_client_id()
+            refused = frontend.admission.enter(conversation, principal, frontend.connected(conversation.client_id))
+            if refused is not None:
+                self._refuse(*refused)
+                return
             await frontend.claim(conversation)
             # also where this connection is gone by now: the one it took over has left the session to it
             session = await frontend.sessions.open(

@@ -16,15 +16,17 @@ from domain.access.model import Principal
 from gateway.delivery.audience import QueueKey, Run
 from gateway.delivery.shares import Ticket, acknowledge_all
 from gateway.driver import Driver
+from gateway.frontends.mqtt.admission import Pace
 from gateway.frontends.mqtt.connecting import Connecting
 from gateway.frontends.mqtt.outbox import Outbox
 from gateway.frontends.mqtt.publishing import Publishing
 from gateway.frontends.mqtt.subscribing import Subscribing
+from gateway.frontends.mqtt.traces import Trace
 from gateway.sessions.record import OutgoingRecord
 from gateway.sessions.session import Session, released
 from protocols.mqtt.connection import ServerConnection
 from protocols.mqtt.connection_events import Acknowledged, Closing, Event, Publishes, Received, Released
-from protocols.mqtt.packets import Auth, Connect, Subscribe, Unsubscribe
+from protocols.mqtt.packets import Auth, Connect, Publish, Subscribe, Unsubscribe
 from protocols.mqtt.reason_codes import ReasonCode
 
 if TYPE_CHECKING:
@@ -45,14 +47,21 @@ class MqttConversation:
         "_is_ended",
         "_is_gone",
         "_when_gone",
+        "bytes_in",
+        "bytes_out",
         "client_id",
         "connected_at_ms",
+        "counted_user",
         "driver",
+        "dropped",
         "frontend",
         "keep_alive",
         "lagging",
         "machine",
+        "messages_in",
+        "messages_out",
         "outbox",
+        "pace",
         "peer",
         "principal",
         "publishing",
@@ -60,11 +69,12 @@ class MqttConversation:
         "session",
         "subscribing",
         "taken_epoch",
+        "trace",
     )
 
     def __init__(self, frontend: MqttFrontend, now: float) -> None:
         self.frontend = frontend
-        self.machine = ServerConnection(frontend.limits, now)
+        self.machine = ServerConnection(frontend.limits, now, frontend.counters.packets)
         self.outbox = Outbox(self)
         self.publishing = Publishing(self)
         self.subscribing = Subscribing(self)
@@ -74,8 +84,13 @@ class MqttConversation:
         self.client_id = ""
         self.peer = ""
         self.keep_alive = 0
+        self.counted_user: str | None = None
+        self.pace: Pace | None = None
+        self.trace: Trace | None = None
         self.connected_at_ms = 0
         self.taken_epoch = 0
+        self.bytes_in = self.bytes_out = 0
+        self.messages_in = self.messages_out = self.dropped = 0
         self.lagging: dict[QueueKey, int] | None = None
         self.resumed_at: dict[QueueKey, int] | None = None
         self._connecting: Connecting | None = None
@@ -91,14 +106,19 @@ class MqttConversation:
         self.frontend.opened(self)
 
     def received(self, data: bytes, now: float) -> None:
-        self.frontend.counters.bytes_received += len(data)
+        self.bytes_in += len(data)
         for event in self.machine.receive_data(data, now):
             self._handle(event)
         if self.machine.waiting > MAX_WAITING_PACKETS and self.driver is not None:
             self.driver.pause_reading()
 
     def data_to_send(self) -> bytes:
-        return self.machine.data_to_send()
+        data = self.machine.data_to_send()
+        if data:
+            self.bytes_out += len(data)
+            if self.trace is not None:
+                self.trace.sent(self, data)
+        return data
 
     def deadline(self) -> float:
         if self.driver is not None and self.driver.is_paused and self.machine.is_open:
@@ -127,6 +147,8 @@ class MqttConversation:
 
     def _handle(self, event: Event) -> None:
         if type(event) is Publishes:
+            if self.pace is not None and not self._keeps_pace(self.pace, event.packets):
+                return
             self.frontend.counters.count_publishes(self, event.packets)
             self.publishing.take(event.packets)
         elif isinstance(event, Acknowledged):
@@ -146,7 +168,31 @@ class MqttConversation:
         elif isinstance(event, Closing):
             self.end(event)
 
+    def _keeps_pace(self, pace: Pace, packets: list[Publish]) -> bool:
+        """Read no more for as long as the client's rates want it; False where it is far beyond them, and gone."""
+        now = self.frontend.time()
+        wait = pace.spend(packets, now)
+        if wait is None:
+            self.close(ReasonCode.MESSAGE_RATE_TOO_HIGH, "the client publishes far more than it may")
+            return False
+        if wait and self.driver is not None:
+            pace.holds_until = now + wait
+            if not pace.is_holding:
+                pace.is_holding = True
+                self.driver.pause_reading()
+                self.frontend.call_later(wait, self._look_at_pace, pace)
+        return True
+
+    def _look_at_pace(self, pace: Pace) -> None:
+        left = pace.holds_until - self.frontend.time()
+        if left > 0:  # more came of the same read
+            self.frontend.call_later(left, self._look_at_pace, pace)
+            return
+        pace.is_holding = False
+        self.resume_reading()
+
     def _connect(self, connect: Connect) -> None:
+        self.frontend.traces.arrived(self, connect)
         self.keep_alive = connect.keep_alive
         self._connecting = Connecting(self, connect)
         self._connecting.start()
@@ -246,7 +292,9 @@ class MqttConversation:
             self.driver.flush()
 
     def resume_reading(self) -> None:
-        if self.driver is not None:
+        """Read on, unless there is another reason not to."""
+        is_held = self.publishing.is_paused or (self.pace is not None and self.pace.is_holding)
+        if self.driver is not None and not is_held:
             self.driver.resume_reading()
 
     # -- the end -------------------------------------------------------------------------------------------------
@@ -261,12 +309,23 @@ class MqttConversation:
         else:
             self.end(self.machine.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down"))
 
-    def close(self, reason: ReasonCode, text: str, *, publishes_will: bool = True) -> None:
-        """End the connection from the server's side."""
+    def close(
+        self, reason: ReasonCode, text: str, *, publishes_will: bool = True, session_expiry: int | None = None
+    ) -> None:
+        """End the connection from the server's side.  `session_expiry`: how long its session lasts then, at most."""
         if not self.machine.is_closed:
             closing = self.machine.close(reason, text)
             closing.publishes_will = publishes_will
+            closing.session_expiry = session_expiry
             self.end(closing)
+
+    def kick(self, *, ends_session: bool = False) -> None:
+        """An operator wants the client to go."""
+        self.close(
+            ReasonCode.ADMINISTRATIVE_ACTION,
+            "an operator ended the connection",
+            session_expiry=0 if ends_session else None,
+        )
 
     def take_over(self, epoch: int | None = None) -> None:
         """Another connection has this client id now (3.1.4-3); `epoch`: on another gateway, as its record says."""

@@ -13,18 +13,23 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
+from domain.routing.topic_filter import MAX_LEVELS
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
 from gateway.frontends.mqtt.access import MqttAccess
+from gateway.frontends.mqtt.admission import Admission
 from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.frontends.mqtt.counters import MqttCounters
 from gateway.frontends.mqtt.routes import Routes
+from gateway.frontends.mqtt.traces import Traces
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender, first_refusal
 from gateway.messaging.topology import Topology
 from gateway.security.security import PrincipalChange, Security
+from gateway.sessions.census import SessionCensus
 from gateway.sessions.lifecycle import depart
 from gateway.sessions.opening import Sessions
+from gateway.sessions.operating import SessionOperations
 from gateway.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord, client_name
 from gateway.sessions.session import Session
 from gateway.sessions.sweeper import Sweeper
@@ -74,28 +79,44 @@ class MqttFrontend:
             max_subscriptions=mqtt.max_subscriptions_per_client,
             topic_alias_maximum=mqtt.topic_alias_maximum,
         )
+        self.max_topic_levels = mqtt.max_topic_levels
+        self.has_level_limit = mqtt.max_topic_levels < MAX_LEVELS
+        """Whether names that are valid may still have too many levels."""
         self.max_queued_messages = mqtt.max_queued_messages
         self.max_session_expiry_seconds = mqtt.max_session_expiry_seconds or NEVER_EXPIRES
         self.checks_payload_format = mqtt.checks_payload_format
         self.response_topic_prefix = mqtt.response_topic_prefix
         self.server_reference = mqtt.server_reference
         self.sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
-        self.counters = MqttCounters()
+        self._conversations: set[MqttConversation] = set()
+        self.counters = MqttCounters(self._conversations)
+        self.traces = Traces(clock, lambda: self._conversations)
         gateway = secrets.token_hex(8)
-        self.sessions = Sessions(store, clock, gateway, self.publish_will, is_alone=is_alone)
+        self.session_operations = SessionOperations(store, clock, self.publish_will)
+        self.census = SessionCensus(store, mqtt.max_sessions)
+        self.sessions = Sessions(store, clock, gateway, self.publish_will, self.census, is_alone=is_alone)
         self.sweeper = Sweeper(
-            store, clock, gateway, self.publish_will, self._taken, self._declared_dead, is_alone=is_alone
+            store,
+            clock,
+            gateway,
+            self.publish_will,
+            self._taken,
+            self._declared_dead,
+            self._kicked,
+            is_alone=is_alone,
         )
         self._max_connections = mqtt.max_connections
-        self._conversations: set[MqttConversation] = set()
         self._by_name: dict[str, MqttConversation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
+        self.time, self.call_later = self._loop.time, self._loop.call_later
+        self.admission = Admission(mqtt, self.time())
         self._is_stopping = False
         security.watch_principals(self._rights_changed)
 
     async def start(self) -> None:
         """Look after sessions from here on.  Raises what the store raises."""
+        await self.census.start()
         await self.sweeper.start()
 
     def converse(self) -> MqttConversation:
@@ -130,23 +151,29 @@ class MqttFrontend:
 
     def opened(self, conversation: MqttConversation) -> None:
         self._conversations.add(conversation)
-        self.counters.most_clients = max(self.counters.most_clients, len(self._conversations))
+        self.counters.sockets += 1
 
     def closed(self, conversation: MqttConversation) -> None:
         self._conversations.discard(conversation)
+        self.counters.closed(conversation)
 
-    def refusal_of(self, connect: Connect) -> tuple[ReasonCode, str] | None:
+    def refusal_of(self, conversation: MqttConversation, connect: Connect) -> tuple[ReasonCode, str] | None:
         """Why a CONNECT is not accepted, or None."""
         elsewhere = ReasonCode.USE_ANOTHER_SERVER if self.server_reference else None
         if self._is_stopping:
             return elsewhere or ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
         if len(self._conversations) > self._max_connections:
             return elsewhere or ReasonCode.QUOTA_EXCEEDED, "too many connections"
-        return None
+        host = conversation.driver.source.host if conversation.driver is not None else ""
+        return self.admission.refusal_of(host, connect.client_id, self._loop.time())
 
     def new_client_id(self) -> str:
         """An id for a client that has none (3.1.3-6)."""
         return f"entrepot-{secrets.token_hex(10)}"
+
+    def connected(self, client_id: str) -> MqttConversation | None:
+        """Who has a client id on this gateway."""
+        return self._by_name.get(client_name(client_id))
 
     async def claim(self, conversation: MqttConversation) -> None:
         """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3).
@@ -164,6 +191,7 @@ class MqttFrontend:
         self._by_name[name] = conversation
 
     def unregister(self, conversation: MqttConversation) -> None:
+        self.admission.leave(conversation)
         name = client_name(conversation.client_id)
         if self._by_name.get(name) is conversation:
             del self._by_name[name]
@@ -171,16 +199,20 @@ class MqttFrontend:
     def admitted(self, conversation: MqttConversation) -> None:
         """A connection was accepted."""
         self.counters.connects[conversation.version, "accepted"] += 1
+        conversation.pace = self.admission.pace_of(conversation.principal, self._loop.time())
         if conversation.driver is not None:
             conversation.driver.admitted()
 
     def count_dropped(self, conversation: MqttConversation, count: int) -> None:
         """Messages of QoS 0 that a slow subscriber misses."""
         self.counters.dropped += count
+        conversation.dropped += count
 
-    def count_refused(self, conversation: MqttConversation, name: str, why: str) -> None:
+    def count_refused(
+        self, conversation: MqttConversation, name: str, why: str, reason: ReasonCode = ReasonCode.NOT_AUTHORIZED
+    ) -> None:
         """A publish or subscription that was refused."""
-        self.counters.refused += 1
+        self.counters.refused[reason.name] += 1
         log.info("refused", client_id=conversation.client_id, name=name[:120], reason=why)
 
     @property
@@ -241,6 +273,12 @@ class MqttFrontend:
         if conversation is not None:
             conversation.take_over(epoch)
 
+    def _kicked(self, name: str, ends: bool) -> None:
+        """An operator at another gateway wants a client of ours to go."""
+        conversation = self._by_name.get(name)
+        if conversation is not None:
+            conversation.kick(ends_session=ends)
+
     def _declared_dead(self) -> str:
         """Others gave the sessions of this gateway up while it was silent: its clients have to come anew."""
         self.sessions.gateway = secrets.token_hex(8)
@@ -276,6 +314,7 @@ class MqttFrontend:
     async def close(self) -> None:
         """Stop looking after sessions."""
         await self.sweeper.close()
+        await self.census.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

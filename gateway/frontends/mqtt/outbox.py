@@ -55,6 +55,11 @@ class Outbox:
         return bool(self._backlog) or bool(self._resends) or self.holds > 0
 
     @property
+    def waiting(self) -> int:
+        """How many messages wait here."""
+        return len(self._backlog or ()) + len(self._resends or ())
+
+    @property
     def room(self) -> int:
         """How many messages above QoS 0 can be sent at once."""
         conversation = self._conversation
@@ -76,6 +81,7 @@ class Outbox:
                 conversation.frontend.count_dropped(conversation, len(run.messages))
             elif not machine.has_aliases and run.largest <= machine.max_packet_to_client:
                 machine.send(run.data)
+                conversation.messages_out += len(run.messages)
             else:
                 for template in run.templates:
                     self._send_plain(template)
@@ -91,6 +97,7 @@ class Outbox:
         packet = self._conversation.machine.deliver(template)
         if packet is not None:
             self._conversation.machine.send(packet)
+            self._conversation.messages_out += 1
 
     def _send_run(self, run: Run, replay: str) -> int:
         """Send as many as the window has room for, without any that waits before them."""
@@ -112,17 +119,19 @@ class Outbox:
             first = window.take_run(run.qos, len(run.templates))
             if first:
                 machine.send(run.packets_from(first))
+                conversation.messages_out += len(run.templates)
                 return len(run.templates)
         send, take = machine.send, window.take
         for template in run.templates:
             if template.qos:
                 if not room:
-                    return at
+                    break
                 room -= 1
                 send(template.packet(take(template.qos, None)))
             else:
                 send(template.head)
             at += 1
+        conversation.messages_out += at
         return at
 
     def _send_kept(self, run: Run, replay: str) -> int:
@@ -208,6 +217,7 @@ class Outbox:
         send = self._conversation.machine.send
         for packet in packets:
             send(packet)
+        self._conversation.messages_out += len(packets)
         self._conversation.flush()
 
     def _queue(self, run: Run, start: int, replay: str) -> int:
@@ -296,6 +306,7 @@ class Outbox:
                 ticket.release()
             else:
                 machine.send(packet)
+                conversation.messages_out += 1
 
     def _release_share(self, packet: bytes, ticket: Ticket) -> None:
         ticket.acknowledge()
@@ -361,6 +372,7 @@ class Outbox:
         assert resends is not None
         while resends and room > 0:
             self._conversation.machine.send(resends.popleft())
+            self._conversation.messages_out += 1
             room -= 1
         if not resends:
             self._resends = None

@@ -53,7 +53,7 @@ class Publishing:
         conversation = self._conversation
         frontend = conversation.frontend
         now_ms, route_of, to_message = frontend.clock.now_ms(), frontend.routes.of, mapping.to_message
-        is_plain = frontend.access.is_open and not conversation.wants_no_local
+        is_plain = frontend.access.is_open and not conversation.wants_no_local and not frontend.has_level_limit
         sent: _Sent | None = None
         for packet in packets:
             if is_plain and not packet.retain and not packet.properties and packet.topic[0] != "$":
@@ -89,6 +89,8 @@ class Publishing:
             problem = unpublishable(name)
             if problem is not None:
                 return problem
+        if name.count("/") >= frontend.max_topic_levels:
+            return ReasonCode.TOPIC_NAME_INVALID, f"{name[:80]!r} has too many levels"
         if not frontend.access.may_publish(self._conversation.principal, published_name(name)):
             return ReasonCode.NOT_AUTHORIZED, f"not authorized to publish to {name[:80]!r}"
         if packet.properties and frontend.checks_payload_format and not _is_as_declared(packet):
@@ -121,6 +123,11 @@ class Publishing:
             if not self._is_relief_asked:
                 self._is_relief_asked = True
                 conversation.frontend.sender.when_relieved(self._relieved)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether more is published than the store takes in just now."""
+        return self._is_relief_asked
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
@@ -323,7 +330,7 @@ class _Refused(Awaited):
 
     def tell(self) -> None:
         conversation, packet = self.conversation, self._packet
-        conversation.frontend.count_refused(conversation, packet.topic, self._text)
+        conversation.frontend.count_refused(conversation, packet.topic, self._text, self._reason)
         if conversation.version == 5 and packet.qos:
             _refuse(conversation, packet.packet_id, packet.qos, self._reason, self._text)
         elif packet.qos:  # version 3 has no word: closing is the one that does not say it was taken (3.3.5-2 there)

@@ -103,6 +103,8 @@ class Subscribing:
             if replay is None:
                 return ReasonCode.TOPIC_FILTER_INVALID
             topic_filter = replay.filter
+        if topic_filter.count("/") >= frontend.max_topic_levels:
+            return ReasonCode.TOPIC_FILTER_INVALID
         if text not in self.records and len(self.records) >= frontend.limits.max_subscriptions:
             return ReasonCode.QUOTA_EXCEEDED
         if not frontend.access.may_subscribe(conversation.principal, topic_filter, group):

@@ -1,5 +1,5 @@
-"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, timers, brokers, bridges, users and
-policies, a module for each noun.
+"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, MQTT clients, sessions
+and traces, timers, brokers, bridges, users and policies, a module for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from gateway.http.admin.acls import acl_routes
 from gateway.http.admin.bridges import bridge_routes
 from gateway.http.admin.brokers import broker_routes
+from gateway.http.admin.clients import client_routes
 from gateway.http.admin.dead_letters import dead_letter_routes
 from gateway.http.admin.groups import group_routes
 from gateway.http.admin.members import member_routes
@@ -17,8 +18,10 @@ from gateway.http.admin.messages import message_routes
 from gateway.http.admin.namespaces import namespace_routes
 from gateway.http.admin.pulling import pulling_routes
 from gateway.http.admin.retained import retained_routes
+from gateway.http.admin.sessions import session_routes
 from gateway.http.admin.timers import timer_routes
 from gateway.http.admin.topics import topic_routes
+from gateway.http.admin.traces import trace_routes
 from gateway.http.admin.users import user_routes
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
@@ -35,6 +38,9 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         pulling_routes,
         timer_routes,
         retained_routes,
+        client_routes,
+        session_routes,
+        trace_routes,
         namespace_routes,
         broker_routes,
         user_routes,

@@ -112,6 +112,19 @@ OPERATIONS = [
     http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
     http("DELETE", "/api/v1/brokers/b", ("DELETE", "Cluster:default")),
     http("GET", "/metrics", ("GET", "Cluster:default")),
+    http("GET", "/api/v1/retained?filter=grid/%23", ("SUB", "Topic:grid/#")),
+    http("GET", "/api/v1/retained/grid%2Fa", ("SUB", "Topic:grid/a")),
+    http("DELETE", "/api/v1/retained?filter=grid/%23", ("PUB", "Topic:grid/#")),
+    http("DELETE", "/api/v1/retained/grid%2Fa", ("PUB", "Topic:grid/a")),
+    http("GET", "/api/v1/bridges", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/clients", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/clients/c", ("GET", "Cluster:default")),
+    http("DELETE", "/api/v1/clients/c", ("UPDATE", "Cluster:default")),
+    http("GET", "/api/v1/subscriptions", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/slow-subscribers", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/sessions", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/sessions/c", ("GET", "Cluster:default")),
+    http("DELETE", "/api/v1/sessions/c", ("UPDATE", "Cluster:default")),
 ]
 ONLY_SUPER = [
     http("GET", "/api/v1/users"),
@@ -124,6 +137,9 @@ ONLY_SUPER = [
     http("PUT", "/api/v1/acls/x", json={"statements": []}),
     http("DELETE", "/api/v1/acls/gone"),
     http("GET", "/api/v1/audit"),
+    http("PUT", "/api/v1/traces/c", json={}),
+    http("GET", "/api/v1/traces/c"),
+    http("DELETE", "/api/v1/traces/c"),
 ]
 PUBLIC = [http("GET", "/healthz"), http("GET", "/readyz"), http("GET", "/openapi.json")]
 BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}

@@ -26,6 +26,7 @@ from protocols.mqtt.packets import (
 )
 from protocols.mqtt.reason_codes import ReasonCode
 from tests.support.deployment import Deploy, Deployment
+from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import wait_until
 from tests.wire.mqtt.strategies import any_packet
@@ -160,6 +161,57 @@ def test_many_wildcards(abused: Deployment) -> None:
         more = client.subscribe(*[f"more/{n}" for n in range(100)]).reasons
         room = 500 - len(filters) - 3
         assert more == [1] * room + [ReasonCode.QUOTA_EXCEEDED] * (100 - room)
+
+
+def test_pathological_filters(abused: Deployment) -> None:
+    """The deepest, the longest and the emptiest filters, and names on which all of them have to be tried."""
+    deepest = 128
+    with undisturbed(abused), RawClient(abused.port("mqtt")) as client:
+        client.connect("pathological")
+        filters = ["+/" * levels + "#" for levels in range(1, deepest)]
+        filters += ["/" * (deepest - 1), "p/" + "x" * 30_000, "p/" * (deepest - 2) + "+/#"]
+        for start in range(0, len(filters), 10):
+            assert set(client.subscribe(*filters[start : start + 10]).reasons) == {1}
+        malformed = ("p/#/x", "p/x+", "+p/x", "p/x#", "$share/g/", "$share/+/x", "$share/g")
+        assert set(client.subscribe(*malformed).reasons) == {ReasonCode.TOPIC_FILTER_INVALID}
+        names = ["/".join("p" * deepest), "p/" + "x" * 30_000, "p" + "/" * (deepest - 1)]
+        for _ in range(10):
+            for name in names:
+                assert client.publish(name).reason == ReasonCode.SUCCESS
+        assert len(client.expect_deliveries(30)) == 30
+
+
+def test_a_subscriber_of_qos_0_that_does_not_read_misses_messages_and_slows_nobody(abused: Deployment) -> None:
+    """They are counted: of the client, and of the door."""
+
+    def dropped() -> int:
+        listed = http_json(abused, "GET", "/api/v1/clients?prefix=deaf")["value"]
+        return sum(each["dropped"] for each in listed)
+
+    with (
+        undisturbed(abused),
+        RawClient(abused.port("mqtt"), receive_buffer=4096) as deaf,
+        RawClient(abused.port("mqtt")) as quick,
+        RawClient(abused.port("mqtt")) as publisher,
+    ):
+        deaf.connect("deaf")
+        deaf.subscribe("deaf/#", qos=0)
+        quick.connect("quick")
+        quick.subscribe("deaf/#", qos=1)
+        publisher.connect("to-the-deaf")
+        sent = 0
+        while not dropped():
+            for _ in range(50):
+                publisher.publish("deaf/x", b"x" * 30_000)
+            sent += 50
+            assert len(quick.expect_deliveries(50)) == 50
+            assert sent < 2000, "its queue has no limit"
+        heard = 0
+        deaf.socket.settimeout(5)
+        missed = dropped()
+        while heard < sent - missed:
+            heard += len(deaf.expect_deliveries(1))
+        assert heard + missed == sent
 
 
 def test_many_names(abused: Deployment) -> None:

@@ -1,0 +1,104 @@
+"""`entrepot client`: MQTT clients that are connected to a running server."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.values import given
+
+app = typer.Typer(help="MQTT clients that are connected to a running server.", no_args_is_help=True)
+
+_PATH = "/api/v1/clients"
+IdArgument = Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)]
+
+
+@app.command("list")
+def list_clients(
+    prefix: Annotated[str | None, typer.Option(help="What client ids begin with.")] = None,
+    user: Annotated[str | None, typer.Option(help="Clients of this user.")] = None,
+    after: Annotated[str | None, typer.Option(metavar="CLIENT", help="Go on where a list ended.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 100,
+    slow: Annotated[bool, typer.Option("--slow", help="Those that are behind the most instead.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Who is connected to this gateway, in the order of the ids."""
+    if slow:
+        answer = Client(server).request("GET", "/api/v1/slow-subscribers", query={"limit": limit})
+        columns: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped")
+    else:
+        answer = Client(server).request("GET", _PATH, query=given(prefix=prefix, user=user, after=after, limit=limit))
+        columns = (
+            "id",
+            "user",
+            "version",
+            "address",
+            "connectedSince",
+            "subscriptions",
+            "inFlight",
+            "queued",
+            "dropped",
+        )
+    if as_json:
+        print_json(answer)
+        return
+    print_table(columns, ([one[column] for column in columns] for one in answer["value"]))
+    if answer.get("next") is not None:
+        typer.echo(f"more: --after {answer['next']}", err=True)
+
+
+@app.command()
+def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER) -> None:
+    """All that is known of one, with its subscriptions, as JSON."""
+    http = Client(server)
+    shown = http.get(f"{_PATH}/{segment(client)}")
+    found = http.request("GET", "/api/v1/subscriptions", query={"client": client, "limit": 1000})["value"]
+    print_json({**shown, "subscribedTo": found})
+
+
+@app.command()
+def kick(client: IdArgument, server: ServerOption = DEFAULT_SERVER) -> None:
+    """Disconnect one, of whichever gateway.  Its session stays."""
+    Client(server).delete(f"{_PATH}/{segment(client)}")
+    typer.echo(f"client {client} disconnected")
+
+
+@app.command()
+def trace(
+    target: Annotated[str, typer.Argument(metavar="CLIENT|ADDRESS", show_default=False)],
+    seconds: Annotated[int, typer.Option(min=1, max=3600, help="For how long.")] = 60,
+    payloads: Annotated[bool, typer.Option("--payloads", help="With the bodies of messages.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Show what there is, and begin nothing.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="End the trace and forget it.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Trace the packets of a client, or of all from one address; or show what was traced."""
+    http, path = Client(server), f"/api/v1/traces/{segment(target)}"
+    if stop:
+        http.delete(path)
+        typer.echo(f"{target} is traced no more")
+    elif not show:
+        until = http.put(path, {"seconds": seconds, "payloads": payloads})["until"]
+        typer.echo(f"{target} is traced until {until}; --show shows it")
+    else:
+        _print_trace(http.get(path), as_json=as_json)
+
+
+def _print_trace(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    known = ("time", "client", "address", "direction", "type")
+    rows = (
+        [
+            *(packet[name] for name in ("time", "client", "direction", "type")),
+            " ".join(f"{name}={value}" for name, value in packet.items() if name not in known),
+        ]
+        for packet in found["packets"]
+    )
+    print_table(("time", "client", "", "packet", "what"), rows)

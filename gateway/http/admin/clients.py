@@ -1,0 +1,186 @@
+"""MQTT clients of this gateway: list, show, disconnect; their subscriptions; which of them are slow."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Any, Final
+
+from fastapi import Query, Response
+
+from gateway.frontends.mqtt.conversation import MqttConversation
+from gateway.frontends.mqtt.frontend import MqttFrontend
+from gateway.http.admin.common import NO_CONTENT, PREFIX, json_answer, time_shape
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.mqtt_metrics import version_name
+from gateway.http.namespaced import Routes
+from gateway.http.problems import MissingError
+
+MAX_LIMIT: Final = 1000
+MAX_TEXT: Final = 1024
+
+
+def client_routes(context: HttpContext) -> Routes:
+    """The routes of connected clients."""
+    routes = Routes(["clients"], PREFIX)
+
+    @routes.plain.get("/clients", summary="Clients that are connected to this gateway, in the order of their ids")
+    async def list_clients(
+        prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
+        user: str | None = Query(None, max_length=MAX_TEXT),
+        after: str = Query("", max_length=MAX_TEXT, description="A client id: go on behind it"),
+        limit: int = Query(100, ge=1, le=MAX_LIMIT),
+    ) -> Response:
+        found = heapq.nsmallest(
+            limit + 1,
+            (
+                each
+                for each in accepted(mqtt_of(context))
+                if each.client_id.startswith(prefix) and each.client_id > after and user in (None, user_of(each))
+            ),
+            key=lambda each: each.client_id,
+        )
+        page = found[:limit]
+        more = page[-1].client_id if len(found) > limit else None
+        return json_answer({"value": [client_shape(each) for each in page], "next": more})
+
+    @routes.plain.get("/clients/{id}", summary="One connected client")
+    async def get_client(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
+        return json_answer(client_shape(client_of(mqtt_of(context), name_in_path(id))))
+
+    @routes.plain.delete("/clients/{id}", summary="Disconnect a client, of any gateway", status_code=NO_CONTENT)
+    async def kick_client(id: str) -> Response:  # noqa: A002
+        await kick(mqtt_of(context), name_in_path(id))
+        return Response(status_code=NO_CONTENT)
+
+    @routes.plain.get("/subscriptions", summary="Subscriptions of the clients of this gateway")
+    async def list_subscriptions(
+        client: str | None = Query(None, max_length=MAX_TEXT),
+        topic_filter: str | None = Query(None, alias="filter", description="Just this filter, as it was written"),
+        limit: int = Query(100, ge=1, le=MAX_LIMIT),
+        offset: int = Query(0, ge=0, le=10_000_000, description="How many to leave out"),
+    ) -> Response:
+        there = sorted(accepted(mqtt_of(context)), key=lambda each: each.client_id)
+        found = [
+            {"client": each.client_id, **subscription_shape(record)}
+            for each in there
+            if client in (None, each.client_id)
+            for text, record in each.subscribing.records.items()
+            if topic_filter in (None, text)
+        ]
+        end = offset + limit
+        return json_answer({"value": found[offset:end], "next": end if len(found) > end else None})
+
+    @routes.plain.get("/slow-subscribers", summary="Clients that are behind the most, those first")
+    async def list_slow(limit: int = Query(20, ge=1, le=MAX_LIMIT)) -> Response:
+        behind = [each for each in accepted(mqtt_of(context)) if any(_slowness(each))]
+        slowest = heapq.nlargest(limit, behind, key=_slowness)
+        return json_answer({"value": [_slow_shape(each) for each in slowest]})
+
+    return routes
+
+
+def mqtt_of(context: HttpContext) -> MqttFrontend:
+    """The MQTT door.  Raises where this process has none."""
+    if context.mqtt is None:
+        raise MissingError("no-mqtt", "There is no MQTT door", "this process has no MQTT door")
+    return context.mqtt
+
+
+def accepted(mqtt: MqttFrontend) -> list[MqttConversation]:
+    """Connections whose CONNECT was accepted and that are not over."""
+    return [each for each in mqtt.conversations if each.session is not None and each.machine.is_open]
+
+
+def client_of(mqtt: MqttFrontend, client_id: str) -> MqttConversation:
+    """A connected client.  Raises where it is not connected here."""
+    found = mqtt.conversation_of(client_id)
+    if found is None or found.session is None or not found.machine.is_open:
+        raise MissingError(
+            "client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected to this gateway"
+        )
+    return found
+
+
+async def kick(mqtt: MqttFrontend, client_id: str) -> None:
+    """Disconnect a client, wherever it is.  Raises where it is connected nowhere."""
+    here = mqtt.conversation_of(client_id)
+    if here is not None and here.machine.is_open:
+        here.kick()
+        return
+    record = await mqtt.session_operations.get(client_id)
+    if record is None or not record.owner:
+        raise MissingError("client-not-found", "The client is not connected", f"{client_id[:80]!r} is not connected")
+    await mqtt.session_operations.kick(client_id, record.owner, ends=False)
+
+
+def user_of(conversation: MqttConversation) -> str | None:
+    """Whom a client was authenticated as; None for nobody."""
+    principal = conversation.principal
+    return None if principal is None or principal.is_anonymous else principal.name
+
+
+def client_shape(conversation: MqttConversation) -> dict[str, Any]:
+    """A client as JSON has it."""
+    session = conversation.session
+    assert session is not None
+    driver = conversation.driver
+    return {
+        "id": conversation.client_id,
+        "user": user_of(conversation),
+        "version": version_name(conversation.version),
+        "address": conversation.peer,
+        "listener": driver.source.listener if driver is not None else None,
+        "tls": driver.source.is_tls if driver is not None else None,
+        "connectedSince": time_shape(conversation.connected_at_ms),
+        "keepAlive": conversation.keep_alive,
+        "cleanStart": session.record.clean_start,
+        "sessionExpiry": session.record.expiry_seconds,
+        "subscriptions": len(conversation.subscribing.records),
+        "inFlight": len(conversation.machine.window.held),
+        "queued": conversation.outbox.waiting,
+        "lagging": len(conversation.lagging or ()),
+        "dropped": conversation.dropped,
+        "messagesIn": conversation.messages_in,
+        "messagesOut": conversation.messages_out,
+        "bytesIn": conversation.bytes_in,
+        "bytesOut": conversation.bytes_out,
+    }
+
+
+def subscription_shape(record: Any) -> dict[str, Any]:
+    """A subscription as JSON has it."""
+    return {
+        "filter": record.filter,
+        "qos": record.qos,
+        "noLocal": record.no_local,
+        "retainAsPublished": record.retain_as_published,
+        "retainHandling": record.retain_handling,
+        "identifier": record.identifier or None,
+    }
+
+
+def _slowness(conversation: MqttConversation) -> tuple[int, int, int]:
+    """What makes a client slow, the worst first: messages that lie in the log for it, that wait in memory, that were
+    dropped."""
+    return _behind(conversation), conversation.outbox.waiting, conversation.dropped
+
+
+def _behind(conversation: MqttConversation) -> int:
+    """Messages of its queues from where it was left behind to their end; not all of them need be for it."""
+    hub = conversation.frontend.hub
+    return sum(
+        max((hub.tail_position(key) or offset) - offset, 1) if offset >= 0 else 1
+        for key, offset in (conversation.lagging or {}).items()
+    )
+
+
+def _slow_shape(conversation: MqttConversation) -> dict[str, Any]:
+    return {
+        "id": conversation.client_id,
+        "address": conversation.peer,
+        "behind": _behind(conversation),
+        "queued": conversation.outbox.waiting,
+        "inFlight": len(conversation.machine.window.held),
+        "dropped": conversation.dropped,
+    }

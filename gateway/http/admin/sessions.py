@@ -1,0 +1,98 @@
+"""MQTT sessions of all gateways, connected or away: list, show, end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from fastapi import Query, Response
+
+from domain.errors import Code, EntrepotError
+from domain.timestamp import MAX_EPOCH_MS
+from gateway.frontends.mqtt.conversation import MqttConversation
+from gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
+from gateway.http.admin.common import NO_CONTENT, PREFIX, json_answer, time_shape
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.mqtt_metrics import version_name
+from gateway.http.namespaced import Routes
+from gateway.http.problems import MissingError
+from gateway.sessions.record import SessionRecord
+
+MAX_CURSOR: Final = 2000
+END_SECONDS: Final = 10.0
+"""How long the end of a connection may take to be durable."""
+
+
+def session_routes(context: HttpContext) -> Routes:
+    """The routes of sessions."""
+    routes = Routes(["sessions"], PREFIX)
+
+    @routes.plain.get("/sessions", summary="Sessions of all gateways, connected or away")
+    async def list_sessions(
+        prefix: str = Query("", max_length=MAX_TEXT, description="What client ids begin with"),
+        after: str = Query("", max_length=MAX_CURSOR, description="Go on where a list ended: its `next`"),
+        limit: int = Query(100, ge=1, le=MAX_LIMIT),
+    ) -> Response:
+        found, more = await mqtt_of(context).session_operations.list(after, limit, prefix)
+        return json_answer({"value": [_shape(record) for record in found], "next": more})
+
+    @routes.plain.get("/sessions/{id}", summary="One session, with its subscriptions")
+    async def get_session(id: str) -> Response:  # noqa: A002 - the parameter's name is the path's
+        client_id = name_in_path(id)
+        record = await mqtt_of(context).session_operations.get(client_id)
+        if record is None:
+            raise _missing(client_id)
+        subscriptions = [subscription_shape(each) for each in record.subscriptions]
+        return json_answer({**_shape(record), "subscriptions": subscriptions})
+
+    @routes.plain.delete(
+        "/sessions/{id}", summary="End a session; who is connected is disconnected", status_code=NO_CONTENT
+    )
+    async def delete_session(id: str) -> Response:  # noqa: A002
+        client_id, mqtt = name_in_path(id), mqtt_of(context)
+        here = mqtt.conversation_of(client_id)
+        if here is None and await mqtt.session_operations.get(client_id) is None:
+            raise _missing(client_id)
+        if here is not None:
+            await _end_here(here)
+        owner = await mqtt.session_operations.end(client_id)
+        if owner is not None:  # another gateway's, or the client came back in this moment
+            await mqtt.session_operations.kick(client_id, owner, ends=True)
+        return Response(status_code=NO_CONTENT)
+
+    return routes
+
+
+async def _end_here(conversation: MqttConversation) -> None:
+    """Disconnect a client of this gateway and end its session.  Raises UNAVAILABLE where that takes too long."""
+    gone = asyncio.Event()
+    conversation.when_gone(gone.set)
+    conversation.kick(ends_session=True)
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await gone.wait()
+    except TimeoutError:
+        raise EntrepotError(Code.UNAVAILABLE, "the session's end is not durable yet: try again") from None
+
+
+def _missing(client_id: str) -> MissingError:
+    return MissingError("session-not-found", "There is no such session", f"{client_id[:80]!r} has no session")
+
+
+def _shape(record: SessionRecord) -> dict[str, Any]:
+    return {
+        "id": record.client_id,
+        "user": record.user or None,
+        "version": version_name(record.version),
+        "connected": bool(record.owner),
+        "gateway": record.owner or None,
+        "address": record.source or None,
+        "connectedSince": time_shape(record.connected_at_ms) if record.owner else None,
+        "disconnectedSince": time_shape(record.disconnected_at_ms) if not record.owner else None,
+        "sessionExpiry": record.expiry_seconds,
+        "expiresAt": time_shape(min(record.expires_at_ms, MAX_EPOCH_MS)),
+        "subscriptionCount": len(record.subscriptions),
+        "will": None if record.will is None else record.will.topic,
+        "willAt": time_shape(record.will_at_ms),
+    }

@@ -1,0 +1,79 @@
+"""Traces of the packets of one MQTT client or address, at this gateway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from gateway.frontends.mqtt.traces import MAX_ENTRIES, MAX_SECONDS, Trace
+from gateway.http.admin.clients import mqtt_of
+from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, body_of, json_answer, schema_of, time_shape
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes
+from gateway.http.problems import MissingError
+
+
+class TraceBody(Body):
+    """How to trace."""
+
+    seconds: int = Field(60, ge=1, le=MAX_SECONDS)
+    payloads: bool = False
+
+
+def trace_routes(context: HttpContext) -> Routes:
+    """The routes of traces."""
+    routes = Routes(["traces"], PREFIX)
+    body = {"requestBody": {"content": {"application/json": {"schema": schema_of(TraceBody)}}}}
+
+    @routes.plain.put("/traces/{client}", summary="Trace a client id or an address for a while", openapi_extra=body)
+    async def put_trace(client: str, request: Request) -> Response:
+        wanted = await body_of(request, context, TraceBody)
+        traces = mqtt_of(context).traces
+        trace = traces.start(name_in_path(client), wanted.seconds, with_payloads=wanted.payloads)
+        return json_answer(_shape(trace, 0))
+
+    @routes.plain.get("/traces/{client}", summary="The packets of a trace, the oldest first")
+    async def get_trace(client: str, limit: int = Query(MAX_ENTRIES, ge=0, le=MAX_ENTRIES)) -> Response:
+        target = name_in_path(client)
+        trace = mqtt_of(context).traces.get(target)
+        if trace is None:
+            raise _missing(target)
+        return json_answer(_shape(trace, limit))
+
+    @routes.plain.delete("/traces/{client}", summary="End a trace and forget it", status_code=NO_CONTENT)
+    async def delete_trace(client: str) -> Response:
+        target = name_in_path(client)
+        if not mqtt_of(context).traces.stop(target):
+            raise _missing(target)
+        return Response(status_code=NO_CONTENT)
+
+    return routes
+
+
+def _missing(target: str) -> MissingError:
+    return MissingError("trace-not-found", "There is no such trace", f"{target[:80]!r} is not traced")
+
+
+def _shape(trace: Trace, limit: int) -> dict[str, Any]:
+    """`packets`: the last of those that are held."""
+    entries = list(trace.entries)[-limit:] if limit else []
+    return {
+        "target": trace.target,
+        "until": time_shape(trace.until_ms),
+        "payloads": trace.with_payloads,
+        "seen": trace.seen,
+        "packets": [
+            {
+                "time": time_shape(each.at_ms),
+                "client": each.client_id,
+                "address": each.peer,
+                "direction": each.direction,
+                "type": each.type,
+                **each.fields,
+            }
+            for each in entries
+        ],
+    }

@@ -1,0 +1,121 @@
+"""Metrics of the MQTT door, read off its counters and connections when somebody scrapes.
+
+Their names begin with `entrepot_mqtt_`.  `version` is the protocol: 3.1, 3.1.1 or 5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from gateway.frontends.mqtt.frontend import MqttFrontend
+from protocols.mqtt.packets import Publish
+
+VERSIONS: Final = {3: "3.1", 4: "3.1.1", 5: "5"}
+"""Protocols by their level; level 0 is a connection that has not said which."""
+
+
+def version_name(level: int) -> str:
+    """What people call a protocol level."""
+    return VERSIONS.get(level, "none")
+
+
+def mqtt_metrics(mqtt: MqttFrontend) -> Iterator[Metric]:
+    """All of them."""
+    yield _packets(mqtt)
+    yield from _traffic(mqtt)
+    yield from _connections(mqtt)
+    yield from _waiting(mqtt)
+    yield from _shares(mqtt)
+
+
+def _packets(mqtt: MqttFrontend) -> Metric:
+    family = CounterMetricFamily("entrepot_mqtt_packets", "Control packets", labels=["version", "type", "direction"])
+    counts, sent = mqtt.counters.packets, mqtt.counters.publishes_sent
+    for level, types in counts.received.items():
+        for kind, count in types.items():
+            family.add_metric([version_name(level), kind.__name__.upper(), "in"], count)
+    for (level, kind), count in counts.sent.items():
+        family.add_metric([version_name(level), kind.__name__.upper(), "out"], count)
+    for level, count in sent.items():
+        if count:
+            family.add_metric([version_name(level), Publish.__name__.upper(), "out"], count)
+    return family
+
+
+def _traffic(mqtt: MqttFrontend) -> Iterator[Metric]:
+    counters = mqtt.counters
+    size = CounterMetricFamily("entrepot_mqtt_bytes", "Bytes of the connections", labels=["direction"])
+    size.add_metric(["in"], counters.bytes_received)
+    size.add_metric(["out"], counters.bytes_sent)
+    yield size
+    publishes = CounterMetricFamily(
+        "entrepot_mqtt_publishes", "Messages that clients published", labels=["version", "qos"]
+    )
+    for (level, qos), count in counters.publishes.items():
+        publishes.add_metric([version_name(level), str(qos)], count)
+    yield publishes
+    refused = CounterMetricFamily(
+        "entrepot_mqtt_refused", "Publishes and subscriptions that were refused, by reason code", labels=["reason"]
+    )
+    for reason, count in counters.refused.items():
+        refused.add_metric([reason.lower()], count)
+    yield refused
+
+
+def _connections(mqtt: MqttFrontend) -> Iterator[Metric]:
+    connects = CounterMetricFamily(
+        "entrepot_mqtt_connects",
+        "CONNECT packets: accepted, or the reason code of the refusal",
+        labels=["version", "outcome"],
+    )
+    for (level, outcome), count in mqtt.counters.connects.items():
+        connects.add_metric([version_name(level), outcome], count)
+    yield connects
+    there = GaugeMetricFamily("entrepot_mqtt_connections", "Open connections by protocol", labels=["version"])
+    for level, count in Counter(conversation.version for conversation in mqtt.conversations).items():
+        there.add_metric([version_name(level)], count)
+    yield there
+    sessions = sum(each.session is not None and each.session.persists for each in mqtt.conversations)
+    yield GaugeMetricFamily(
+        "entrepot_mqtt_lasting_sessions", "Sessions connected here that outlive their connection", value=sessions
+    )
+    yield CounterMetricFamily(
+        "entrepot_mqtt_sessions_expired", "Sessions that this gateway ended in time", value=mqtt.sweeper.expired
+    )
+
+
+def _waiting(mqtt: MqttFrontend) -> Iterator[Metric]:
+    there = mqtt.conversations
+    yield GaugeMetricFamily(
+        "entrepot_mqtt_inflight_messages",
+        "Sent with QoS 1 or 2 and not acknowledged",
+        value=sum(len(each.machine.window.held) for each in there),
+    )
+    yield GaugeMetricFamily(
+        "entrepot_mqtt_queued_messages",
+        "Messages that wait in memory for slow subscribers",
+        value=sum(each.outbox.waiting for each in there),
+    )
+    yield GaugeMetricFamily(
+        "entrepot_mqtt_subscriptions",
+        "Subscriptions of connected clients",
+        value=sum(len(each.subscribing.records) for each in there),
+    )
+
+
+def _shares(mqtt: MqttFrontend) -> Iterator[Metric]:
+    shares = mqtt.shares
+    yield CounterMetricFamily(
+        "entrepot_mqtt_share_deliveries", "Messages handed to members of shares", value=shares.delivered
+    )
+    yield CounterMetricFamily(
+        "entrepot_mqtt_share_renewals", "Leases of messages of shares that were renewed", value=shares.renewed
+    )
+    yield CounterMetricFamily(
+        "entrepot_mqtt_share_losses", "Leases that the store ended while a member had the message", value=shares.lost
+    )

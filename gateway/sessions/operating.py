@@ -1,0 +1,101 @@
+"""SessionOperations: sessions as operators see and end them, wherever their connection is.
+
+A gateway that has the connection is told by a key (`KICK_PREFIX`); a session that is away is ended here, by
+compare-and-set, so that a client that comes back in the same moment keeps it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValueChange
+from domain.ports import Store
+from gateway.sessions.lifecycle import is_over
+from gateway.sessions.opening import PublishWill
+from gateway.sessions.record import (
+    KICK_PREFIX,
+    SESSION_PREFIX,
+    WINDOW_PREFIX,
+    SessionRecord,
+    client_name,
+    decode_session,
+    due_key,
+)
+
+PAGE: Final = 500
+MAX_TRIES: Final = 20
+
+
+class SessionOperations:
+    """Sessions of all gateways."""
+
+    def __init__(self, store: Store, clock: Clock, publish_will: PublishWill) -> None:
+        self._store, self._clock, self._publish_will = store, clock, publish_will
+
+    async def list(self, after: str, limit: int, prefix: str = "") -> tuple[list[SessionRecord], str | None]:
+        """Records in the order of their keys behind `after`, of client ids with a prefix; and where to go on."""
+        found: list[SessionRecord] = []
+        now_ms = self._clock.now_ms()
+        start = SESSION_PREFIX + client_name(prefix) if prefix else SESSION_PREFIX
+        cursor = SESSION_PREFIX + after if after else ""
+        while page := await self._store.scan(start, after=cursor, limit=PAGE):
+            for each in page:
+                cursor = each.key
+                record = _readable(each.value)
+                if record is not None and not is_over(record, now_ms):
+                    found.append(record)
+                    if len(found) == limit:
+                        return found, cursor.removeprefix(SESSION_PREFIX)
+        return found, None
+
+    async def get(self, client_id: str) -> SessionRecord | None:
+        """One session, or None where there is none."""
+        [found] = await self._store.get([SESSION_PREFIX + client_name(client_id)])
+        record = None if found is None else _readable(found.value)
+        return None if record is None or is_over(record, self._clock.now_ms()) else record
+
+    async def kick(self, client_id: str, owner: str, *, ends: bool) -> None:
+        """Tell another gateway to disconnect a client.  `ends`: and to end its session."""
+        key = f"{KICK_PREFIX}{owner}/{client_name(client_id)}"
+        await self._store.write([KeyValueChange(key, b"end" if ends else b"kick")])
+
+    async def end(self, client_id: str) -> str | None:
+        """End a session that is away, its will included; returns the gateway that has it where it is connected.
+
+        Raises UNAVAILABLE where it changes all the time.
+        """
+        name = client_name(client_id)
+        for _ in range(MAX_TRIES):
+            [found] = await self._store.get([SESSION_PREFIX + name])
+            record = None if found is None else _readable(found.value)
+            if record is not None and record.owner:
+                return record.owner
+            if found is None:
+                return None
+            changes = [
+                KeyValueChange(SESSION_PREFIX + name, None, found.version),
+                KeyValueChange(WINDOW_PREFIX + name, None),
+            ]
+            if record is not None and record.due_at_ms:
+                changes.append(KeyValueChange(due_key(record.due_at_ms, name), None))
+            try:
+                await self._store.write(changes)
+            except EntrepotError as error:
+                if error.code == Code.PRECONDITION_FAILED:
+                    continue
+                raise
+            if record is not None and record.will is not None:
+                await self._publish_will(record, record.will)
+            return None
+        raise EntrepotError(Code.UNAVAILABLE, f"the session of {client_id[:80]!r} changes all the time")
+
+
+def _readable(value: bytes) -> SessionRecord | None:
+    try:
+        return decode_session(value)
+    except msgspec.DecodeError:
+        return None
