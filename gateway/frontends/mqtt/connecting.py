@@ -15,7 +15,7 @@ from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.routing.topic_filter import is_valid_name
 from gateway.delivery.audience import Grant, encoded
-from gateway.frontends.mqtt.names import unpublishable
+from gateway.frontends.mqtt.names import published_name, unpublishable
 from gateway.frontends.mqtt.outbox import NOT_IN_A_QUEUE
 from gateway.sessions.opening import Arrival
 from gateway.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
@@ -161,7 +161,7 @@ class Connecting:
                 principal = await frontend.access.authenticate(conversation, connect)
             conversation.principal = principal
             will = _will_record(connect)
-            if will is not None and not frontend.access.may_publish(principal, will.topic):
+            if will is not None and not frontend.access.may_publish(principal, published_name(will.topic)):
                 self._refuse(ReasonCode.NOT_AUTHORIZED, "not authorized to publish the will")
                 return
             conversation.client_id = connect.client_id or frontend.new_client_id()

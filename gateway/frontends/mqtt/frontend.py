@@ -20,6 +20,7 @@ from gateway.frontends.mqtt.access import MqttAccess
 from gateway.frontends.mqtt.admission import Admission
 from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.frontends.mqtt.counters import MqttCounters
+from gateway.frontends.mqtt.names import DELAYED, parse_delayed
 from gateway.frontends.mqtt.routes import Routes
 from gateway.frontends.mqtt.traces import Traces
 from gateway.messaging.retained import RetainedMessages
@@ -254,10 +255,14 @@ class MqttFrontend:
     async def publish_will(self, record: SessionRecord, will: WillRecord) -> None:
         """Publish a will.  What is refused is told of and dropped; there is nobody to tell."""
         properties = {PropertyId(key): value for key, value in will.properties.items()}
-        publish = Publish(will.topic, will.payload, will.qos, 0, will.retain, False, properties)
-        message = to_message(publish, *self.routes.of(will.topic), self.clock.now_ms())
+        delayed = parse_delayed(will.topic) if will.topic.startswith(DELAYED) else None
+        name, now_ms = will.topic if delayed is None else delayed.topic, self.clock.now_ms()
+        publish = Publish(name, will.payload, will.qos, 0, will.retain, False, properties)
+        message = to_message(publish, *self.routes.of(name), now_ms)
         if will.retain:
             message.system = {**message.system, SystemProperty.RETAIN: "1"}
+        if delayed is not None:
+            message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(now_ms + delayed.seconds * 1000)}
         try:
             problem = first_refusal(await self.sender.send_and_wait([message]))
             if problem is None and will.retain and self.retained.refusal(message) is None:

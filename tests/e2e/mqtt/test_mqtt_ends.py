@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -111,6 +112,15 @@ def test_a_will_that_cannot_be_kept_is_refused(port: int, will: Will, reason: Re
     with RawClient(port) as client:
         assert client.connect("c", will=will).reason == reason
         assert client.read_to_end() == []
+
+
+def test_a_will_to_a_delayed_name_goes_to_its_topic_after_the_delay(port: int, topic: str, watcher: RawClient) -> None:
+    with RawClient(port) as client:
+        client.connect(f"c-{topic}", will=Will(f"$delayed/1/{topic}/will", b"late", 1))
+    cut_at = time.monotonic()
+    (will,) = watcher.expect_deliveries(1)
+    assert (will.topic, will.payload) == (f"{topic}/will", b"late")
+    assert time.monotonic() - cut_at > 0.9
 
 
 def test_keep_alive_is_told_of_and_pings_keep_it_open(port: int, topic: str, watcher: RawClient) -> None:
