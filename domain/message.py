@@ -59,6 +59,7 @@ class SystemProperty:
     PRIORITY: Final = "priority"  # decimal, 0 is the lowest
     DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"
+    BRIDGE: Final = "bridge"  # the bridge that it came in by, of a message that came so
 
 
 @dataclass(slots=True)
@@ -119,6 +120,13 @@ class Delivery:
     message: StoredMessage
     receipt_handle: str
     attempt: int
+
+
+def ordering_key(message: Message) -> str:
+    """What messages are kept in order by: the message group, else a sub-topic below the topic; empty for none."""
+    if message.message_group:
+        return message.message_group
+    return message.sub_topic if "/" in message.sub_topic else ""
 
 
 def compaction_key(message: Message) -> str:

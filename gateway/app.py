@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -38,6 +39,7 @@ from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
 from gateway.workers import run_workers
 
 if TYPE_CHECKING:
+    from gateway.bridge.bridges import Bridges
     from gateway.http.server import HttpListener
 
 log = structlog.get_logger(__name__)
@@ -157,6 +159,7 @@ class Gateway:
             is_alone=not isinstance(store, Clustered) and not settings.broker.enabled,
         )
         self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)
+        self._bridges = self._build_bridges(clock)
         self._http_listener: HttpListener | None = None
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
@@ -164,6 +167,24 @@ class Gateway:
         self._certificate_watch = CertificateWatch(
             [each for each in (self._mqtt_doors.certificates, https) if each is not None],
             settings.mqtt.tls_reload_seconds,
+        )
+
+    def _build_bridges(self, clock: Clock) -> Bridges | None:
+        """Bridges to other brokers; their libraries are loaded only where there are some."""
+        if not self.settings.bridge.remotes:
+            return None
+        from gateway.bridge.bridges import Bridges
+
+        routes = self.mqtt.routes
+        return Bridges(
+            self.settings.bridge,
+            self.store,
+            self.sender,
+            self.retained,
+            routes,
+            routes.rule_topics,
+            clock,
+            random.SystemRandom(),
         )
 
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
@@ -194,6 +215,7 @@ class Gateway:
                 "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
             },
+            bridges=list if self._bridges is None else self._bridges.status,
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websocket = self._mqtt_doors.http_upgrade() if has_websocket else None
@@ -208,6 +230,8 @@ class Gateway:
         if self._http_listener is not None:
             await self._http_listener.start()
         self._certificate_watch.start()
+        if self._bridges is not None:
+            self._bridges.start()
         self._is_ready = True
         for door, address in self.addresses.items():
             log.info("listening", door=door, address=address)
@@ -228,6 +252,8 @@ class Gateway:
         end = self._loop.time() + self.settings.server.drain_seconds
         if self.settings.server.ready_file is not None:
             self.settings.server.ready_file.unlink(missing_ok=True)
+        if self._bridges is not None:
+            await self._bridges.stop()  # first: their pops are to be cancelled, not answered
         self.store.release_waiting()
         self.memberships.release_waiting()
         self._certificate_watch.close()

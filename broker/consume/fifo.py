@@ -15,7 +15,7 @@ from typing import Final
 
 from broker.consume.window import ConsumeWindow
 from domain.errors import CorruptedError
-from domain.message import StoredMessage
+from domain.message import StoredMessage, ordering_key
 
 LOOK_AHEAD: Final = 4096
 """New messages looked at in one pop at most: then others get their turn."""
@@ -91,7 +91,7 @@ class MessageGroups:
         start = max(self.known_to, window.base)
         if start < window.frontier:
             for offset, item in read([o for o in range(start, window.frontier) if not window.is_settled(o)]):
-                self.add("" if isinstance(item, CorruptedError) else item.message_group, offset)
+                self.add("" if isinstance(item, CorruptedError) else ordering_key(item), offset)
         self.known_to = max(self.known_to, window.frontier)
 
     def _ready(self, window: ConsumeWindow, taken: set[int], now_ms: int) -> list[int]:
@@ -134,8 +134,8 @@ class MessageGroups:
                 claim.corrupted.append(offset)
                 self.add("", offset)
                 continue
-            self.add(item.message_group, offset)
-            if item.message_group in held:
+            self.add(ordering_key(item), offset)
+            if ordering_key(item) in held:
                 continue
             if is_wanted(item):
                 claim.messages.append(item)

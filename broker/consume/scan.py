@@ -5,6 +5,7 @@ The filter hash of the queue's entries rejects most of what a filter does not wa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,10 +63,12 @@ def _scan_sub_topics(
     """The same by the index of sub-topics, which passes over millions at once."""
     found = Scanned(start)
     while found.next_offset < end:
-        limit = min(max(2 * (count - len(found.offsets)), READ_BATCH), CHUNK_ENTRIES)
+        wanting = count - len(found.offsets)
+        limit = min(max(wanting + wanting // 8, READ_BATCH), CHUNK_ENTRIES)
         text = wanted.expression.text
         offsets, looked_to = engine.lookup.matching_offsets(queue, text, found.next_offset, limit)
-        candidates = [(offset, queue.entries(offset, 1)[0]) for offset in offsets if offset < end]
+        there = offsets[: bisect_left(offsets, end)]
+        candidates = list(zip(there, queue.entries_at(there), strict=True))
         if _take_enough(engine, queue, candidates, wanted, count, found):
             return found
         found.next_offset = min(looked_to, end)

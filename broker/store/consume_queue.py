@@ -28,6 +28,8 @@ from domain.errors import CorruptedError
 ENTRY: Final = struct.Struct(">QIQ")
 ENTRY_SIZE: Final = ENTRY.size
 ENTRIES_PER_FILE: Final = 300_000
+NEAR_ENTRIES: Final = 64
+"""Entries so near to each other are read together, with those between them."""
 FILE_SIZE: Final = ENTRIES_PER_FILE * ENTRY_SIZE
 FLUSH_BYTES: Final = 64 * 1024
 """Durable entries kept in memory before they are written to the file."""
@@ -243,6 +245,20 @@ class ConsumeQueue:
             start = (from_offset - self.flushed_entries) * ENTRY_SIZE
             return list(_iter_entries(self._tail[start : start + (end - from_offset) * ENTRY_SIZE]))
         return list(_iter_entries(self.raw(from_offset, count)))
+
+    def entries_at(self, queue_offsets: Sequence[int]) -> list[tuple[int, int, int]]:
+        """The visible entries at some ascending offsets; those that are near each other are read with one call."""
+        found: list[tuple[int, int, int]] = []
+        at, count = 0, len(queue_offsets)
+        while at < count:
+            first, end = queue_offsets[at], at + 1
+            while end < count and queue_offsets[end] - queue_offsets[end - 1] <= NEAR_ENTRIES:
+                end += 1
+            data = self.raw(first, queue_offsets[end - 1] - first + 1)
+            unpack = ENTRY.unpack_from
+            found += [unpack(data, (offset - first) * ENTRY_SIZE) for offset in queue_offsets[at:end]]
+            at = end
+        return found
 
     def taken_entries(self, from_offset: int) -> list[tuple[int, int, int]]:
         """All entries from an offset on, those that are not visible yet included."""

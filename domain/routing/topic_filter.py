@@ -56,6 +56,20 @@ def may_match_topic(topic_filter: str, topic: str, any_level_topics: Container[s
     return level in ("+", topic) or topic in any_level_topics
 
 
+def overlap(one: str, other: str) -> bool:
+    """Whether there may be a name that both filters match."""
+    first, second = one.split("/"), other.split("/")
+    for depth in range(max(len(first), len(second))):
+        mine, yours = first[depth : depth + 1], second[depth : depth + 1]
+        if mine == ["#"] or yours == ["#"]:
+            return True  # `#` stands for no level, too
+        if not mine or not yours:
+            return False
+        if mine != yours and "+" not in (*mine, *yours):
+            return False
+    return True
+
+
 class _Node(Generic[Subscriber, Option]):
     __slots__ = ("children", "subscribers")
 

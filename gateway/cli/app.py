@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from gateway.cli import acl, cluster, config, group, message, namespace, retained, timer, topic, user
+from gateway.cli import acl, bridge, cluster, config, group, message, namespace, retained, timer, topic, user
 from gateway.cli.commands import CommandGroup
 from gateway.cli.deployment import broker, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
@@ -45,6 +45,7 @@ app.add_typer(namespace.app, name="namespace")
 app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(bridge.app, name="bridge")
 app.add_typer(config.app, name="config")
 app.command()(version)
 

@@ -7,7 +7,7 @@ A client whose filters overlap gets one copy, at the highest QoS of them and wit
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 from domain.message import NO_SYSTEM_PROPERTIES, StoredMessage, SystemProperty
@@ -16,6 +16,8 @@ from protocols.mqtt.mapping import to_properties
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId
 
 QueueKey = tuple[str, int]
+MAX_JOINED: Final = 16
+"""Forms of one run that are kept while it is handed out."""
 
 
 class SubscriptionOptions(NamedTuple):
@@ -85,6 +87,18 @@ class Run:
     data: bytes | None
     largest: int
     identifiers: tuple[int, ...] = ()
+    qos: int = 0
+    """That of all of them, where they have the same; else 0."""
+    joined: dict[int, bytes] = field(default_factory=dict)
+
+    def packets_from(self, first_id: int) -> bytes:
+        """All of them in one piece, with consecutive identifiers; clients that came at the same time have the same."""
+        data = self.joined.get(first_id)
+        if data is None:
+            data = b"".join([template.packet(first_id + at) for at, template in enumerate(self.templates)])
+            if len(self.joined) < MAX_JOINED:
+                self.joined[first_id] = data
+        return data
 
 
 class Audience:
@@ -166,14 +180,13 @@ def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms:
     """Encode messages for an audience."""
     templates = []
     largest = 0
-    is_qos_0 = True
+    strongest, weakest = 0, 2
     for message in messages:
         retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
         template = encoded(message, grant, is_five, now_ms, retain=retain)
         templates.append(template)
-        if template.qos:
-            is_qos_0 = False
+        strongest, weakest = max(strongest, template.qos), min(weakest, template.qos)
         if template.size > largest:
             largest = template.size
-    data = b"".join([template.head for template in templates]) if is_qos_0 else None
-    return Run(messages, templates, data, largest, grant.identifiers)
+    data = None if strongest else b"".join([template.head for template in templates])
+    return Run(messages, templates, data, largest, grant.identifiers, strongest if strongest == weakest else 0)

@@ -16,7 +16,7 @@ import structlog
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, StoredMessage
+from domain.message import Delivery, StoredMessage, ordering_key
 from domain.ports import Store
 
 MAX_SETTLED: Final = 1000
@@ -71,7 +71,7 @@ class Ticket:
         self.handle = delivery.receipt_handle
         self.leases = leases
         self.lease_ends_ms = lease_ends_ms
-        self.message_group = delivery.message.message_group if leases.is_fifo else ""
+        self.message_group = ordering_key(delivery.message) if leases.is_fifo else ""
         self.is_open = True
 
     def acknowledge(self) -> None:

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from domain.clock import Clock
 from domain.ports import Store
+from gateway.bridge.status import BridgeStatus
 from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
@@ -23,7 +24,7 @@ class HttpContext:
 
     `is_ready` is false before everything is up and while the process drains.  `registry` is what `/metrics` shows;
     `counters` are totals by name with their description; `connections` counts open connections, by door, when
-    somebody looks.
+    somebody looks; `bridges` says how each bridge is.
     """
 
     store: Store
@@ -38,3 +39,4 @@ class HttpContext:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
+    bridges: Callable[[], list[BridgeStatus]] = list

@@ -16,6 +16,7 @@ from domain.consumer_group import GroupStatus
 from domain.measurement import Histogram
 from domain.names import dead_letter_group
 from domain.topic import TopicStatus
+from gateway.bridge.status import BridgeState
 from gateway.http.admin.common import statuses_of
 from gateway.http.context import HttpContext
 
@@ -34,6 +35,19 @@ STORE_GAUGES: Final = {
     "disk_state": ("entrepot_disk_state", "0 fine, 1 filling up, 2 new messages are refused, 3 old ones go early"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log that retention deleted"),
     "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages that there was no room for"),
+}
+
+
+BRIDGE_COUNTERS: Final = {
+    "received": (
+        "entrepot_bridge_received",
+        "Messages of a bridge that came in: stored, and acknowledged to the remote",
+    ),
+    "sent": ("entrepot_bridge_sent", "Messages of a bridge that went out and were taken by the remote"),
+    "refused_in": ("entrepot_bridge_refused_in", "Messages of a bridge that the store refused for good"),
+    "refused_out": ("entrepot_bridge_refused_out", "Messages of a bridge that the remote refused for good"),
+    "ignored": ("entrepot_bridge_ignored", "Messages that a bridge did not carry: expired, its own, or of no rule"),
+    "connects": ("entrepot_bridge_connects", "Connections of a bridge that came to stand"),
 }
 
 
@@ -68,6 +82,7 @@ class GatewayCollector(Collector):
         for door, count in self._context.connections.items():
             connections.add_metric([door], count())
         yield connections
+        yield from self._bridges()
         yield GaugeMetricFamily(
             "entrepot_store_failed",
             "1 once the store has stopped for good",
@@ -84,6 +99,22 @@ class GatewayCollector(Collector):
         yield from self._offsets()
         yield from self._progress()
         yield self._dead_letters()
+
+    def _bridges(self) -> Iterator[Metric]:
+        bridges = self._context.bridges()
+        if not bridges:
+            return
+        connected = GaugeMetricFamily(
+            "entrepot_bridge_connected", "1 while this gateway is connected to the remote", labels=["bridge"]
+        )
+        for bridge in bridges:
+            connected.add_metric([bridge.name], bridge.is_here and bridge.state is BridgeState.CONNECTED)
+        yield connected
+        for field, (name, description) in BRIDGE_COUNTERS.items():
+            family = CounterMetricFamily(name, description, labels=["bridge"])
+            for bridge in bridges:
+                family.add_metric([bridge.name], getattr(bridge.counters, field))
+            yield family
 
     def _store(self) -> Iterator[Metric]:
         """What the store tells of itself."""

@@ -196,6 +196,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{PREFIX}/brokers"): _cluster(Action.LIST),
     ("PUT", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.UPDATE),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.DELETE),
+    ("GET", f"{PREFIX}/bridges"): _cluster(Action.LIST),
     ("GET", f"{PREFIX}/users"): _SUPER,
     ("GET", f"{PREFIX}/users/{{name}}"): _SUPER,
     ("PUT", f"{PREFIX}/users/{{name}}"): _SUPER,

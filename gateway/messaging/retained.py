@@ -151,6 +151,24 @@ class RetainedMessages:
         else:
             self._writer.write(changes, on_kept)
 
+    async def keep_and_wait(self, messages: Sequence[Message]) -> None:
+        """`keep` for those who can wait; what is over a limit is left out.  Raises what the store raises."""
+        wanted = [message for message in messages if self.refusal(message) is None]
+        if not wanted:
+            return
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_kept(failure: EntrepotError | None) -> None:
+            if done.done():
+                return
+            if failure is None:
+                done.set_result(None)
+            else:
+                done.set_exception(failure)
+
+        self.keep(wanted, on_kept)
+        await done
+
     def _change(self, message: Message) -> NameChange:
         name = message.sub_topic
         if not message.body:

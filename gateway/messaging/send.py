@@ -19,8 +19,7 @@ from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.filter_hash import filter_hash
-from domain.message import ROUND_ROBIN, Message
-from domain.names import split_name
+from domain.message import ROUND_ROBIN, Message, ordering_key
 from domain.ports import Store
 from domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
 from domain.topic import Topic, TopicType
@@ -69,10 +68,8 @@ class Sender:
 
     def new_message_id(self) -> bytes:
         """An id for a message that is to be known before it is sent."""
-        return self._clock.now_ms().to_bytes(6, "big") + self._origin + self._next_number()
-
-    def _next_number(self) -> bytes:
-        return (next(self._count) & 0xFFFFFFFF).to_bytes(4, "big")
+        number = next(self._count) & 0xFFFFFFFF
+        return self._clock.now_ms().to_bytes(6, "big") + self._origin + number.to_bytes(4, "big")
 
     async def send_and_wait(self, messages: Sequence[Message]) -> Refusals:
         """`send` for those who can wait.  Raises what made all of them fail."""
@@ -148,11 +145,11 @@ class Sender:
                 on_sent(failure, None)
 
     def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
-        now_ms, next_number, topic_of = self._clock.now_ms(), self._next_number, self._store.topic
+        now_ms, number, topic_of = self._clock.now_ms(), self._count, self._store.topic
         stamp = now_ms.to_bytes(6, "big") + self._origin
         for message in messages:
             if not message.message_id:
-                message.message_id = stamp + next_number()
+                message.message_id = stamp + (next(number) & 0xFFFFFFFF).to_bytes(4, "big")
             if not message.born_time_ms:
                 message.born_time_ms = now_ms
             if message.queue_id == ROUND_ROBIN and (topic := topic_of(message.topic)) is not None:
@@ -188,7 +185,7 @@ class Sender:
     def move(self, message: Message) -> bool:
         """Give a message that no broker took another queue, if it may go to any; says whether it may."""
         topic = self._store.topic(message.topic)
-        if topic is None or message.further_queues or _ordering_key(message) or topic.type is TopicType.PRIORITY:
+        if topic is None or message.further_queues or ordering_key(message) or topic.type is TopicType.PRIORITY:
             return False
         message.queue_id = self._round_robin.queue(self._store.queues(topic).preferred)
         return True
@@ -199,16 +196,8 @@ class Sender:
         queues = self._store.queues(topic)
         if topic.type is TopicType.PRIORITY:
             return self._round_robin.queue(priority_queues(message, queues))
-        key = _ordering_key(message)
+        key = ordering_key(message)
         return queue_for_key(key, queues.writable) if key else self._round_robin.queue(queues.preferred)
-
-
-def _ordering_key(message: Message) -> str:
-    """What decides the queue of a message; empty where nothing does."""
-    if message.message_group:
-        return message.message_group
-    sub_topic = message.sub_topic
-    return sub_topic if sub_topic not in (message.topic, split_name(message.topic)[1]) else ""
 
 
 class _Sending:

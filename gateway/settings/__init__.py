@@ -10,6 +10,7 @@ in the tree is an error wherever it stands, and every error names the key, where
 near, the key that was probably meant.
 """
 
+from gateway.settings.bridge import BridgeRemote, BridgeRule, BridgeSettings
 from gateway.settings.doors import (
     GroupsSettings,
     HttpSettings,
@@ -41,6 +42,9 @@ from gateway.settings.stores import (
 from gateway.settings.tree import LogSettings, Settings
 
 __all__ = [
+    "BridgeRemote",
+    "BridgeRule",
+    "BridgeSettings",
     "BrokerSettings",
     "ClusterSettings",
     "DEFAULT_ORIGIN",

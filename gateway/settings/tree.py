@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from gateway.settings.bridge import BridgeSettings
 from gateway.settings.doors import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
 from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
@@ -39,4 +40,5 @@ class Settings(Table):
     nameserver: NameServerSettings = Field(default_factory=NameServerSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     rocketmq: RocketMqClusterSettings = Field(default_factory=RocketMqClusterSettings)
+    bridge: BridgeSettings = Field(default_factory=BridgeSettings)
     log: LogSettings = Field(default_factory=LogSettings)

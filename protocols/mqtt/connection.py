@@ -42,6 +42,7 @@ from protocols.mqtt.packets import (
     Packet,
     Pingreq,
     Puback,
+    Pubacks,
     Pubcomp,
     Publish,
     Pubrec,
@@ -100,7 +101,7 @@ class ServerConnection:
 
     def __init__(self, limits: ConnectionLimits, now: float) -> None:
         self._limits = limits
-        self._decoder = Decoder(limits.max_packet_size_bytes)
+        self._decoder = Decoder(limits.max_packet_size_bytes, gathers=True)
         self._out: list[bytes] = []
         self._state = WAITING
         self._last_packet = now
@@ -134,6 +135,11 @@ class ServerConnection:
     @property
     def is_closed(self) -> bool:
         return self._state == CLOSED
+
+    @property
+    def waiting(self) -> int:
+        """How many packets came behind a CONNECT that is not decided yet."""
+        return 0 if self._waiting is None else len(self._waiting)
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -174,6 +180,9 @@ class ServerConnection:
                         continue
                     run.append(packet)
                     continue
+                if type(packet) is Pubacks and self._state == OPEN:
+                    held += self.window.acknowledge_run(packet.packet_ids)
+                    continue
                 if type(packet) is Puback and self._state == OPEN:
                     if self.window.acknowledge(packet.packet_id):
                         held.append(self.window.finish(packet.packet_id))
@@ -191,8 +200,6 @@ class ServerConnection:
                 if held:  # what is acknowledged is so before a subscription of it ends
                     yield Acknowledged(held)
                     held = []
-                if self.is_closed:
-                    return
                 event = self._take_other(packet)
             except MqttError as violation:
                 error = violation
@@ -214,6 +221,8 @@ class ServerConnection:
             yield self._violation(error)
 
     def _take_other(self, packet: Packet) -> Event | None:
+        if self._state == CLOSED:
+            return None
         if self._state == WAITING:
             if not isinstance(packet, Connect):
                 raise protocol_error("the first packet must be CONNECT")  # 3.1.0-1

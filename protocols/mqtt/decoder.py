@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from struct import unpack_from
 from typing import Final
 
 from domain.routing.topic_filter import is_valid_name
+from protocols.mqtt.encoder import MAX_PACKET_ID, PUBACK_WORD
 from protocols.mqtt.errors import MqttError, malformed, protocol_error
 from protocols.mqtt.packet_decoders import PACKET_DECODERS, decode_protocol
 from protocols.mqtt.packet_types import PacketType
-from protocols.mqtt.packets import Acknowledgement, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
+from protocols.mqtt.packets import Acknowledgement, Packet, Puback, Pubacks, Pubcomp, Publish, Pubrec, Pubrel
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId, decode_properties
 from protocols.mqtt.reason_codes import ReasonCode
 from protocols.mqtt.wire import decode_text, read_varint_if_whole
@@ -46,12 +48,14 @@ class Decoder:
     """Decodes one direction of one connection.
 
     `version` is 0 until CONNECT names it; give it to read what a server sends.  `error` is what was wrong with the
-    bytes: the packets before it were returned, and nothing is after it.
+    bytes: the packets before it were returned, and nothing is after it.  `gathers`: several PUBACKs of success in a row
+    become one `Pubacks`.
     """
 
-    __slots__ = ("_needed", "_partial", "error", "max_packet_size", "version")
+    __slots__ = ("_gathers", "_needed", "_partial", "error", "max_packet_size", "version")
 
-    def __init__(self, max_packet_size: int, version: int = 0) -> None:
+    def __init__(self, max_packet_size: int, version: int = 0, *, gathers: bool = False) -> None:
+        self._gathers = gathers
         self.max_packet_size = max_packet_size
         self.version = version
         self.error: MqttError | None = None
@@ -119,6 +123,9 @@ class Decoder:
                     else:
                         properties, pos = _publish_properties(data, pos, end, topic)
                 append(Publish(topic, data[pos:end], qos, packet_id, retain, dup, properties))
+            elif first == 0x40 and self._gathers and (run := _puback_run(data, pos, size)) is not None:
+                append(run)
+                end = pos + 4 * len(run.packet_ids)
             elif remaining == 2 and version and first in acks and (packet_id := data[body] << 8 | data[body + 1]):
                 append(acks[first](packet_id))
             else:
@@ -135,6 +142,16 @@ class Decoder:
         if packet_type == PacketType.CONNECT and not self.version:
             self.version, _ = decode_protocol(data, pos, end)
         return PACKET_DECODERS[packet_type](data, pos, end, self.version)
+
+
+def _puback_run(data: bytes, pos: int, size: int) -> Pubacks | None:
+    """The PUBACKs of success from `pos` on, if there are several and nothing else is in `data`."""
+    count = (size - pos) >> 2
+    if count < 2 or (size - pos) & 3 or data[size - 4] != 0x40:
+        return None
+    words = unpack_from(f"!{count}I", data, pos)
+    packet_ids = [word - PUBACK_WORD for word in words]
+    return Pubacks(packet_ids) if min(packet_ids) > 0 and max(packet_ids) <= MAX_PACKET_ID else None
 
 
 def _check_first_byte(first: int, version: int) -> None:

@@ -46,6 +46,27 @@ class DeliveryWindow:
             self.unreceived.add(packet_id)
         return packet_id
 
+    def take_run(self, qos: int, count: int) -> int:
+        """The first of consecutive identifiers for messages that are sent together, with nothing held; 0 where they
+        would not all be free.  There must be room."""
+        first = self.next_id % MAX_PACKET_ID + 1
+        last = first + count - 1
+        identifiers = range(first, last + 1)
+        if last > MAX_PACKET_ID or not self.held.keys().isdisjoint(identifiers):
+            return 0
+        self.next_id = last
+        self.held.update(dict.fromkeys(identifiers))
+        if qos == 2:
+            self.unreceived.update(identifiers)
+        return first
+
+    def acknowledge_run(self, packet_ids: list[int]) -> list[object]:
+        """PUBACKs came; returns what was held with those that end something."""
+        held = self.held
+        if self.unreceived or self.released:
+            return [self.finish(packet_id) for packet_id in packet_ids if self.acknowledge(packet_id)]
+        return [held.pop(packet_id) for packet_id in packet_ids if packet_id in held]
+
     def acknowledge(self, packet_id: int) -> bool:
         """PUBACK came; says whether it ends something."""
         return packet_id in self.held and packet_id not in self.unreceived and packet_id not in self.released

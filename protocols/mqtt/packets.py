@@ -70,6 +70,13 @@ class Puback:
 
 
 @dataclass(slots=True)
+class Pubacks:
+    """Several PUBACKs of success that came one behind the other, as one: no packet of the specification."""
+
+    packet_ids: list[int]
+
+
+@dataclass(slots=True)
 class Pubrec:
     """First answer to a PUBLISH of QoS 2 (3.5)."""
 
@@ -171,7 +178,8 @@ class Auth:
 
 Acknowledgement: TypeAlias = Puback | Pubrec | Pubrel | Pubcomp
 Packet: TypeAlias = (
-    Connect
+    Pubacks
+    | Connect
     | Connack
     | Publish
     | Acknowledgement

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, Message, StoredMessage
+from domain.message import Delivery, Message, StoredMessage, ordering_key
 from domain.names import dead_letter_group, is_retry_topic, retry_topic
 from domain.ports import PopRequest
 from domain.query import HopKind
@@ -91,13 +91,13 @@ class Claiming:
         owned = _owned_groups(queue, progress, now) if group.fifo else set()
         for stored in queue.since(progress.committed):
             entry = progress.entries.get(stored.queue_offset, Entry())
-            if entry.is_settled or (stored.message_group and stored.message_group in owned):
+            if entry.is_settled or (ordering_key(stored) and ordering_key(stored) in owned):
                 continue
             if len(claim.deliveries) >= claim.limit:
                 return
             if entry.deadline_ms > now:
                 if group.fifo:
-                    owned.add(stored.message_group)  # the others of its message group wait with it
+                    owned.add(ordering_key(stored))  # the others of its message group wait with it
                 continue
             progress.entries[stored.queue_offset] = entry
             progress.frontier = max(progress.frontier, stored.queue_offset + 1)
@@ -175,4 +175,4 @@ class Claiming:
 def _owned_groups(queue: Queue, progress: GroupQueue, now_ms: int) -> set[str]:
     """The message groups that a consumer has a message of."""
     held = [queue.at(offset) for offset, entry in progress.entries.items() if entry.is_in_flight(now_ms)]
-    return {message.message_group for message in held if message is not None}
+    return {ordering_key(message) for message in held if message is not None}

@@ -103,7 +103,6 @@ class Connecting:
         data = self._connect.properties.get(PropertyId.AUTHENTICATION_DATA)
         if data is None:
             conversation.machine.challenge(None)
-            conversation.resume_reading()
         else:
             self._step(data)
 
@@ -129,7 +128,6 @@ class Connecting:
             return
         if principal is None:
             conversation.machine.challenge(answer)
-            conversation.resume_reading()
             conversation.flush()
             return
         self._exchange = None
@@ -229,7 +227,7 @@ class Connecting:
             conversation.outbox.send_again(packets)
         if session.is_present:
             conversation.subscribing.restore()
-        conversation.accepted(conversation.frontend.access.expires_at(conversation))
+        conversation.accepted(conversation.frontend.access.expires_at(conversation), conversation.frontend.now())
 
     def _granted(self, session: Session) -> dict[PropertyId, Any]:
         """Properties of CONNACK that say what the client did not ask for, or not like that."""

@@ -30,6 +30,9 @@ from protocols.mqtt.reason_codes import ReasonCode
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.frontend import MqttFrontend
 
+MAX_WAITING_PACKETS = 64
+"""Packets behind a CONNECT that is not decided: with more, no more is read."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -89,6 +92,8 @@ class MqttConversation:
         self.frontend.counters.bytes_received += len(data)
         for event in self.machine.receive_data(data, now):
             self._handle(event)
+        if self.machine.waiting > MAX_WAITING_PACKETS and self.driver is not None:
+            self.driver.pause_reading()
 
     def data_to_send(self) -> bytes:
         return self.machine.data_to_send()
@@ -140,8 +145,6 @@ class MqttConversation:
             self.end(event)
 
     def _connect(self, connect: Connect) -> None:
-        if self.driver is not None:
-            self.driver.pause_reading()  # no more is taken in before it is decided; AUTH is let through again
         self.keep_alive = connect.keep_alive
         self._connecting = Connecting(self, connect)
         self._connecting.start()
@@ -150,13 +153,13 @@ class MqttConversation:
         if self._connecting is not None:
             self._connecting.authenticate(packet)
 
-    def accepted(self, expires_at: float) -> None:
+    def accepted(self, expires_at: float, now: float) -> None:
         """CONNECT is accepted: what came behind it is next."""
         self._expires_at = expires_at
         self.resume_reading()
         for event in self.machine.go_on():
             self._handle(event)
-        if self.driver is not None:
+        if self.driver is not None and self.deadline() < now + self.frontend.limits.connect_timeout_seconds:
             self.driver.deadline_moved()
         self.flush()
 

@@ -26,10 +26,5 @@ class MqttCounters:
 
     def count_publishes(self, conversation: MqttConversation, packets: list[Publish]) -> None:
         """A run of publishes came in."""
-        version, first = conversation.version, packets[0].qos
-        if all(packet.qos == first for packet in packets):
-            self.publishes[version, first] += len(packets)
-        else:
-            for packet in packets:
-                self.publishes[version, packet.qos] += 1
-        self.publish_bytes += sum(len(packet.payload) for packet in packets)
+        for qos in {packet.qos for packet in packets}:
+            self.publishes[conversation.version, qos] += sum(packet.qos == qos for packet in packets)

@@ -101,6 +101,10 @@ class MqttFrontend:
         """A conversation for a new connection."""
         return MqttConversation(self, self._loop.time())
 
+    def now(self) -> float:
+        """Seconds of the loop's clock."""
+        return self._loop.time()
+
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Let something of a connection go on by itself."""
         task = self._loop.create_task(work)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from domain.message import StoredMessage
 from gateway.delivery.audience import QueueKey, Run
-from gateway.sessions.record import OutgoingRecord
+from gateway.sessions.record import SENT, OutgoingRecord
 from protocols.mqtt.encoder import PublishTemplate
 
 if TYPE_CHECKING:
@@ -108,6 +108,11 @@ class Outbox:
                 self._send_plain(template)
                 at += 1
             return at
+        if run.qos and len(run.templates) <= room:
+            first = window.take_run(run.qos, len(run.templates))
+            if first:
+                machine.send(run.packets_from(first))
+                return len(run.templates)
         send, take = machine.send, window.take
         for template in run.templates:
             if template.qos:
@@ -121,6 +126,9 @@ class Outbox:
         return at
 
     def _send_kept(self, run: Run, replay: str) -> int:
+        sent = self._send_kept_run(run, replay)
+        if sent:
+            return sent
         packets: list[bytes] = []
         at = 0
         window = self._conversation.machine.window
@@ -134,6 +142,41 @@ class Outbox:
                 packets.append(packet)
         self._send_durable(packets)
         return at
+
+    def _send_kept_run(self, run: Run, replay: str) -> int:
+        """The same for a run that is as good as one message: of one QoS, with room and consecutive identifiers; 0 if it
+        is not."""
+        machine, session = self._conversation.machine, self._conversation.session
+        count = len(run.templates)
+        if not run.qos or count > machine.window.room or machine.has_aliases:
+            return 0
+        if run.largest > machine.max_packet_to_client:
+            return 0
+        first = machine.window.take_run(run.qos, count)
+        if not first:
+            return 0
+        assert session is not None
+        qos, identifiers = run.qos, run.identifiers
+        machine.window.held.update(
+            (
+                packet_id,
+                OutgoingRecord(
+                    packet_id,
+                    message.topic,
+                    message.queue_id,
+                    message.queue_offset,
+                    qos,
+                    SENT,
+                    bool(template.head[0] & 1),
+                    identifiers,
+                ),
+            )
+            for packet_id, (message, template) in enumerate(zip(run.messages, run.templates, strict=True), first)
+        )
+        last = run.messages[-1]
+        session.moved(replay, last.topic, last.queue_id, last.queue_offset + 1)
+        self._send_durable([run.packets_from(first)])
+        return count
 
     def _take_kept(self, waiting: Waiting) -> bytes | None:
         """Put a message in the window of a session that outlives the connection."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 Refused = tuple[ReasonCode, str]
+_WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
+"""What a publish of each QoS is answered with, the identifier left out."""
 
 
 class Publishing:
@@ -47,13 +49,19 @@ class Publishing:
 
     def take(self, packets: list[Publish]) -> None:
         """Send a run of publishes on its way."""
-        frontend = self._conversation.frontend
-        now_ms, is_open = frontend.clock.now_ms(), frontend.access.is_open
+        conversation = self._conversation
+        frontend = conversation.frontend
+        now_ms, route_of, to_message = frontend.clock.now_ms(), frontend.routes.of, mapping.to_message
+        is_plain = frontend.access.is_open and not conversation.wants_no_local
         sent: _Sent | None = None
         for packet in packets:
-            refusal: Refused | None = None
-            if not is_open or packet.retain or packet.properties or packet.topic[0] == "$":
-                refusal = self._refusal(packet)
+            if is_plain and not packet.retain and not packet.properties and packet.topic[0] != "$":
+                if sent is None:
+                    sent = self._in_turn(_Sent(conversation))
+                sent.messages.append(to_message(packet, *route_of(packet.topic), now_ms))
+                sent.words.append(_WORDS[packet.qos] | packet.packet_id)
+                continue
+            refusal = self._refusal(packet)
             message = self._message(packet, now_ms) if refusal is None else None
             if message is not None and packet.retain:
                 over = frontend.retained.refusal(message)
@@ -63,10 +71,10 @@ class Publishing:
                 if sent is not None:
                     self._send(sent)
                     sent = None
-                self._in_turn(_Refused(self._conversation, packet, *refusal))(None, None)
+                self._in_turn(_Refused(conversation, packet, *refusal))(None, None)
                 continue
             if sent is None:
-                sent = self._in_turn(_Sent(self._conversation))
+                sent = self._in_turn(_Sent(conversation))
             sent.add(packet, message)
         if sent is not None:
             self._send(sent)
@@ -122,7 +130,7 @@ class Publishing:
     def _send(self, sent: _Sent) -> None:
         """Send a run, behind those that wait for their record."""
         session = self._conversation.session
-        needs_record = sent.has_qos_2 and session is not None and session.persists
+        needs_record = session is not None and session.persists and sent.has_qos_2
         if not needs_record and self._gated is None:
             self._conversation.frontend.sender.send(sent.messages, sent)
             return
@@ -227,28 +235,24 @@ _AwaitedT = TypeVar("_AwaitedT", bound=Awaited)
 class _Sent(Awaited):
     """A run of publishes that were sent.  `words`: the answer to each, 0 at QoS 0."""
 
-    __slots__ = ("_retained", "_stored", "has_qos_2", "messages", "words")
+    __slots__ = ("_retained", "_stored", "messages", "words")
 
     def __init__(self, conversation: MqttConversation) -> None:
         super().__init__(conversation)
         self.messages: list[Message] = []
         self.words: list[int] = []
-        self.has_qos_2 = False
         self._retained: list[Message] | None = None
         self._stored: list[int] | None = None
 
     def add(self, packet: Publish, message: Message) -> None:
-        qos = packet.qos
-        if qos == 1:
-            self.words.append(PUBACK_WORD | packet.packet_id)
-        elif qos:
-            self.has_qos_2 = True
-            self.words.append(PUBREC_WORD | packet.packet_id)
-        else:
-            self.words.append(0)
+        self.words.append(_WORDS[packet.qos] | packet.packet_id)
         self.messages.append(message)
         if packet.retain:
             self._retained = [*(self._retained or ()), message]
+
+    @property
+    def has_qos_2(self) -> bool:
+        return max(self.words, default=0) >= PUBREC_WORD
 
     def note_stored(self, place: int) -> None:
         """One of them need not be sent any more, only answered: first, as those after it were not told of."""

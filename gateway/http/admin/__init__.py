@@ -1,5 +1,5 @@
-"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, timers, brokers, users and policies,
-a module for each noun.
+"""`/api/v1`: topics, groups and members, namespaces, stored and retained messages, timers, brokers, bridges, users and
+policies, a module for each noun.
 
 A PUT is idempotent and says only what it wants to change: what it leaves out stays as it is, or takes the default of
 the settings where the thing is new.
@@ -8,6 +8,7 @@ the settings where the thing is new.
 from __future__ import annotations
 
 from gateway.http.admin.acls import acl_routes
+from gateway.http.admin.bridges import bridge_routes
 from gateway.http.admin.brokers import broker_routes
 from gateway.http.admin.dead_letters import dead_letter_routes
 from gateway.http.admin.groups import group_routes
@@ -38,5 +39,6 @@ def admin_routes(context: HttpContext) -> list[Routes]:
         broker_routes,
         user_routes,
         acl_routes,
+        bridge_routes,
     )
     return [kind(context) for kind in kinds]

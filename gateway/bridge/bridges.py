@@ -1,0 +1,74 @@
+"""Bridges: all of them that the settings name, as tasks of this gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from random import Random
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.ports import Store
+from gateway.bridge.bridge import Bridge, BridgeParts
+from gateway.bridge.inbound import Routes
+from gateway.bridge.status import BridgeStatus
+from gateway.messaging.retained import RetainedMessages
+from gateway.messaging.send import Sender
+from gateway.settings import BridgeSettings
+
+AFTER_FAULT_SECONDS: Final = 5.0
+"""How long a bridge rests that met a fault of ours."""
+
+STOP_SECONDS: Final = 8.0
+"""How long ending may take: giving back what is held, and the leases."""
+
+log = structlog.get_logger(__name__)
+
+
+class Bridges:
+    """Start, stop, and how each of them is."""
+
+    def __init__(
+        self,
+        settings: BridgeSettings,
+        store: Store,
+        sender: Sender,
+        retained: RetainedMessages,
+        routes: Routes,
+        any_level_topics: set[str],
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        owner = f"{socket.gethostname()}-{os.getpid()}-{random.getrandbits(32):08x}"
+        parts = BridgeParts(store, sender, retained, routes, any_level_topics, clock, random, owner)
+        self._bridges = [Bridge(remote, parts) for remote in settings.remotes]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def status(self) -> list[BridgeStatus]:
+        """Of each, in the order of the settings."""
+        return [bridge.status() for bridge in self._bridges]
+
+    def start(self) -> None:
+        """Run them, on the running loop."""
+        self._tasks = [asyncio.get_running_loop().create_task(self._run(bridge)) for bridge in self._bridges]
+
+    async def stop(self) -> None:
+        """End the connections and give the leases up."""
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for bridge in self._bridges:
+            bridge.close()
+
+    async def _run(self, bridge: Bridge) -> None:
+        while True:
+            try:
+                await bridge.run()
+            except Exception:  # a fault of ours ends neither the gateway nor the bridge
+                log.exception("a bridge failed")
+            await asyncio.sleep(AFTER_FAULT_SECONDS)

@@ -1,0 +1,193 @@
+"""Inbound: from a remote into the store.
+
+Messages wait here in the order they came.  All that wait become one append, and only when the store has confirmed it
+are they acknowledged to the remote, in that order.  What the store refuses for now is tried again, with everything
+behind it; what it refuses for good is told in the log, counted, and acknowledged, as it would come again for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import paho.mqtt.client as paho
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.message import Message, SystemProperty
+from gateway.bridge.connection import RemoteConnection
+from gateway.bridge.properties import from_paho
+from gateway.bridge.remapping import local_name
+from gateway.bridge.status import BridgeCounters
+from gateway.messaging.send import Refusals, Sender
+from gateway.settings import BridgeRemote
+from protocols.mqtt.mapping import to_message
+from protocols.mqtt.packets import Publish
+
+MAX_BATCH: Final = 1000
+"""Messages of one append."""
+MAX_WAITING_BYTES: Final = 16 << 20
+"""Payloads that may wait here before nothing more is read."""
+RETRY_SECONDS: Final = 0.5
+"""How soon the store is asked again after it refused for now."""
+
+_FOR_GOOD: Final = frozenset(
+    (
+        Code.BAD_REQUEST,
+        Code.ILLEGAL_TOPIC,
+        Code.FORBIDDEN,
+        Code.ILLEGAL_DELIVERY_TIME,
+        Code.MESSAGE_BODY_TOO_LARGE,
+        Code.MESSAGE_PROPERTIES_TOO_LARGE,
+        Code.UNSUPPORTED,
+    )
+)
+"""Refusals that asking again does not change."""
+
+log = structlog.get_logger(__name__)
+
+
+class Routes(Protocol):
+    """Which topic and queue a name belongs to."""
+
+    def of(self, name: str) -> tuple[str, int, int]:
+        """(topic, queue id, filter hash)"""
+        ...
+
+
+KeepRetained = Callable[[Sequence[Message]], Awaitable[None]]
+"""Keeps messages as the last of their names; raises EntrepotError where that failed."""
+
+
+class Inbound:
+    """What comes in by one connection."""
+
+    def __init__(
+        self,
+        remote: BridgeRemote,
+        sender: Sender,
+        routes: Routes,
+        clock: Clock,
+        counters: BridgeCounters,
+        keep_retained: KeepRetained,
+    ) -> None:
+        self._remote = remote
+        self._rules = [rule for rule in remote.rules if rule.is_in]
+        self._sender = sender
+        self._routes = routes
+        self._clock = clock
+        self._counters = counters
+        self._keep_retained = keep_retained
+        self._waiting: deque[paho.MQTTMessage] = deque()
+        self._waiting_bytes = 0
+        self._some = asyncio.Event()
+        self.connection: RemoteConnection | None = None
+        self.last_refusal = ""
+
+    @property
+    def filters(self) -> list[tuple[str, int]]:
+        """What to subscribe to, with the QoS."""
+        return list({rule.remote_filter: rule.qos for rule in reversed(self._rules)}.items())
+
+    def take(self, message: paho.MQTTMessage) -> None:
+        """A message has come."""
+        self._waiting.append(message)
+        self._waiting_bytes += len(message.payload)
+        self._some.set()
+        if self.connection is not None and not self._has_room:
+            self.connection.pause_reading()
+
+    @property
+    def _has_room(self) -> bool:
+        return len(self._waiting) < self._remote.receive_maximum and self._waiting_bytes < MAX_WAITING_BYTES
+
+    async def run(self, connection: RemoteConnection) -> None:
+        """Store what comes until cancelled."""
+        while True:
+            self._some.clear()
+            while self._waiting:
+                batch = [self._waiting[place] for place in range(min(len(self._waiting), MAX_BATCH))]
+                await self._store(batch, connection)
+                for message in batch:
+                    self._waiting.popleft()
+                    self._waiting_bytes -= len(message.payload)
+                if self._has_room:
+                    connection.resume_reading()
+            await self._some.wait()
+
+    async def _store(self, batch: Sequence[paho.MQTTMessage], connection: RemoteConnection) -> None:
+        """Store all of a batch and acknowledge it."""
+        messages = [self._message(message) for message in batch]
+        self._counters.ignored += messages.count(None)
+        pending = [message for message in messages if message is not None]
+        while pending:
+            refusals = await self._sent(pending)
+            stuck = next((place for place, refusal in enumerate(refusals or ()) if _is_for_now(refusal)), len(pending))
+            refused = self._note_refused(pending[:stuck], refusals)
+            self._counters.refused_in += refused
+            self._counters.received += stuck - refused
+            pending = pending[stuck:]
+            if pending and refusals is not None:
+                await self._wait_again(refusals[stuck])
+        self.last_refusal = ""
+        connection.acknowledge([message.mid for message in batch if message.qos])
+
+    async def _sent(self, messages: list[Message]) -> Refusals:
+        """What the store says to each; a failure of all is one of the first for now."""
+        try:
+            refusals = await self._sender.send_and_wait(messages)
+            taken = [each for place, each in enumerate(messages) if refusals is None or refusals[place] is None]
+            retained = [each for each in taken if SystemProperty.RETAIN in each.system]
+            if retained:
+                await self._keep_retained(retained)
+            return refusals
+        except EntrepotError as failure:
+            if _is_for_now(failure):
+                return [failure, *[None] * (len(messages) - 1)]
+            return [failure] * len(messages)
+
+    async def _wait_again(self, refusal: EntrepotError | None) -> None:
+        reason = "" if refusal is None else refusal.message
+        if reason != self.last_refusal:
+            log.warning("the store takes nothing from a bridge for now", bridge=self._remote.name, reason=reason)
+        self.last_refusal = reason
+        await asyncio.sleep(RETRY_SECONDS)
+
+    def _note_refused(self, messages: Sequence[Message], refusals: Refusals) -> int:
+        count = 0
+        for message, refusal in zip(messages, refusals or (), strict=False):
+            if refusal is not None:
+                count += 1
+                log.warning(
+                    "a message of a bridge is refused for good",
+                    bridge=self._remote.name,
+                    name=message.sub_topic,
+                    reason=refusal.message,
+                )
+        return count
+
+    def _message(self, given: paho.MQTTMessage) -> Message | None:
+        """The message as we keep it; None where no rule wants it."""
+        try:
+            name = local_name(self._rules, given.topic)
+        except UnicodeDecodeError:
+            name = None
+        if name is None:
+            return None
+        publish = Publish(
+            name, bytes(given.payload), given.qos, given.mid, given.retain, given.dup, from_paho(given.properties)
+        )
+        topic, queue_id, filter_hash = self._routes.of(name)
+        message = to_message(publish, topic, queue_id, filter_hash, self._clock.now_ms())
+        system = {**message.system, SystemProperty.BRIDGE: self._remote.name}
+        if given.retain:
+            system[SystemProperty.RETAIN] = "1"
+        message.system = system
+        return message
+
+
+def _is_for_now(refusal: EntrepotError | None) -> bool:
+    return refusal is not None and refusal.code not in _FOR_GOOD

@@ -1,0 +1,135 @@
+"""BridgeLease: which gateway runs a bridge, as a key-value with a time at which it ends.
+
+Every change is a compare-and-set, so at most one gateway holds an unended lease.  The holder counts by its own clock
+from before each renewal, and gives up a margin earlier than others may take over; clocks of gateways should differ by
+less than that margin.  The record also carries what the holder says of the bridge, for the others to show.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, KeyValue, KeyValueChange, KeyValueEvent
+from domain.ports import KeyValues
+from gateway.bridge.errors import LeaseLostError
+
+PREFIX: Final = "bridge/"
+LEASE_MS: Final = 10_000
+RENEW_SECONDS: Final = LEASE_MS / 1000 / 4
+MARGIN_MS: Final = 2_000
+RETRY_SECONDS: Final = 0.5
+"""How soon a renewal is tried again whose store did not answer."""
+
+
+class LeaseRecord(msgspec.Struct, frozen=True):
+    """The key-value: until when (epoch milliseconds) a gateway owns the bridge, and how it says that it is."""
+
+    owner: str
+    until_ms: int
+    state: str = ""
+    since_ms: int = 0
+    last_error: str = ""
+
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(LeaseRecord).decode
+
+Report = Callable[[], tuple[str, int, str]]
+"""What the record is to say: state, since when (epoch milliseconds), last error."""
+
+
+class BridgeLease:
+    """One bridge's lease, as one gateway sees it."""
+
+    def __init__(self, store: KeyValues, clock: Clock, name: str, owner: str, report: Report) -> None:
+        self._store = store
+        self._clock = clock
+        self._key = PREFIX + name
+        self._owner = owner
+        self._report = report
+        self._version = ABSENT
+        self._held_until_ms = 0
+        self._changed = asyncio.Event()
+        self._stop_watching = store.watch(self._key, self._seen)
+        self.record: LeaseRecord | None = None
+        """As last seen."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this gateway may run the bridge now."""
+        return self._clock.now_ms() < self._held_until_ms
+
+    def close(self) -> None:
+        """See nothing any more."""
+        self._stop_watching()
+
+    async def acquire(self) -> None:
+        """Return when this gateway holds it.  Raises what the store refuses with."""
+        while True:
+            self._changed.clear()
+            [kept] = await self._store.get([self._key])
+            record = self.record = None if kept is None else _decode(kept.value)
+            wait_ms = 0 if record is None else record.until_ms - self._clock.now_ms()
+            if (wait_ms <= 0 or (record is not None and record.owner == self._owner)) and await self._take(kept):
+                return
+            # A lease that is far longer than ours can be is a clock that is wrong: looked at again all the same.
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), min(max(wait_ms, 10), LEASE_MS) / 1000)
+
+    async def keep(self) -> None:
+        """Renew for as long as that goes.  Raises `LeaseLostError` when the lease is, or may be, lost."""
+        wait_seconds = RENEW_SECONDS
+        while True:
+            remaining = (self._held_until_ms - self._clock.now_ms()) / 1000
+            await asyncio.sleep(min(wait_seconds, max(remaining, 0)))
+            remaining = (self._held_until_ms - self._clock.now_ms()) / 1000
+            if remaining <= 0:
+                raise LeaseLostError("the lease could not be renewed in time")
+            try:
+                async with asyncio.timeout(remaining):
+                    await self._write(self._version)
+            except EntrepotError as error:
+                if error.code is Code.PRECONDITION_FAILED:
+                    self._held_until_ms = 0
+                    raise LeaseLostError("another gateway has taken the lease") from None
+                wait_seconds = RETRY_SECONDS
+            except TimeoutError:
+                wait_seconds = 0.0
+            else:
+                wait_seconds = RENEW_SECONDS
+
+    async def release(self) -> None:
+        """Let another gateway have it at once, if it is held."""
+        if self._version != ABSENT:
+            version, self._version, self._held_until_ms = self._version, ABSENT, 0
+            with contextlib.suppress(EntrepotError):  # it ends by itself
+                await self._store.write([KeyValueChange(self._key, None, version)])
+
+    async def _take(self, kept: KeyValue | None) -> bool:
+        try:
+            await self._write(ABSENT if kept is None else kept.version)
+        except EntrepotError as error:
+            if error.code is not Code.PRECONDITION_FAILED:
+                raise
+            return False
+        return True
+
+    async def _write(self, expected_version: int) -> None:
+        until_ms = self._clock.now_ms() + LEASE_MS
+        record = LeaseRecord(self._owner, until_ms, *self._report())
+        self._version = await self._store.write([KeyValueChange(self._key, _encode(record), expected_version)])
+        self._held_until_ms = until_ms - MARGIN_MS
+        self.record = record
+
+    def _seen(self, events: list[KeyValueEvent]) -> None:
+        for event in events:
+            if event.key == self._key:
+                self.record = None if event.value is None else _decode(event.value)
+                self._changed.set()

@@ -1,0 +1,43 @@
+"""The mark that messages of ours carry at an MQTT 5 remote, so that they are known when they come back by another way.
+
+It names this store and the bridge.  It is a user property whose name is also one of a CloudEvents attribute.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, KeyValueChange
+from domain.message import Message, SystemProperty
+from domain.ports import KeyValues
+from protocols.mqtt.mapping import CE_PREFIX
+
+ORIGIN_KEY: Final = "bridge-origin"
+MARK: Final = "entrepotbridge"
+_NAMES: Final = (MARK, CE_PREFIX + MARK)
+
+
+async def store_origin(store: KeyValues, candidate: str) -> str:
+    """The name of the store, the same for every gateway; the candidate where it has none yet."""
+    [kept] = await store.get([ORIGIN_KEY])
+    if kept is None:
+        try:
+            await store.write([KeyValueChange(ORIGIN_KEY, candidate.encode(), ABSENT)])
+        except EntrepotError as error:
+            if error.code is not Code.PRECONDITION_FAILED:
+                raise
+        [kept] = await store.get([ORIGIN_KEY])
+    return candidate if kept is None else kept.value.decode()
+
+
+def mark_of(origin: str, bridge: str) -> tuple[str, str]:
+    """The user property of what a bridge carries out."""
+    return MARK, f"{origin}/{bridge}"
+
+
+def has_come_by(message: Message, bridge: str, mark: tuple[str, str]) -> bool:
+    """Whether a message came in by a bridge, or has been carried out by it before."""
+    if message.system.get(SystemProperty.BRIDGE) == bridge:
+        return True
+    return any(name in _NAMES and value == mark[1] for name, value in message.properties)

@@ -1,0 +1,266 @@
+"""Outbound: from the store to a remote.
+
+Each rule is a consumer group, so what it has carried is known to the store.  A task per rule and topic pops what the
+window has room for, publishes it, and acknowledges what the remote has acknowledged.  While nothing comes, a task
+waits with one message's pop; so beyond the window each topic holds at most one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+from paho.mqtt.properties import Properties as PahoProperties
+
+from domain.clock import Clock
+from domain.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.message import Delivery, StoredMessage, SystemProperty
+from domain.names import NAMESPACE_SEPARATOR, is_system_topic
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from domain.routing.topic_filter import MAX_TOPIC_BYTES
+from domain.timestamp import to_rfc3339
+from gateway.bridge.connection import MQTT_5, RemoteConnection
+from gateway.bridge.errors import RemoteError
+from gateway.bridge.held import INVISIBLE_MS, HeldDeliveries, Source
+from gateway.bridge.origin import has_come_by, mark_of
+from gateway.bridge.properties import to_paho
+from gateway.bridge.remapping import remote_name
+from gateway.bridge.status import BridgeCounters
+from gateway.bridge.window import Window
+from gateway.settings import BridgeRemote, BridgeRule
+from protocols.mqtt.mapping import is_expired, to_properties
+from protocols.mqtt.properties import PropertyId
+
+WAIT_MS: Final = 20_000
+"""How long one pop waits for messages."""
+PUBACK_SECONDS: Final = 60.0
+"""A remote that has acknowledged nothing of a batch for so long is gone."""
+AGAIN_MS: Final = 5_000
+"""When a message comes again that the remote did not take for now."""
+RETRY_SECONDS: Final = 1.0
+"""How soon a store is asked again that refused to give messages."""
+MAX_ATTEMPTS: Final = 1000
+"""Deliveries of one message before it is a dead letter: every loss of the connection costs those under way one."""
+FAILURE: Final = 0x80
+TOO_LARGE: Final = 0x95
+UNSPEAKABLE: Final = 0x90
+REFUSED_FOR_GOOD: Final = frozenset((0x87, UNSPEAKABLE, TOO_LARGE, 0x99))
+"""Not authorized, topic name invalid, packet too large, payload format invalid (MQTT 5.0 table 3-4)."""
+MAX_PACKET_BYTES: Final = 268_435_460
+"""No PUBLISH is larger (MQTT 5.0 1.5.5)."""
+SHORTEST_WAIT_SECONDS: Final = 0.1
+"""A pop that found nothing sooner was not waited for: the store is busy with something else."""
+PACKET_OVERHEAD: Final = 16
+"""Bytes of a PUBLISH besides name, payload and properties, at most."""
+
+log = structlog.get_logger(__name__)
+
+
+def group_name(remote: BridgeRemote, rule: BridgeRule) -> str:
+    """The consumer group of a rule: `bridge-<name>-<n>`, counted from 1 over all rules of the remote."""
+    return f"bridge-{remote.name}-{remote.rules.index(rule) + 1}"
+
+
+async def ensure_groups(store: Store, remote: BridgeRemote, begun_ms: int) -> None:
+    """Make the groups of rules that are new.  `latest` is written down as the moment the gateway began, so that a
+    topic which comes into being later is carried from its first message on."""
+    for rule in remote.rules:
+        name = group_name(remote, rule)
+        if rule.is_out and store.group(name) is None:
+            start = EARLIEST if rule.start == EARLIEST else (to_rfc3339(begun_ms) or LATEST)
+            invisible_seconds = min(INVISIBLE_MS // 1000, MAX_INVISIBLE_SECONDS)
+            await store.put_group(ConsumerGroup(name, MAX_ATTEMPTS, invisible_seconds, start))
+
+
+class Outbound:
+    """What goes out by one connection.  `any_level_topics`: Topics whose names may start with any level."""
+
+    def __init__(
+        self,
+        remote: BridgeRemote,
+        store: Store,
+        clock: Clock,
+        counters: BridgeCounters,
+        any_level_topics: set[str],
+        origin: str,
+    ) -> None:
+        self._remote = remote
+        self._rules = [rule for rule in remote.rules if rule.is_out]
+        self._store = store
+        self._clock = clock
+        self._counters = counters
+        self._any_level_topics = any_level_topics
+        self._mark = mark_of(origin, remote.name)
+        self._held = HeldDeliveries(store)
+        self._topics_changed = asyncio.Event()
+
+    async def run(self, connection: RemoteConnection) -> None:
+        """Carry until cancelled, or the connection ends: then it raises `RemoteError`."""
+        if not self._rules:
+            return
+        window = Window(connection.window)
+        tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
+        stop_watching = self._store.watch_topics(lambda name: self._topics_changed.set())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._held.renew())
+                while True:
+                    self._topics_changed.clear()
+                    wanted = {(n, topic) for n, rule in enumerate(self._rules) for topic in self._topics_of(rule)}
+                    for key in [key for key, task in tasks.items() if task.done() or key not in wanted]:
+                        tasks.pop(key).cancel()
+                    for key in sorted(wanted - tasks.keys()):
+                        carrying = self._carry_topic(self._rules[key[0]], key[1], window, connection)
+                        tasks[key] = group.create_task(carrying)
+                    await self._topics_changed.wait()
+        except ExceptionGroup as failures:
+            ended, other = failures.split(RemoteError)
+            if ended is None or other is not None:
+                raise
+            raise RemoteError(str(ended.exceptions[0])) from None
+        finally:
+            stop_watching()
+            await asyncio.shield(self._held.release_all())
+
+    def _topics_of(self, rule: BridgeRule) -> list[str]:
+        """Topics that may hold names which the rule wants: those of the default namespace, and no system topics."""
+        level = rule.local_filter.partition("/")[0]
+        return [
+            topic.name
+            for topic in self._store.topics()
+            if topic.permission.readable
+            and NAMESPACE_SEPARATOR not in topic.name
+            and not is_system_topic(topic.name)
+            and (level in ("+", "#") or topic.name == level or topic.name in self._any_level_topics)
+        ]
+
+    async def _carry_topic(self, rule: BridgeRule, topic: str, window: Window, connection: RemoteConnection) -> None:
+        """All that comes to a topic, until the topic is gone."""
+        source = topic, group_name(self._remote, rule)
+        while True:
+            try:
+                if await self._await_first(rule, source, window, connection):
+                    while await self._carry_some(rule, source, window, connection):
+                        pass
+            except EntrepotError as error:
+                if error.code is Code.TOPIC_NOT_FOUND and self._store.topic(topic) is None:
+                    return
+                log.warning("a bridge gets no messages for now", bridge=self._remote.name, reason=error.message)
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _await_first(
+        self, rule: BridgeRule, source: Source, window: Window, connection: RemoteConnection
+    ) -> bool:
+        """Wait for a message and carry it; says whether there was one."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        deliveries = await self._pop(rule, source, 1, WAIT_MS)
+        if not deliveries:
+            if loop.time() - begun < SHORTEST_WAIT_SECONDS:
+                await asyncio.sleep(RETRY_SECONDS)
+            return False
+        taken = await window.take(1)
+        try:
+            await self._carry(rule, source, deliveries, connection)
+        finally:
+            window.give(taken)
+        return True
+
+    async def _carry_some(self, rule: BridgeRule, source: Source, window: Window, connection: RemoteConnection) -> bool:
+        """Carry what is there, as far as the window has room; says whether there was something."""
+        taken = await window.take(MAX_POP_MESSAGES)
+        try:
+            deliveries = await self._pop(rule, source, taken, 0)
+            if len(deliveries) < taken:
+                window.give(taken - len(deliveries))
+                taken = len(deliveries)
+            if deliveries:
+                await self._carry(rule, source, deliveries, connection)
+        finally:
+            window.give(taken)
+        return bool(deliveries)
+
+    async def _pop(self, rule: BridgeRule, source: Source, at_most: int, wait_ms: int) -> list[Delivery]:
+        wanted = FilterExpression(FilterKind.SUB_TOPIC, rule.local_filter)
+        deliveries = await self._store.pop(PopRequest(*source, at_most, wait_ms, INVISIBLE_MS, wanted))
+        self._held.add(source, deliveries)
+        return deliveries
+
+    async def _carry(
+        self, rule: BridgeRule, source: Source, deliveries: Sequence[Delivery], connection: RemoteConnection
+    ) -> None:
+        """Publish, wait for the remote, settle."""
+        answers = [self._publish(rule, delivery.message, connection) for delivery in deliveries]
+        waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
+        if waiting:
+            _, unanswered = await asyncio.wait(waiting, timeout=PUBACK_SECONDS)
+            if unanswered:
+                raise RemoteError(f"the remote has not acknowledged a message within {PUBACK_SECONDS:g} s")
+        done: list[Delivery] = []
+        refused: list[Delivery] = []
+        again: list[Delivery] = []
+        for delivery, answer in zip(deliveries, answers, strict=True):
+            code = answer if isinstance(answer, int) else answer.result()
+            if code < FAILURE:
+                done.append(delivery)
+            else:
+                (refused if code in REFUSED_FOR_GOOD else again).append(delivery)
+                self._note_refused(rule, delivery.message, code)
+        if done:
+            await self._held.acknowledge(source, done)
+        if refused:
+            await self._held.reject(source, refused)
+        if again:
+            await self._held.give_back(source, again, AGAIN_MS)
+
+    def _publish(
+        self, rule: BridgeRule, message: StoredMessage, connection: RemoteConnection
+    ) -> asyncio.Future[int] | int:
+        """The reason code, or what will be that: of a message that need not be published 0, as if it had been."""
+        now_ms = self._clock.now_ms()
+        name = remote_name(rule, message.sub_topic or message.topic)
+        if name is None or is_expired(message, now_ms) or has_come_by(message, self._remote.name, self._mark):
+            self._counters.ignored += 1
+            return 0
+        try:
+            properties, size = self._properties(message, now_ms)
+        except ValueError:
+            return UNSPEAKABLE
+        size += len(name.encode()) + len(message.body) + PACKET_OVERHEAD
+        if size > min(connection.max_packet_bytes or MAX_PACKET_BYTES, MAX_PACKET_BYTES):
+            return TOO_LARGE
+        if len(name.encode()) > MAX_TOPIC_BYTES:
+            return UNSPEAKABLE
+        qos = min(rule.qos, message.qos, connection.maximum_qos)
+        retain = connection.takes_retained and message.system_text(SystemProperty.RETAIN) == "1"
+        answer = connection.publish(name, message.body, qos, retain, properties)
+        answer.add_done_callback(self._count_sent)
+        return answer
+
+    def _properties(self, message: StoredMessage, now_ms: int) -> tuple[PahoProperties | None, int]:
+        """What goes with a message, and its bytes.  Raises ValueError where MQTT has no way to say it."""
+        if self._remote.version != MQTT_5:
+            return None, 0
+        carried = dict(to_properties(message, now_ms))
+        carried[PropertyId.USER_PROPERTY] = [*carried.get(PropertyId.USER_PROPERTY, ()), self._mark]
+        return to_paho(carried)
+
+    def _count_sent(self, answer: asyncio.Future[int]) -> None:
+        if not answer.cancelled() and answer.exception() is None and answer.result() < FAILURE:
+            self._counters.sent += 1
+
+    def _note_refused(self, rule: BridgeRule, message: StoredMessage, code: int) -> None:
+        is_for_good = code in REFUSED_FOR_GOOD
+        self._counters.refused_out += is_for_good
+        log.warning(
+            "the remote refuses a message of a bridge",
+            bridge=self._remote.name,
+            filter=rule.local_filter,
+            name=message.sub_topic or message.topic,
+            reason_code=f"0x{code:02X}",
+            becomes="a dead letter" if is_for_good else "tried again",
+        )

@@ -1,0 +1,44 @@
+"""Bridges to other MQTT brokers: how each of them is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Response
+
+from domain.timestamp import to_rfc3339
+from gateway.bridge.status import BridgeStatus
+from gateway.http.admin.common import PREFIX, json_answer
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes
+
+
+def bridge_routes(context: HttpContext) -> Routes:
+    """The routes of bridges, which are in no namespace."""
+    routes = Routes(["bridges"], PREFIX)
+
+    @routes.plain.get("/bridges", summary="Every bridge, its state, and what this gateway has carried")
+    async def list_bridges() -> Response:
+        return json_answer({"value": [_shape(bridge) for bridge in context.bridges()]})
+
+    return routes
+
+
+def _shape(bridge: BridgeStatus) -> dict[str, Any]:
+    counters = bridge.counters
+    return {
+        "name": bridge.name,
+        "url": bridge.url,
+        "version": bridge.version,
+        "state": bridge.state.value,
+        "since": to_rfc3339(bridge.since_ms),
+        "owner": bridge.owner or None,
+        "isHere": bridge.is_here,
+        "lastError": bridge.last_error or None,
+        "received": counters.received,
+        "sent": counters.sent,
+        "refusedIn": counters.refused_in,
+        "refusedOut": counters.refused_out,
+        "ignored": counters.ignored,
+        "connects": counters.connects,
+    }

@@ -1,0 +1,167 @@
+"""The table of the settings that is about bridges to other MQTT brokers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from domain.routing.topic_filter import is_valid_filter, is_valid_name, overlap
+from gateway.settings.table import Table
+
+MAX_REMOTES: Final = 64
+MAX_RULES: Final = 100
+"""Named limits: of the brokers that are bridged to, and of the rules for one of them."""
+
+WEEK_SECONDS: Final = 7 * 24 * 3600
+DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883}
+_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+U16 = Annotated[int, Field(ge=1, le=65_535)]
+
+
+class BridgeRule(Table):
+    """What is carried, which way, and under which names.
+
+    The filter stands behind both prefixes: a name `<remote_prefix>x` there is `<local_prefix>x` here.
+    """
+
+    direction: Literal["in", "out", "both"] = Field(description="in: from the remote to us; out: from us to the remote")
+    filter: str = Field(description="MQTT topic filter of what is carried, without the prefixes")
+    local_prefix: str = Field("", description="What names begin with here; it is taken off on the way out")
+    remote_prefix: str = Field("", description="What names begin with there; it is taken off on the way in")
+    qos: int = Field(1, ge=0, le=1, description="Strongest delivery; with 0 messages may be lost on the way")
+    start: Literal["earliest", "latest"] = Field(
+        "latest", description="Where a new rule out begins: with all that is kept, or with what comes from then on"
+    )
+
+    @model_validator(mode="after")
+    def _has_filters(self) -> Self:
+        for prefix in (self.local_prefix, self.remote_prefix):
+            if prefix and not is_valid_name(prefix):
+                raise ValueError(f"the prefix {prefix!r} cannot begin a topic name")
+            if not is_valid_filter(prefix + self.filter):
+                raise ValueError(f"{prefix + self.filter!r} is not an MQTT topic filter")
+        if self.is_in and self.local_filter.startswith("$"):
+            raise ValueError("names that begin with $ are the server's own: give them a local_prefix")
+        return self
+
+    @property
+    def is_in(self) -> bool:
+        return self.direction != "out"
+
+    @property
+    def is_out(self) -> bool:
+        return self.direction != "in"
+
+    @property
+    def local_filter(self) -> str:
+        return self.local_prefix + self.filter
+
+    @property
+    def remote_filter(self) -> str:
+        return self.remote_prefix + self.filter
+
+
+class BridgeRemote(Table):
+    """Another MQTT broker, how to reach it, and what to carry."""
+
+    name: str = Field(description="Name of the bridge: 1 to 64 characters out of a-z A-Z 0-9 _ -")
+    url: str = Field(description="mqtt://host[:port] or mqtts://host[:port]")
+    username: str | None = Field(None, description="User name")
+    password_file: Path | None = Field(None, description="File with the password; read at every connect")
+    client_id: str = Field("", description="Client identifier there, the key of the session; entrepot-bridge-<name>")
+    ca_file: Path | None = Field(None, description="Certificates to trust (PEM) instead of the system's")
+    cert_file: Path | None = Field(None, description="Our own certificate (PEM)")
+    key_file: Path | None = Field(None, description="The key of our certificate (PEM)")
+    version: Literal[4, 5] = Field(5, description="MQTT protocol level: 4 is 3.1.1")
+    keep_alive_seconds: int = Field(60, ge=5, le=65_535, description="How long the connection may be silent")
+    session_expiry_seconds: int = Field(
+        WEEK_SECONDS, ge=1, le=0xFFFF_FFFF, description="How long the remote keeps our session (MQTT 5)"
+    )
+    receive_maximum: U16 = Field(1000, description="Messages that may be on their way in and not stored yet")
+    max_inflight_messages: U16 = Field(
+        200, description="Messages that may be on their way out and not acknowledged yet"
+    )
+    max_backoff_seconds: float = Field(
+        60, ge=0.1, le=3600, description="Longest wait before another try to connect; the first is half a second"
+    )
+    announce_bridge: bool = Field(
+        False, description="Tell a 3.1.1 remote that we are a bridge (mosquitto's try_private): it sends nothing back"
+    )
+    rules: list[BridgeRule] = Field(min_length=1, max_length=MAX_RULES, description="What is carried")
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError(f"{value!r} is not 1 to 64 characters out of a-z A-Z 0-9 _ -")
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _is_a_broker(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if parts.username is not None or parts.password is not None:
+            raise ValueError("credentials stand in username and password_file, not in the address")
+        if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path not in ("", "/") or parts.query:
+            raise ValueError(f"{value!r} is not mqtt://host[:port] or mqtts://host[:port]")
+        if parts.port == 0:  # reading it also refuses what is no port
+            raise ValueError("port 0 cannot be connected to")
+        return value
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if not self.uses_tls and (self.ca_file or self.cert_file or self.key_file):
+            raise ValueError("certificates are for mqtts:// only")
+        if self.key_file is not None and self.cert_file is None:
+            raise ValueError("key_file needs cert_file")
+        if self.password_file is not None and self.username is None:
+            raise ValueError("password_file needs username")
+        if self.announce_bridge and self.version != 4:
+            raise ValueError("announce_bridge is for version 4; MQTT 5 says it in the subscription")
+        if self.version == 4 and not self.announce_bridge:
+            self._check_no_echo()
+        return self
+
+    def _check_no_echo(self) -> None:
+        """A 3.1.1 remote sends us back what we publish there, if we subscribe to it."""
+        for out in self.rules:
+            for into in self.rules:
+                if out.is_out and into.is_in and overlap(out.remote_filter, into.remote_filter):
+                    raise ValueError(
+                        f"what goes out to {out.remote_filter!r} would come back by {into.remote_filter!r}: "
+                        "use version 5, other prefixes, or announce_bridge with a remote that knows it"
+                    )
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.url.startswith("mqtts:")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port."""
+        parts = urlsplit(self.url)
+        return parts.hostname or "", parts.port or DEFAULT_PORTS[parts.scheme]
+
+    @property
+    def session_name(self) -> str:
+        """The client identifier: the same at every gateway, so that the session goes on wherever the bridge runs."""
+        return self.client_id or f"entrepot-bridge-{self.name}"
+
+
+class BridgeSettings(Table):
+    """Bridges: messages are carried from and to other MQTT brokers."""
+
+    remotes: list[BridgeRemote] = Field([], max_length=MAX_REMOTES, description="Brokers to bridge to, with rules")
+
+    @field_validator("remotes")
+    @classmethod
+    def _have_names_of_their_own(cls, value: list[BridgeRemote]) -> list[BridgeRemote]:
+        names = [remote.name for remote in value]
+        if len(set(names)) < len(names):
+            raise ValueError("two remotes have one name")
+        return value
