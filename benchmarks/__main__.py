@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [--only W4] [mqtt] [store] [http] [remote]`: run, print tables, keep the results."""
+"""`python -m benchmarks [--quick] [mqtt [--only W4]] [sessions] [store] [http] [remote]`: run, print, keep it all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
 from benchmarks.report import machine_facts
 
-NAMES: Final = ("store", "mqtt", "http", "remote")
+NAMES: Final = ("store", "mqtt", "sessions", "http", "remote")
 
 
 def main() -> int:
@@ -21,6 +21,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="name", help=f"which: {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="one short round of each; nothing is kept")
     parser.add_argument("--only", help="mqtt: the workloads whose names begin so; nothing is kept")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="sessions: how many are published")
+    parser.add_argument("--sessions", type=int, default=20_000, help="sessions: how many are away")
     chosen = parser.parse_args()
     console, errors = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
     raise_file_limit()
@@ -50,7 +52,9 @@ def main() -> int:
 
 def _options(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     """What is asked of one benchmark alone."""
-    return {"only": chosen.only} if name == "mqtt" else {}
+    if name == "mqtt":
+        return {"only": chosen.only}
+    return {"messages": chosen.messages, "sessions": chosen.sessions} if name == "sessions" else {}
 
 
 if __name__ == "__main__":
