@@ -167,7 +167,7 @@ def _return(server: Server, number: int) -> Return:
             if not more:
                 break
             data += more
-            identifiers = _take_publishes(data)
+            identifiers = take_publishes(data)
             if identifiers and not messages:
                 first = time.perf_counter() - begun
             messages += len(identifiers)
@@ -180,7 +180,7 @@ def _return(server: Server, number: int) -> Return:
     return Return(first * 1000, last * 1000, messages)
 
 
-def _take_publishes(data: bytearray) -> list[bytes]:
+def take_publishes(data: bytearray) -> list[bytes]:
     """Take whole packets off the front; returns the packet identifiers of those that are PUBLISH at QoS 1.
 
     Raises BenchmarkError where the session was not resumed.
