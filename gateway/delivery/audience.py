@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final, NamedTuple, Protocol
 
 from domain.message import NO_SYSTEM_PROPERTIES, StoredMessage, SystemProperty
@@ -179,14 +180,36 @@ def encoded(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, *,
 def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int) -> Run:
     """Encode messages for an audience."""
     templates = []
-    largest = 0
-    strongest, weakest = 0, 2
     for message in messages:
         retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
-        template = encoded(message, grant, is_five, now_ms, retain=retain)
-        templates.append(template)
+        templates.append(encoded(message, grant, is_five, now_ms, retain=retain))
+    return _run_of(messages, templates, grant)
+
+
+def _run_of(messages: list[StoredMessage], templates: list[PublishTemplate], grant: Grant) -> Run:
+    largest = 0
+    strongest, weakest = 0, 2
+    for template in templates:
         strongest, weakest = max(strongest, template.qos), min(weakest, template.qos)
         if template.size > largest:
             largest = template.size
     data = None if strongest else b"".join([template.head for template in templates])
     return Run(messages, templates, data, largest, grant.identifiers, strongest if strongest == weakest else 0)
+
+
+def in_order(runs: Iterable[tuple[Grant, Run]]) -> list[Run]:
+    """What one subscriber gets of several runs of a queue, in the order of the queue: as few runs as its grants allow.
+
+    In the order of the runs instead, where it had no room would not be one place, and it would miss what lies before.
+    """
+    parts = [
+        (message, template, grant)
+        for grant, run in runs
+        for message, template in zip(run.messages, run.templates, strict=True)
+    ]
+    parts.sort(key=lambda part: part[0].queue_offset)
+    found: list[Run] = []
+    for grant, group in groupby(parts, key=lambda part: part[2]):
+        same = list(group)
+        found.append(_run_of([part[0] for part in same], [part[1] for part in same], grant))
+    return found

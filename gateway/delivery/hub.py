@@ -24,10 +24,13 @@ from gateway.delivery.audience import (
     NOBODY,
     Audience,
     Audiences,
+    Grant,
     Match,
     QueueKey,
+    Run,
     Subscriber,
     SubscriptionOptions,
+    in_order,
     make_run,
     matched,
 )
@@ -231,7 +234,8 @@ class DeliveryHub:
         runs: dict[Audience, list[StoredMessage]] = {}
         now_ms = self._clock.now_ms()
         for message in messages:
-            match = self._matches.get(message.sub_topic) or self.match(message.sub_topic)
+            name = message.sub_topic or message.topic
+            match = self._matches.get(name) or self.match(name)
             if match is NOBODY:
                 continue
             if message.system:
@@ -246,24 +250,38 @@ class DeliveryHub:
                 else:
                     run.append(message)
         if runs:
-            key = (messages[0].topic, messages[0].queue_id)
-            for audience, wanted in runs.items():
-                self._hand_over(key, audience, wanted, now_ms)
+            made = {audience: make_run(run, audience.grant, audience.is_five, now_ms) for audience, run in runs.items()}
+            self._hand_over((messages[0].topic, messages[0].queue_id), made)
 
-    def _hand_over(self, key: QueueKey, audience: Audience, messages: list[StoredMessage], now_ms: int) -> None:
-        run = make_run(messages, audience.grant, audience.is_five, now_ms)
-        count = len(messages)
-        for subscriber in audience.subscribers:
-            lagging = subscriber.lagging
-            if lagging and key in lagging:
-                continue
-            taken = subscriber.deliver(run)
-            self.delivered += taken
-            if taken < count:
-                if lagging is None:
-                    lagging = subscriber.lagging = {}
-                lagging[key] = messages[taken].queue_offset
+    def _hand_over(self, key: QueueKey, runs: dict[Audience, Run]) -> None:
+        """Give runs of one queue to their audiences; who is in several of these gets them in the order of the queue."""
+        several = _in_several(runs) if len(runs) > 1 else set()
+        for audience, run in runs.items():
+            for subscriber in audience.subscribers:
+                if subscriber not in several:
+                    self._deliver(key, subscriber, run)
+                    subscriber.flush()
+        if not several:
+            return
+        theirs: dict[Subscriber, list[tuple[Grant, Run]]] = {}
+        for audience, run in runs.items():
+            for subscriber in several.intersection(audience.subscribers):
+                theirs.setdefault(subscriber, []).append((audience.grant, run))
+        for subscriber, parts in theirs.items():
+            for run in in_order(parts):
+                self._deliver(key, subscriber, run)
             subscriber.flush()
+
+    def _deliver(self, key: QueueKey, subscriber: Subscriber, run: Run) -> None:
+        lagging = subscriber.lagging
+        if lagging and key in lagging:
+            return
+        taken = subscriber.deliver(run)
+        self.delivered += taken
+        if taken < len(run.messages):
+            if lagging is None:
+                lagging = subscriber.lagging = {}
+            lagging[key] = run.messages[taken].queue_offset
 
     def match(self, sub_topic: str) -> Match:
         """Who is subscribed to a name."""
@@ -277,7 +295,7 @@ class DeliveryHub:
     def match_without(self, message: StoredMessage) -> Match:
         """Who gets a message whose publisher has subscriptions with No Local."""
         publisher = message.system_text(SystemProperty.PUBLISHER)
-        return matched(self._trie.match(message.sub_topic), self._audiences, publisher)
+        return matched(self._trie.match(message.sub_topic or message.topic), self._audiences, publisher)
 
     def tail_position(self, key: QueueKey) -> int | None:
         """What the tail of a queue hands over next; None where none follows it."""
@@ -287,3 +305,13 @@ class DeliveryHub:
     def catch_up(self, subscriber: Subscriber) -> None:
         """The subscriber has room again: read on for it where it was left behind."""
         self._catching_up.catch_up(subscriber)
+
+
+def _in_several(audiences: Iterable[Audience]) -> set[Subscriber]:
+    """Who is in more than one of the audiences."""
+    seen: set[Subscriber] = set()
+    several: set[Subscriber] = set()
+    for audience in audiences:
+        several |= seen.intersection(audience.subscribers)
+        seen.update(audience.subscribers)
+    return several

@@ -44,8 +44,8 @@ class ShareMember(Protocol):
         """How many messages it can be handed now (0: none)."""
         ...
 
-    def take(self, ticket: Ticket) -> None:
-        """Send it; called at most `credit` times in a row before credit is asked again."""
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        """Send them; no more than `credit` in all before credit is asked again."""
         ...
 
     def flush(self) -> None:
@@ -63,13 +63,14 @@ class Ticket:
 
     __slots__ = ("attempt", "handle", "is_open", "lease_ends_ms", "leases", "member", "message", "message_group")
 
-    member: ShareMember
+    member: ShareMember | None
 
     def __init__(self, delivery: Delivery, leases: Leases, lease_ends_ms: int) -> None:
         self.message: StoredMessage = delivery.message
         self.attempt = delivery.attempt
         self.handle = delivery.receipt_handle
         self.leases = leases
+        self.member = None
         self.lease_ends_ms = lease_ends_ms
         self.message_group = ordering_key(delivery.message) if leases.is_fifo else ""
         self.is_open = True
@@ -77,20 +78,30 @@ class Ticket:
     def acknowledge(self) -> None:
         """It was consumed."""
         if self.is_open:
-            self.leases.acknowledge(self)
+            self.leases.acknowledge((self,))
 
     def release(self) -> None:
         """Give it back now: others can have it at once."""
         if self.is_open:
-            self.leases.release(self)
+            self.leases.release((self,))
+
+
+def acknowledge_all(tickets: Sequence[Ticket]) -> None:
+    """Those that are open were consumed."""
+    by_leases: dict[Leases, list[Ticket]] = {}
+    for ticket in tickets:
+        if ticket.is_open:
+            by_leases.setdefault(ticket.leases, []).append(ticket)
+    for leases, ended in by_leases.items():
+        leases.acknowledge(ended)
 
 
 class Leases:
-    """The leases of one topic and group.  `on_end` is told of each ticket that ended, and whether the store has it
+    """The leases of one topic and group.  `on_end` is told of tickets that ended, and whether the store has them
     back."""
 
     def __init__(
-        self, store: Store, clock: Clock, topic: str, group: str, on_end: Callable[[Ticket, bool], None]
+        self, store: Store, clock: Clock, topic: str, group: str, on_end: Callable[[Sequence[Ticket], bool], None]
     ) -> None:
         self.topic, self.group = topic, group
         self.lease_ms = MIN_LEASE_MS
@@ -138,20 +149,22 @@ class Leases:
         self._held.update(dict.fromkeys(tickets, now_ms + self.lease_ms // RENEWALS_PER_LEASE))
         return tickets
 
-    def acknowledge(self, ticket: Ticket) -> None:
-        """End an open one: it was consumed."""
-        self._acknowledgements.add(ticket)
-        self._end(ticket, False)
+    def acknowledge(self, tickets: Sequence[Ticket]) -> None:
+        """End open ones: they were consumed."""
+        self._acknowledgements.add(tickets)
+        self._end(tickets, False)
 
-    def release(self, ticket: Ticket) -> None:
-        """End an open one: it is given back."""
-        self._releases.add(ticket)
-        self._end(ticket, True)
+    def release(self, tickets: Sequence[Ticket]) -> None:
+        """End open ones: they are given back."""
+        self._releases.add(tickets)
+        self._end(tickets, True)
 
-    def _end(self, ticket: Ticket, is_released: bool) -> None:
-        ticket.is_open = False
-        self._held.pop(ticket, None)
-        self._on_end(ticket, is_released)
+    def _end(self, tickets: Sequence[Ticket], is_released: bool) -> None:
+        held = self._held
+        for ticket in tickets:
+            ticket.is_open = False
+            held.pop(ticket, None)
+        self._on_end(tickets, is_released)
 
     # -- renewing ------------------------------------------------------------------------------------------------
 
@@ -187,7 +200,7 @@ class Leases:
                 self._to_renew_again.append(ticket)
             else:  # the store has ended it: somebody else may have the message now
                 self.lost += 1
-                self._end(ticket, True)
+                self._end((ticket,), True)
 
     async def settle(self) -> None:
         """Return when the store knows what has ended, or cannot be told while the leases live."""
@@ -213,8 +226,8 @@ class _Settling:
     def is_idle(self) -> bool:
         return self._task is None
 
-    def add(self, ticket: Ticket) -> None:
-        self._waiting.append(ticket)
+    def add(self, tickets: Sequence[Ticket]) -> None:
+        self._waiting += tickets
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 

@@ -195,6 +195,48 @@ class Share:
             self._assign(tickets)
 
     def _assign(self, tickets: Sequence[Ticket]) -> None:
+        if any(ticket.message_group for ticket in tickets):
+            self._assign_in_order(tickets)
+        else:
+            self._assign_freely([ticket for ticket in tickets if ticket.is_open])
+        if self._kept:
+            self._give_back_later()
+
+    def _assign_freely(self, tickets: list[Ticket]) -> None:
+        """Messages that have no order among them: each member gets its part in one piece."""
+        at = 0
+        for membership, count in self._parts(len(tickets)):
+            part = tickets[at : at + count]
+            at += count
+            if membership.member in self._members:
+                self._give(membership, part)
+                membership.member.flush()
+            else:  # it went while others were given theirs
+                self._kept.extend(part)
+        self._kept.extend(tickets[at:])
+
+    def _parts(self, count: int) -> list[tuple[_Membership, int]]:
+        """How many messages each member gets, so that all use about the same part of their credit afterwards."""
+        rooms = {each: each.room() for each in self._members.values()}
+        order = sorted((each for each, room in rooms.items() if room > 0), key=lambda m: (_use(m, rooms[m]), m.turn))
+        capacity = sum(len(each.held) + rooms[each] for each in order)
+        count = min(count, sum(rooms[each] for each in order))
+        if not count:
+            return []
+        level = (sum(len(each.held) for each in order) + count) / capacity
+        parts: dict[_Membership, int] = {}
+        for each in order:
+            fair = int(level * (len(each.held) + rooms[each])) - len(each.held)
+            parts[each] = min(max(fair, 0), rooms[each], count)
+            count -= parts[each]
+        while count:
+            for each in order:
+                if count and parts[each] < rooms[each]:
+                    parts[each] += 1
+                    count -= 1
+        return [(each, part) for each, part in parts.items() if part]
+
+    def _assign_in_order(self, tickets: Sequence[Ticket]) -> None:
         rooms = {membership: membership.room() for membership in self._members.values()}
         order = [(_use(each, room), each.turn, at, each) for at, (each, room) in enumerate(rooms.items()) if room > 0]
         heapq.heapify(order)
@@ -220,12 +262,13 @@ class Share:
                 continue
             rooms[membership] -= 1
             touched[membership] = None
-            self._give(membership, ticket, key)
+            if ticket.message_group:
+                _, held = self._owners.get(key, (membership.member, 0))
+                self._owners[key] = membership.member, held + 1
+            self._give(membership, (ticket,))
             heapq.heappush(order, (_use(membership, rooms[membership]), membership.turn, 0, membership))
         for membership in touched:
             membership.member.flush()
-        if self._kept:
-            self._give_back_later()
 
     def _next(
         self, order: list[tuple[float, int, int, _Membership]], rooms: dict[_Membership, int]
@@ -237,25 +280,25 @@ class Share:
                 return membership
         return None
 
-    def _give(self, membership: _Membership, ticket: Ticket, key: OrderKey) -> None:
+    def _give(self, membership: _Membership, tickets: Sequence[Ticket]) -> None:
         self._turn += 1
         membership.turn = self._turn
-        membership.held[ticket] = None
-        ticket.member = membership.member
-        if ticket.message_group:
-            _, held = self._owners.get(key, (membership.member, 0))
-            self._owners[key] = membership.member, held + 1
-        self.delivered += 1
-        membership.member.take(ticket)
+        membership.held.update(dict.fromkeys(tickets))
+        for ticket in tickets:
+            ticket.member = membership.member
+        self.delivered += len(tickets)
+        membership.member.take(tickets)
 
-    def ended(self, ticket: Ticket, is_released: bool) -> None:
-        """A ticket was settled or lost."""
-        member = getattr(ticket, "member", None)
-        membership = self._members.get(member) if member is not None else None
-        if membership is not None:
-            membership.held.pop(ticket, None)
-        if ticket.message_group:
-            self._order_ended(ticket, member, is_released)
+    def ended(self, tickets: Sequence[Ticket], is_released: bool) -> None:
+        """Tickets were settled or lost."""
+        members = self._members
+        for ticket in tickets:
+            member = ticket.member
+            membership = members.get(member) if member is not None else None
+            if membership is not None:
+                membership.held.pop(ticket, None)
+            if ticket.message_group:
+                self._order_ended(ticket, member, is_released)
         self.look()
 
     def _order_ended(self, ticket: Ticket, member: ShareMember | None, is_released: bool) -> None:

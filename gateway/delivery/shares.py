@@ -21,12 +21,12 @@ from domain.ports import PopRequest, Store
 from domain.revision import BY_USE
 from domain.share import filtered_share_group, share_group, whole_topic
 from domain.timestamp import to_rfc3339
-from gateway.delivery.leases import Leases, ShareMember, Ticket
+from gateway.delivery.leases import Leases, ShareMember, Ticket, acknowledge_all
 from gateway.delivery.share import Share
 from gateway.delivery.share_pump import WAIT_MS, SharePump
 from gateway.messaging.traffic import Traffic
 
-__all__ = ["ShareMember", "Shares", "Ticket"]
+__all__ = ["ShareMember", "Shares", "Ticket", "acknowledge_all"]
 
 TICK_SECONDS: Final = 0.25
 """How often is looked which leases are to be renewed."""

@@ -123,17 +123,17 @@ class SessionJournal:
         return parts
 
     async def _write(self, parts: list[Part]) -> None:
-        """All of the parts; where one is fenced the others do not suffer."""
+        """All of the parts; where one is fenced, or cannot be written, the others do not suffer."""
         while parts:
             try:
                 version = await self._store.write([change for _, changes in parts for change in changes])
             except EntrepotError as error:
+                if error.code in (Code.PRECONDITION_FAILED, Code.BAD_REQUEST) and len(parts) > 1:
+                    middle = len(parts) // 2
+                    await self._write(parts[:middle])
+                    parts = parts[middle:]
+                    continue
                 if error.code == Code.PRECONDITION_FAILED:
-                    if len(parts) > 1:
-                        middle = len(parts) // 2
-                        await self._write(parts[:middle])
-                        parts = parts[middle:]
-                        continue
                     if not await self._adopt(parts[0]):
                         return
                     parts = [(parts[0][0], parts[0][0].take_changes())]

@@ -80,7 +80,7 @@ class Sessions:
 
     async def _try(self, name: str, arrival: Arrival, found: KeyValue | None, found_window: KeyValue | None) -> Session:
         now_ms = self._clock.now_ms()
-        old = None if found is None else _readable(name, found)
+        old = None if found is None else readable(name, found)
         if old is not None and not is_over(old, now_ms) and old.user != arrival.user:
             raise EntrepotError(Code.FORBIDDEN, "the session of this client id is another user's")
         resumes = old is not None and not arrival.clean_start and old.expiry_seconds > 0 and not is_over(old, now_ms)
@@ -106,7 +106,7 @@ class Sessions:
     def _record(self, arrival: Arrival, old: SessionRecord | None, now_ms: int, *, resumes: bool) -> SessionRecord:
         record = SessionRecord(
             arrival.client_id,
-            1 if old is None else old.epoch + 1,
+            now_ms if old is None else old.epoch + 1,  # not one that an earlier session of that name had
             self.gateway,
             arrival.version,
             arrival.user,
@@ -144,9 +144,10 @@ class Sessions:
         return changes
 
 
-def _readable(name: str, found: KeyValue) -> SessionRecord | None:
+def readable(name: str, found: KeyValue) -> SessionRecord | None:
+    """The record of a session; None, and told of, where it is none."""
     try:
         return decode_session(found.value)
     except msgspec.DecodeError:
-        log.error("the record of a session cannot be read: a new one is made", session=name)
+        log.error("the record of a session cannot be read: it counts as none", session=name)
         return None

@@ -60,7 +60,8 @@ class Session:
         self.doubtful: set[int] = set(window.incoming)
         """Those of an earlier connection: whether they were stored is not known here."""
         self.window: DeliveryWindow | None = None
-        self.positions: Callable[[], Positions] = lambda: ({}, {})
+        self.positions: Callable[[], Positions] = lambda: (record.cursors, record.replays)
+        """Until somebody reads on for it, it stays where it was."""
         self.on_fenced: Callable[[], None] = lambda: None
         self._journal = journal
         self._record_version, self._window_version = versions

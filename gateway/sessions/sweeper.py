@@ -19,7 +19,7 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from gateway.sessions.lifecycle import depart, is_over
-from gateway.sessions.opening import PublishWill
+from gateway.sessions.opening import PublishWill, readable
 from gateway.sessions.record import (
     DUE_PREFIX,
     GATEWAY_PREFIX,
@@ -28,7 +28,6 @@ from gateway.sessions.record import (
     WINDOW_PREFIX,
     SessionRecord,
     WillRecord,
-    decode_session,
     due_key,
     encode_record,
 )
@@ -45,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 class Sweeper:
     """`on_taken(name, epoch)`: another gateway has the session now.  `on_declared_dead`: others think that this gateway
-    is gone, and have done away with its sessions."""
+    is gone, and have done away with its sessions; it returns the name under which the gateway goes on."""
 
     def __init__(
         self,
@@ -54,7 +53,7 @@ class Sweeper:
         gateway: str,
         publish_will: PublishWill,
         on_taken: Callable[[str, int], None],
-        on_declared_dead: Callable[[], None],
+        on_declared_dead: Callable[[], str],
         *,
         is_alone: bool,
     ) -> None:
@@ -69,10 +68,23 @@ class Sweeper:
         self.expired = 0
 
     async def start(self) -> None:
-        """Be alive, and look after the rest from here on."""
-        await self._renew()
-        self._stop_watching = self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told)
+        """Be alive, and look after the rest from here on.  Waits while the key-values are away; raises what else the
+        store raises."""
+        while True:
+            try:
+                await self._renew()
+                break
+            except EntrepotError as error:
+                if error.code != Code.UNAVAILABLE or self._store.failure is not None:
+                    raise
+                log.warning("this gateway cannot be made known yet", problem=error.message)
+                await asyncio.sleep(SWEEP_SECONDS)
+        self._watch()
         self._tasks = [asyncio.get_running_loop().create_task(self._run())]
+
+    def _watch(self) -> None:
+        self._stop_watching()
+        self._stop_watching = self._store.watch(f"{TAKEN_PREFIX}{self._gateway}/", self._told)
 
     async def close(self) -> None:
         """Leave: what this gateway has still left behind is swept by others, at once."""
@@ -139,7 +151,9 @@ class Sweeper:
         if found is None or found.value == b"0":
             log.error("this gateway was silent for too long, and its sessions were given up")
             self._alive_version = None
-            self._on_declared_dead()
+            self._gateway = self._on_declared_dead()
+            self._watch()
+            await self._store.write([KeyValueChange(key, b"0")])  # sweep again: some came while that went on
         else:
             self._alive_version = found.version
 
@@ -177,7 +191,7 @@ class Sweeper:
     async def _look(self, name: str, due: str, now_ms: int) -> None:
         """A session that is away has something coming."""
         [found] = await self._store.get([SESSION_PREFIX + name])
-        record = None if found is None else decode_session(found.value)
+        record = None if found is None else readable(name, found)
         if found is None or record is None or record.owner or due_key(record.due_at_ms, name) != due:
             await self._store.write([KeyValueChange(due, None)])
             return
@@ -221,18 +235,29 @@ class Sweeper:
             gateway = each.key.removeprefix(GATEWAY_PREFIX)
             if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
-                await self._store.write([KeyValueChange(each.key, b"0")])
+                version = await self._write_unless_changed(KeyValueChange(each.key, b"0", each.version))
+                if version is None:
+                    continue  # it is alive after all
                 await self._sweep_sessions_of(gateway)
                 told = await self._store.scan(f"{TAKEN_PREFIX}{gateway}/")
-                await self._store.write([KeyValueChange(each.key, None)])
                 await self._store.write([KeyValueChange(key.key, None) for key in told])
+                await self._write_unless_changed(KeyValueChange(each.key, None, version))
+
+    async def _write_unless_changed(self, change: KeyValueChange) -> int | None:
+        """The version of the write; None where somebody else was first."""
+        try:
+            return await self._store.write([change])
+        except EntrepotError as error:
+            if error.code == Code.PRECONDITION_FAILED:
+                return None
+            raise
 
     async def _sweep_sessions_of(self, gateway: str) -> None:
         after = ""
         while page := await self._store.scan(SESSION_PREFIX, after=after, limit=PAGE):
             for found in page:
-                record = decode_session(found.value)
-                if record.owner == gateway:
+                record = readable(found.key.removeprefix(SESSION_PREFIX), found)
+                if record is not None and record.owner == gateway:
                     record.epoch += 1
                     now_ms = self._clock.now_ms()
                     will = depart(record, now_ms, keeps_will=True)

@@ -69,6 +69,10 @@ class MqttSettings(MqttTransportSettings):
     response_topic_prefix: str = Field(
         "", description="Response information for clients that ask: this, and the client id below it; empty: none"
     )
+    server_reference: str = Field(
+        "",
+        description="Where clients are told to go when this gateway stops or is full (MQTT 5), as host:port; empty: no",
+    )
     sys_interval_seconds: Seconds = Field(10, description="Time between two updates of the $SYS topics; 0 has none")
 
     @property

@@ -34,6 +34,7 @@ from protocols.mqtt.encoder import (
     encode_words,
 )
 from protocols.mqtt.errors import MqttError, protocol_error
+from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.packets import (
     Auth,
     Connack,
@@ -53,7 +54,7 @@ from protocols.mqtt.packets import (
     Unsubscribe,
 )
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId
-from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+from protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
 from protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
 
 UNLIMITED_PACKET: Final = 268_435_460
@@ -68,6 +69,8 @@ _RETURN_CODES: Final = {
     ReasonCode.SERVER_BUSY: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.QUOTA_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
     ReasonCode.CONNECTION_RATE_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.USE_ANOTHER_SERVER: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.SERVER_SHUTTING_DOWN: ConnectReturnCode.SERVER_UNAVAILABLE,
 }
 """What version 3 says where version 5 has these reasons; others close without a word."""
 
@@ -197,7 +200,10 @@ class ServerConnection:
                     if packet.packet_id in self.window.released:
                         held.append(self.window.finish(packet.packet_id))
                     continue
-                if held:  # what is acknowledged is so before a subscription of it ends
+                if released:
+                    yield Released(released)
+                    released = []
+                if held:  # what is acknowledged is so before a subscription of it, or the connection, ends
                     yield Acknowledged(held)
                     held = []
                 event = self._take_other(packet)
@@ -206,7 +212,7 @@ class ServerConnection:
                 break
             if event is not None:
                 yield event
-            if self.is_closed:
+            if self._state == CLOSED:
                 return
             if self.is_deciding and self.method is None:  # else only AUTH may come now (3.1.2-30)
                 self._waiting = packets[at + 1 :]
@@ -386,13 +392,13 @@ class ServerConnection:
         accepted = ReasonCode.SUCCESS if self.version == 5 else ConnectReturnCode.ACCEPTED
         self._send(Connack(is_session_present, accepted, properties))
 
-    def refuse(self, reason: ReasonCode, text: str) -> Closing:
-        """Answer CONNECT with a refusal; the connection is over."""
-        return self._violation(MqttError(reason, text))
+    def refuse(self, reason: ReasonCode, text: str, server_reference: str = "") -> Closing:
+        """Answer CONNECT with a refusal; the connection is over.  `server_reference`: where to go instead (4.11)."""
+        return self._violation(MqttError(reason, text), server_reference)
 
-    def close(self, reason: ReasonCode, text: str) -> Closing:
+    def close(self, reason: ReasonCode, text: str, server_reference: str = "") -> Closing:
         """End an open connection from the server's side."""
-        return self._violation(MqttError(reason, text))
+        return self._violation(MqttError(reason, text), server_reference)
 
     def confirm(self, words: list[int]) -> None:
         """PUBACKs and PUBRECs for publishes that are durable, as words (`encoder`) with their identifiers."""
@@ -439,17 +445,14 @@ class ServerConnection:
         """Whether what is sent depends on what was sent before: packets cannot be shared with other clients."""
         return self._aliases is not None
 
-    def deliver(self, template: PublishTemplate, held: object = None) -> bytes | None:
+    def deliver(self, template: PublishTemplate, held: object = None, *, is_sent_next: bool = True) -> bytes | None:
         """The packet of a message, to be sent by the caller; above QoS 0 there must be room in the window.  None for
-        one too large for the client: that counts as sent (3.1.2-25)."""
+        one too large for the client: that counts as sent (3.1.2-25).  `is_sent_next`: whether it is sent before what is
+        made after it, so that it may tell the client of a topic alias."""
         if template.size > self.max_packet_to_client:
             return None
         if self._aliases is not None and template.topic:
-            alias, is_known = self._aliases.of(template.topic)
-            if alias:
-                aliased = template.with_alias(alias, is_known=is_known)
-                if is_known or aliased.size <= self.max_packet_to_client:
-                    template = aliased
+            template = self._aliases.shorten(template, self.max_packet_to_client, may_tell=is_sent_next)
         return template.packet(self.window.take(template.qos, held) if template.qos else 0)
 
     def _send(self, packet: Packet) -> None:
@@ -487,12 +490,14 @@ class ServerConnection:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def _violation(self, error: MqttError) -> Closing:
+    def _violation(self, error: MqttError, server_reference: str = "") -> Closing:
         """Queue the goodbye that fits the state and version, and close."""
+        properties: dict[PropertyId, Any] = {PropertyId.REASON_STRING: error.text}
+        if server_reference:
+            properties[PropertyId.SERVER_REFERENCE] = server_reference
         if self._state in (WAITING, DECIDING):
-            self._say_connack(error)
+            self._say_connack(error, properties)
         elif self._state == OPEN and self.version == 5:
-            properties: Properties = {PropertyId.REASON_STRING: error.text}
             packet = encode(Disconnect(error.reason, properties), 5)
             if len(packet) > self.max_packet_to_client:
                 packet = encode(Disconnect(error.reason), 5)
@@ -500,12 +505,13 @@ class ServerConnection:
         self._state = CLOSED
         return Closing(error.reason, error.text)
 
-    def _say_connack(self, error: MqttError) -> None:
+    def _say_connack(self, error: MqttError, properties: Properties) -> None:
         if self.version == 5:
-            properties: Properties = {PropertyId.REASON_STRING: error.text}
-            packet = encode(Connack(False, error.reason, properties), 5)
+            is_known = error.reason in REASONS_OF[PacketType.CONNACK]
+            reason = error.reason if is_known else ReasonCode.SERVER_UNAVAILABLE  # as where the server shuts down
+            packet = encode(Connack(False, reason, properties), 5)
             if len(packet) > self.max_packet_to_client:
-                packet = encode(Connack(False, error.reason), 5)
+                packet = encode(Connack(False, reason), 5)
             self._out.append(packet)
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and self.version == 0:
             # a client of an unknown version: both ways to say it, as the older one knows only the first (3.1.2-2)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocols.mqtt.encoder import PublishTemplate
 from protocols.mqtt.errors import MqttError, protocol_error
 from protocols.mqtt.packets import Publish
 from protocols.mqtt.properties import PropertyId
@@ -49,12 +50,20 @@ class ServersAliases:
         self._maximum = maximum
         self._aliases: dict[str, int] = {}
 
-    def of(self, topic: str) -> tuple[int, bool]:
-        """(alias, whether the client knows it already); alias 0 where there is none left."""
+    def shorten(self, template: PublishTemplate, max_size: int, *, may_tell: bool) -> PublishTemplate:
+        """A PUBLISH with an alias, or as it is where none is left or `max_size` bytes are not enough.
+
+        `may_tell`: whether the client gets it before what is made after it, so that a new alias can be in it.
+        """
+        topic = template.topic
         alias = self._aliases.get(topic)
-        if alias is not None:
-            return alias, True
-        if len(self._aliases) >= self._maximum:
-            return 0, False
-        alias = self._aliases[topic] = len(self._aliases) + 1
-        return alias, False
+        is_known = alias is not None
+        if alias is None:
+            if not may_tell or len(self._aliases) >= self._maximum:
+                return template
+            alias = len(self._aliases) + 1
+        aliased = template.with_alias(alias, is_known=is_known)
+        if aliased.size > max_size:
+            return template
+        self._aliases[topic] = alias  # only now: the client knows what it was sent
+        return aliased

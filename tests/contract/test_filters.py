@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code
-from domain.expression.filter import FilterExpression, FilterKind
+from domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, FilterKind, sub_topic_filters
 from domain.filter_hash import filter_hash
 from domain.message import Delivery, Message, PropertyValue
 from domain.ports import PopRequest, Store
 from domain.query import ConsumptionState
+from domain.routing.topic_filter import matches
 from domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, bodies, handles, message, pop, refusal_of
@@ -106,6 +108,73 @@ async def test_by_sub_topics(store: Store, text: str, expected: list[str]):
         named("two", "t/line2/temp"),
     )
     assert bodies(await filtered(store, FilterExpression(FilterKind.SUB_TOPIC, text))) == expected
+
+
+async def pulled(store: Store, expression: FilterExpression, batch: int) -> list[str]:
+    """Everything of the queue that an expression wants, a few at a time."""
+    found: list[str] = []
+    offset = 0
+    while True:
+        part = await store.pull("t", 0, offset, batch, expression)
+        found += bodies(part.messages)
+        if part.next_offset >= part.max_offset:
+            return found
+        assert part.next_offset > offset
+        offset = part.next_offset
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (["t/a", "t/b"], ["a", "b"]),
+        (["t/a", "t/#"], ["root", "a", "b", "deep"]),
+        (["t/+", "t/a", "+/a"], ["a", "b"]),
+        (["t", "t/a/c"], ["root", "deep"]),
+        (["other", "t/x"], []),
+        (["t/a", "t/a"], ["a"]),
+    ],
+)
+async def test_by_several_topic_filters(store: Store, filters: list[str], expected: list[str]):
+    """What several of them want comes once."""
+    await send(store, named("root", "t"), named("a", "t/a"), named("b", "t/b"), named("deep", "t/a/c"))
+    wanted = sub_topic_filters(filters)
+    assert await pulled(store, wanted, 1) == expected
+    assert await pulled(store, wanted, 10) == expected
+    assert bodies(await filtered(store, wanted)) == expected
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_several_topic_filters_against_a_model(store: Store, seed: int):
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    levels = ["a", "b", "c", ""]
+    names = ["/".join(["t", *rng.choices(levels, k=rng.randint(0, 3))]) for _ in range(25)]
+    sent = [(str(number), rng.choice(names)) for number in range(400)]
+    for start in range(0, len(sent), 50):
+        await send(store, *(named(body, name) for body, name in sent[start : start + 50]))
+    for _ in range(12):
+        filters = [_random_filter(rng, names) for _ in range(rng.choice([1, 2, 3, 8, MAX_SUB_TOPIC_FILTERS]))]
+        expected = [body for body, name in sent if any(matches(each, name) for each in filters)]
+        assert await pulled(store, sub_topic_filters(filters), rng.choice([1, 7, 64, 500])) == expected, filters
+
+
+def _random_filter(rng: random.Random, names: list[str]) -> str:
+    """A name, of which some levels became wildcards."""
+    levels = [level if rng.random() < 0.7 else "+" for level in rng.choice(names).split("/")]
+    if rng.random() < 0.3:
+        levels[rng.randint(1, len(levels)) :] = ["#"]
+    return "/".join(levels)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["t/a\0", "\0t/a", "t/a\0\0t/b", "t/a\0t/#/b", "\0".join(["t"] * (MAX_SUB_TOPIC_FILTERS + 1))],
+    ids=["empty last", "empty first", "empty between", "one is bad", "too many"],
+)
+async def test_several_topic_filters_of_which_one_is_none_are_refused(store: Store, text: str):
+    bad = FilterExpression(FilterKind.SUB_TOPIC, text)
+    assert await refusal_of(store.pull("t", 0, 0, 10, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
+    assert await refusal_of(filtered(store, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
 
 
 async def test_an_expression_that_is_none_is_refused(store: Store):

@@ -163,7 +163,9 @@ async def test_a_lease_that_the_store_ended_is_forgotten(store: Store, clock: Ma
     """As after a gateway was cut off for long: another has the message, and the late acknowledgement is nothing."""
     ended: list[tuple[Ticket, bool]] = []
     await store.put_group(ConsumerGroup("w", invisible_seconds=10))
-    leases = Leases(store, clock, "t", "w", lambda ticket, is_back: ended.append((ticket, is_back)))
+    leases = Leases(
+        store, clock, "t", "w", lambda tickets, is_back: ended.extend((ticket, is_back) for ticket in tickets)
+    )
     await send(store, "1")
     [ticket] = leases.take(await pop(store, "t", "w"))
     clock.advance(10_001)

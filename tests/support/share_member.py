@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.delivery.shares import ShareMember, Ticket
 
 
@@ -20,14 +22,15 @@ class KeepingMember:
     def credit(self) -> int:
         return max(self.limit - len(self.held), 0)
 
-    def take(self, ticket: Ticket) -> None:
-        assert self.credit > 0, "it was handed more than it has credit for"
-        assert ticket.member is self
-        self.taken.append(ticket)
-        if self.quick:
-            ticket.acknowledge()
-        else:
-            self.held.append(ticket)
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        assert self.credit >= len(tickets), "it was handed more than it has credit for"
+        for ticket in tickets:
+            assert ticket.member is self
+            self.taken.append(ticket)
+            if self.quick:
+                ticket.acknowledge()
+            else:
+                self.held.append(ticket)
 
     def flush(self) -> None:
         self.flushes += 1

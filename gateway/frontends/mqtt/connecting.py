@@ -91,7 +91,8 @@ class Connecting:
         self.is_over = True
         conversation = self._conversation
         if not conversation.machine.is_closed:
-            conversation.end(conversation.machine.refuse(reason, text))
+            reference = conversation.frontend.server_reference if reason == ReasonCode.USE_ANOTHER_SERVER else ""
+            conversation.end(conversation.machine.refuse(reason, text, reference))
         conversation.gone()
 
     # -- who it is -----------------------------------------------------------------------------------------------
@@ -162,20 +163,19 @@ class Connecting:
                 return
             conversation.client_id = connect.client_id or frontend.new_client_id()
             await frontend.claim(conversation)
-            if not conversation.machine.is_closed:
-                expiry = self._expiry()
-                session = await frontend.sessions.open(
-                    Arrival(
-                        conversation.client_id,
-                        connect.version,
-                        connect.clean_start,
-                        expiry,
-                        will,
-                        "" if principal.is_anonymous else principal.name,
-                        conversation.peer,
-                    )
+            # also where this connection is gone by now: the one it took over has left the session to it
+            session = await frontend.sessions.open(
+                Arrival(
+                    conversation.client_id,
+                    connect.version,
+                    connect.clean_start,
+                    self._expiry(),
+                    will,
+                    conversation.user,
+                    conversation.peer,
                 )
-                await self._accept(session)
+            )
+            await self._accept(session)
         except EntrepotError as error:
             log.info("a connection was refused", client_id=connect.client_id[:80], reason=error.message)
             self._refuse(_REFUSALS.get(error.code, ReasonCode.SERVER_UNAVAILABLE), error.message)
@@ -205,6 +205,9 @@ class Connecting:
         if machine.is_closed:
             return
         conversation.session = session
+        if conversation.taken_epoch > session.record.epoch:
+            conversation.fenced()
+            return
         session.on_fenced = conversation.fenced
         session.window = machine.window
         session.positions = conversation.subscribing.positions

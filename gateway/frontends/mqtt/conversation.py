@@ -14,7 +14,7 @@ import structlog
 
 from domain.access.model import Principal
 from gateway.delivery.audience import QueueKey, Run
-from gateway.delivery.shares import Ticket
+from gateway.delivery.shares import Ticket, acknowledge_all
 from gateway.driver import Driver
 from gateway.frontends.mqtt.connecting import Connecting
 from gateway.frontends.mqtt.outbox import Outbox
@@ -59,6 +59,7 @@ class MqttConversation:
         "resumed_at",
         "session",
         "subscribing",
+        "taken_epoch",
     )
 
     def __init__(self, frontend: MqttFrontend, now: float) -> None:
@@ -74,6 +75,7 @@ class MqttConversation:
         self.peer = ""
         self.keep_alive = 0
         self.connected_at_ms = 0
+        self.taken_epoch = 0
         self.lagging: dict[QueueKey, int] | None = None
         self.resumed_at: dict[QueueKey, int] | None = None
         self._connecting: Connecting | None = None
@@ -165,15 +167,9 @@ class MqttConversation:
 
     def _acknowledged(self, held: list[object]) -> None:
         session = self.session
-        is_kept = False
-        for each in held:
-            if each is None:
-                continue
-            if isinstance(each, OutgoingRecord):
-                is_kept = True
-            elif isinstance(each, Ticket):
-                each.acknowledge()
-        if is_kept and session is not None:
+        if self.subscribing.shares is not None:
+            acknowledge_all([each for each in held if isinstance(each, Ticket)])
+        if session is not None and session.persists and any(isinstance(each, OutgoingRecord) for each in held):
             session.note_finished()
         self.outbox.drain()
 
@@ -205,6 +201,11 @@ class MqttConversation:
         self.flush()
 
     # -- deliveries ----------------------------------------------------------------------------------------------
+
+    @property
+    def user(self) -> str:
+        """Who it was authenticated as; empty for nobody."""
+        return "" if self.principal is None or self.principal.is_anonymous else self.principal.name
 
     @property
     def version(self) -> int:
@@ -252,7 +253,13 @@ class MqttConversation:
 
     def shut_down(self) -> None:
         """The server stops."""
-        self.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down")
+        reference = self.frontend.server_reference
+        if self.machine.is_closed:
+            return
+        if reference:
+            self.end(self.machine.close(ReasonCode.USE_ANOTHER_SERVER, "the server is shutting down", reference))
+        else:
+            self.end(self.machine.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server is shutting down"))
 
     def close(self, reason: ReasonCode, text: str, *, publishes_will: bool = True) -> None:
         """End the connection from the server's side."""
@@ -263,19 +270,23 @@ class MqttConversation:
 
     def take_over(self, epoch: int | None = None) -> None:
         """Another connection has this client id now (3.1.4-3); `epoch`: on another gateway, as its record says."""
-        if epoch is not None and self.session is not None and self.session.record.epoch >= epoch:
-            return
-        closing = Closing(ReasonCode.SESSION_TAKEN_OVER, "another connection took this client id")
-        if not self.machine.is_closed:
-            closing = self.machine.close(closing.reason, closing.text)
-        self.end(closing, is_taken=True, is_fenced=epoch is not None)
+        if epoch is not None:
+            self.taken_epoch = max(self.taken_epoch, epoch)
+            if self.session is None or self.session.record.epoch >= epoch:
+                return  # told of an earlier session, or too early: it is looked at when the session is there
+        self._give_up("another connection took this client id", is_fenced=epoch is not None)
 
     def fenced(self) -> None:
         """Another gateway has the session: nothing of it is ours to write any more."""
-        closing = Closing(ReasonCode.SESSION_TAKEN_OVER, "another gateway took this client id")
-        if not self.machine.is_closed:
-            closing = self.machine.close(closing.reason, closing.text)
-        self.end(closing, is_taken=True, is_fenced=True)
+        self._give_up("another gateway took this client id", is_fenced=True)
+
+    def _give_up(self, text: str, *, is_fenced: bool) -> None:
+        machine = self.machine
+        # CONNACK has no word for it (table 3-1): who is not accepted yet may try again
+        closing = Closing(ReasonCode.SESSION_TAKEN_OVER if machine.is_open else ReasonCode.SERVER_BUSY, text)
+        if not machine.is_closed:
+            closing = machine.close(closing.reason, closing.text)
+        self.end(closing, is_taken=True, is_fenced=is_fenced)
 
     def when_gone(self, callback: Callable[[], None]) -> None:
         """Call back once what is left of this connection in the session's record is durable."""
@@ -309,6 +320,8 @@ class MqttConversation:
         session = self.session
         if session is not None:
             self._leave(session)
+            if is_fenced:
+                self.publishing.give_up()
             self.frontend.depart(self, session, closing, is_taken=is_taken, is_fenced=is_fenced)
         elif self._connecting is None or self._connecting.is_over:
             self.gone()

@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from domain.clock import Clock
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
 from gateway.delivery.hub import DeliveryHub
@@ -78,6 +78,7 @@ class MqttFrontend:
         self.max_session_expiry_seconds = mqtt.max_session_expiry_seconds or NEVER_EXPIRES
         self.checks_payload_format = mqtt.checks_payload_format
         self.response_topic_prefix = mqtt.response_topic_prefix
+        self.server_reference = mqtt.server_reference
         self.sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
         self.counters = MqttCounters()
         gateway = secrets.token_hex(8)
@@ -105,11 +106,12 @@ class MqttFrontend:
         """Seconds of the loop's clock."""
         return self._loop.time()
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Let something of a connection go on by itself."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # -- connections -----------------------------------------------------------------------------------------------
 
@@ -135,10 +137,11 @@ class MqttFrontend:
 
     def refusal_of(self, connect: Connect) -> tuple[ReasonCode, str] | None:
         """Why a CONNECT is not accepted, or None."""
+        elsewhere = ReasonCode.USE_ANOTHER_SERVER if self.server_reference else None
         if self._is_stopping:
-            return ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
+            return elsewhere or ReasonCode.SERVER_UNAVAILABLE, "the server is shutting down"
         if len(self._conversations) > self._max_connections:
-            return ReasonCode.QUOTA_EXCEEDED, "too many connections"
+            return elsewhere or ReasonCode.QUOTA_EXCEEDED, "too many connections"
         return None
 
     def new_client_id(self) -> str:
@@ -146,9 +149,14 @@ class MqttFrontend:
         return f"entrepot-{secrets.token_hex(10)}"
 
     async def claim(self, conversation: MqttConversation) -> None:
-        """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3)."""
+        """Have the client id on this gateway; whoever has it here gives it up first (3.1.4-3).
+
+        Raises FORBIDDEN where that is somebody else.
+        """
         name = client_name(conversation.client_id)
         while (older := self._by_name.get(name)) is not None and older is not conversation:
+            if older.user != conversation.user:
+                raise EntrepotError(Code.FORBIDDEN, "the session of this client id is another user's")
             gone = asyncio.Event()
             older.when_gone(gone.set)
             older.take_over()
@@ -233,10 +241,12 @@ class MqttFrontend:
         if conversation is not None:
             conversation.take_over(epoch)
 
-    def _declared_dead(self) -> None:
+    def _declared_dead(self) -> str:
         """Others gave the sessions of this gateway up while it was silent: its clients have to come anew."""
+        self.sessions.gateway = secrets.token_hex(8)
         for conversation in tuple(self._conversations):
             conversation.fenced()
+        return self.sessions.gateway
 
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Connections of who may nothing any more end; the others are asked again for what they are subscribed to."""

@@ -185,7 +185,7 @@ class Outbox:
         assert session is not None
         if waiting.is_stored:
             session.moved(waiting.replay, message.topic, message.queue_id, message.queue_offset + 1)
-        packet = machine.deliver(template)
+        packet = machine.deliver(template, is_sent_next=False)
         if packet is None or not template.qos:
             return packet
         packet_id = machine.window.next_id
@@ -255,7 +255,20 @@ class Outbox:
             self._empty = [*(self._empty or ()), future]
             await future
 
-    def deliver_share(self, template: PublishTemplate, ticket: Ticket) -> None:
+    def deliver_shares(self, run: Run, tickets: Sequence[Ticket]) -> None:
+        """Send messages of a share, for which there is room, each with its ticket."""
+        machine, session = self._conversation.machine, self._conversation.session
+        is_kept = session is not None and session.persists
+        if run.qos and not machine.has_aliases and run.largest <= machine.max_packet_to_client:
+            first = machine.window.take_run(run.qos, len(tickets)) if run.qos == 1 or not is_kept else 0
+            if first:
+                machine.window.held.update(enumerate(tickets, first))
+                machine.send(run.packets_from(first))
+                return
+        for template, ticket in zip(run.templates, tickets, strict=True):
+            self._deliver_share(template, ticket)
+
+    def _deliver_share(self, template: PublishTemplate, ticket: Ticket) -> None:
         """Send a message of a share, for which there is room.
 
         One of QoS 2 is this session's from here on (4.8.2-4, -5): the group is told that it is consumed, once the

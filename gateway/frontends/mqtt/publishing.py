@@ -38,13 +38,14 @@ _WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 class Publishing:
     """One connection's."""
 
-    __slots__ = ("_conversation", "_first", "_gated", "_is_relief_asked", "_last")
+    __slots__ = ("_conversation", "_first", "_gate", "_gated", "_is_relief_asked", "_last")
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
         self._first: Awaited | None = None
         self._last: Awaited | None = None
         self._gated: deque[_Sent] | None = None
+        self._gate: asyncio.Task[None] | None = None
         self._is_relief_asked = False
 
     def take(self, packets: list[Publish]) -> None:
@@ -136,7 +137,7 @@ class Publishing:
             return
         if self._gated is None:
             self._gated = deque((sent,))
-            self._conversation.frontend.spawn(self._pass_gate())
+            self._gate = self._conversation.frontend.spawn(self._pass_gate())
         else:
             self._gated.append(sent)
 
@@ -154,7 +155,12 @@ class Publishing:
         except EntrepotError as error:
             conversation.close(ReasonCode.UNSPECIFIED_ERROR, error.message)
         finally:
-            self._gated = None
+            self._gated = self._gate = None
+
+    def give_up(self) -> None:
+        """The session is another gateway's: what waits for its record is sent by nobody here."""
+        if self._gate is not None:
+            self._gate.cancel()
 
     async def _record(self, sent: _Sent) -> None:
         """Note which messages the identifiers become; return when that is durable."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gateway.delivery.audience import Grant, SubscriptionOptions, encoded
+from gateway.delivery.audience import Grant, SubscriptionOptions, make_run
 from gateway.frontends.mqtt.names import Share
 from protocols.mqtt.mapping import is_expired
 
@@ -26,21 +27,25 @@ class Membership:
     def grant(self, options: SubscriptionOptions) -> None:
         """The same share was subscribed to again, perhaps otherwise (3.8.4-3)."""
         identifiers = (options.identifier,) if options.identifier else ()
-        self._grant = Grant(options.qos, options.retain_as_published, identifiers)
+        self._grant = Grant(options.qos, False, identifiers)
 
     @property
     def credit(self) -> int:
         return self._conversation.outbox.room
 
-    def take(self, ticket: Ticket) -> None:
-        conversation, message = self._conversation, ticket.message
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        conversation = self._conversation
         now_ms = conversation.frontend.clock.now_ms()
-        if message.system and is_expired(message, now_ms):
-            ticket.acknowledge()
-            return
-        template = encoded(message, self._grant, conversation.version == 5, now_ms, retain=False)
-        conversation.frontend.hub.delivered += 1
-        conversation.outbox.deliver_share(template, ticket)
+        wanted: list[Ticket] = []
+        for ticket in tickets:
+            if ticket.message.system and is_expired(ticket.message, now_ms):
+                ticket.acknowledge()
+            else:
+                wanted.append(ticket)
+        if wanted:
+            run = make_run([each.message for each in wanted], self._grant, conversation.version == 5, now_ms)
+            conversation.frontend.hub.delivered += len(wanted)
+            conversation.outbox.deliver_shares(run, wanted)
 
     def flush(self) -> None:
         self._conversation.flush()

@@ -49,8 +49,11 @@ class Client:
         wait_until(lambda: len(self.granted) > before, "SUBACK")
         return self.granted[-1]
 
-    def publish(self, topic: str, payload: bytes, qos: int = 1, properties: Properties | None = None) -> None:
-        self.paho.publish(topic, payload, qos, properties=properties).wait_for_publish(PATIENCE_SECONDS)
+    def publish(
+        self, topic: str, payload: bytes, qos: int = 1, properties: Properties | None = None, *, retain: bool = False
+    ) -> None:
+        sent = self.paho.publish(topic, payload, qos, retain, properties)
+        sent.wait_for_publish(PATIENCE_SECONDS)
 
     def payloads(self, count: int) -> list[bytes]:
         wait_until(lambda: len(self.messages) >= count, lambda: f"{count} messages, not {len(self.messages)}")
@@ -205,6 +208,19 @@ def test_filters_that_are_none_are_refused_each_for_itself(
     reasons = client.subscribe((f"$share//{topic}", 1), (f"$replay/never/{topic}", 0), (f"{topic}/#", 1))
     refused = 0x8F if version == paho.MQTTv5 else 0x80
     assert [reason.value for reason in reasons] == [refused, refused, 1]
+
+
+def test_a_shared_subscription_gets_no_retained_message(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:
+    """4.8.2: what is retained is for others only."""
+    publisher, member, subscriber = clients(version), clients(version), clients(version)
+    publisher.publish(topic, b"kept", 1, retain=True)
+    assert [reason.value for reason in member.subscribe((f"$share/g/{topic}", 1))] == [1]
+    subscriber.subscribe((topic, 1))
+    assert subscriber.payloads(1) == [b"kept"]
+    assert subscriber.messages[0].retain
+    publisher.publish(topic, b"live", 1)
+    assert member.payloads(1) == [b"live"]
+    publisher.publish(topic, b"", 1, retain=True)
 
 
 def test_large_payload(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.message import StoredMessage
+from domain.expression.filter import FilterExpression
+from domain.ports import Pulled
 from domain.route import BrokerRoute, Registration, TopicRoute
 from domain.topic import Topic
 from store_client.remote import RemoteStore
@@ -46,13 +47,15 @@ async def test_a_lagging_subscriber_whose_broker_is_away_loses_nothing(
     await world.stop(1)
     subscriber.room = 1 << 30
     reads: list[int] = []
-    read = store.read
+    pull = store.pull
 
-    async def counted(topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+    async def counted(
+        topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
+    ) -> Pulled:
         reads.append(from_offset)
-        return await read(topic, queue_id, from_offset, max_messages)
+        return await pull(topic, queue_id, from_offset, max_messages, filter)
 
-    monkeypatch.setattr(store, "read", counted)
+    monkeypatch.setattr(store, "pull", counted)
     hub.catch_up(subscriber)
     await until(lambda: len(reads) > 1 or not subscriber.lagging, "it has tried, and tried again")
     assert subscriber.lagging == {key: 3}

@@ -320,11 +320,12 @@ class WatchedMember(KeepingMember):
         super().__init__(name, limit)
         self.holders = holders
 
-    def take(self, ticket) -> None:
-        body = ticket.message.body.decode()
-        assert body not in self.holders, f"{body} is with {self.holders[body]} and {self.name}"
-        self.holders[body] = self.name
-        super().take(ticket)
+    def take(self, tickets) -> None:
+        for ticket in tickets:
+            body = ticket.message.body.decode()
+            assert body not in self.holders, f"{body} is with {self.holders[body]} and {self.name}"
+            self.holders[body] = self.name
+        super().take(tickets)
 
 
 class RandomLoad:

@@ -8,17 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt.connection import Acknowledged, Closing, ConnectionLimits
+from protocols.mqtt.connection import RESTORED
+from protocols.mqtt.connection_events import Acknowledged, Closing, ConnectionLimits, Publishes, Received
 from protocols.mqtt.decoder import Decoder
-from protocols.mqtt.encoder import encode, publish_template
+from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD, PublishTemplate, encode, publish_template
 from protocols.mqtt.packets import (
     Connack,
     Connect,
     Disconnect,
     Packet,
     Pingreq,
+    Pingresp,
     Puback,
+    Pubcomp,
     Publish,
+    Pubrec,
+    Pubrel,
     Subscribe,
     Subscription,
 )
@@ -37,11 +42,17 @@ def connected(version: int = 5, now: float = 0.0, limits: ConnectionLimits = LIM
     return machine
 
 
+def send(machine: Machine, template: PublishTemplate, held: object = None) -> None:
+    packet = machine.connection.deliver(template, held)
+    if packet is not None:
+        machine.connection.send(packet)
+
+
 def delivered(machine: Machine, count: int, qos: int = 1) -> list[int]:
     template = publish_template("a", b"x", qos, version=machine.connection.version)
     for _ in range(count):
-        assert machine.connection.has_window
-        machine.connection.deliver(template)
+        assert machine.connection.window.room
+        send(machine, template, object())
     return [
         packet.packet_id for packet in machine.read(machine.connection.data_to_send()) if isinstance(packet, Publish)
     ]
@@ -124,7 +135,7 @@ def test_receive_maximum() -> None:
     publishes = [Publish("a", b"", 1, packet_id) for packet_id in (1, 2, 3, 4)]
     machine.say(Connect("c", 5), *publishes[:3])
     assert machine.connection.is_open
-    machine.connection.confirm([1])
+    machine.connection.confirm([PUBACK_WORD | 1])
     assert machine.read(machine.connection.data_to_send()) == [Puback(1)]
     assert machine.say(publishes[3]) == []
     said = machine.say(Publish("a", b"", 1, 5))
@@ -140,11 +151,13 @@ def test_version_4_has_no_receive_maximum() -> None:
 def test_refused_publishes_leave_the_window_too() -> None:
     machine = Machine(confirms=False)
     machine.say(Connect("c", 5), *[Publish("a", b"", 1, packet_id) for packet_id in (1, 2, 3)])
-    machine.connection.confirm([1], [(2, ReasonCode.QUOTA_EXCEEDED), (3, ReasonCode.NOT_AUTHORIZED)])
+    machine.connection.confirm([PUBACK_WORD | 1])
+    machine.connection.refuse_publish(2, 1, ReasonCode.QUOTA_EXCEEDED, "full")
+    machine.connection.refuse_publish(3, 1, ReasonCode.NOT_AUTHORIZED, "no")
     assert machine.read(machine.connection.data_to_send()) == [
         Puback(1),
-        Puback(2, ReasonCode.QUOTA_EXCEEDED),
-        Puback(3, ReasonCode.NOT_AUTHORIZED),
+        Puback(2, ReasonCode.QUOTA_EXCEEDED, {PropertyId.REASON_STRING: "full"}),
+        Puback(3, ReasonCode.NOT_AUTHORIZED, {PropertyId.REASON_STRING: "no"}),
     ]
     assert machine.connection.unconfirmed == 0
 
@@ -152,7 +165,7 @@ def test_refused_publishes_leave_the_window_too() -> None:
 def test_nothing_is_confirmed_after_the_end() -> None:
     machine = Machine(confirms=False)
     machine.say(Connect("c", 5), Publish("a", b"", 1, 1), Disconnect())
-    machine.connection.confirm([1])
+    machine.connection.confirm([PUBACK_WORD | 1])
     assert machine.connection.data_to_send() == b""
 
 
@@ -163,26 +176,28 @@ def test_the_client_s_receive_maximum_is_kept_and_freed_by_puback() -> None:
     """3.3.4-9"""
     machine = connected(properties={PropertyId.RECEIVE_MAXIMUM: 2})
     first, second = delivered(machine, 2)
-    assert not machine.connection.has_window
+    assert not machine.connection.window.room
     machine.say(Puback(first))
-    assert machine.events[-1] == Acknowledged(1)
-    assert machine.connection.has_window
+    assert isinstance(machine.events[-1], Acknowledged)
+    assert len(machine.events[-1].held) == 1
+    assert machine.connection.window.room
     (third,) = delivered(machine, 1)
-    assert not machine.connection.has_window
+    assert not machine.connection.window.room
     machine.say(Puback(second), Puback(third), Puback(third), Puback(99))
-    assert machine.events[-1] == Acknowledged(2)
+    assert isinstance(machine.events[-1], Acknowledged)
+    assert len(machine.events[-1].held) == 2
 
 
 def test_the_server_s_own_window_holds_where_the_client_has_none() -> None:
     machine = connected(4)
     delivered(machine, LIMITS.max_inflight_messages)
-    assert not machine.connection.has_window
+    assert not machine.connection.window.room
 
 
 def test_qos_0_needs_no_window() -> None:
     machine = connected(properties={PropertyId.RECEIVE_MAXIMUM: 1})
     delivered(machine, 1)
-    machine.connection.deliver(publish_template("a", b"x", 0))
+    send(machine, publish_template("a", b"x", 0))
     assert machine.read(machine.connection.data_to_send()) == [Publish("a", b"x")]
 
 
@@ -207,10 +222,10 @@ def test_a_message_over_the_client_s_maximum_is_not_sent() -> None:
     """3.1.2-25: and it counts as delivered, so it takes no room."""
     template = publish_template("a", b"x" * 20, 1)
     machine = connected(properties={PropertyId.MAXIMUM_PACKET_SIZE: template.size - 1})
-    machine.connection.deliver(template)
-    assert machine.connection.data_to_send() == b""
+    assert machine.connection.deliver(template) is None
+    assert machine.connection.window.room == LIMITS.max_inflight_messages
     machine = connected(properties={PropertyId.MAXIMUM_PACKET_SIZE: template.size})
-    machine.connection.deliver(template)
+    send(machine, template)
     assert len(machine.connection.data_to_send()) == template.size
 
 
@@ -244,6 +259,269 @@ def test_refusals(reason: ReasonCode, code: ConnectReturnCode | None) -> None:
         assert machine.connection.is_closed
 
 
+# -- QoS 2 to the client
+
+
+def test_qos_2_keeps_its_place_in_the_window_until_pubcomp() -> None:
+    """4.3.3 and 4.9: PUBREC makes no room."""
+    machine = connected(properties={PropertyId.RECEIVE_MAXIMUM: 1})
+    (packet_id,) = delivered(machine, 1, 2)
+    window = machine.connection.window
+    assert machine.say(Pubrec(packet_id)) == [Pubrel(packet_id)]
+    assert machine.events[-1] == Received([packet_id])
+    assert window.room == 0
+    assert machine.say(Pubcomp(packet_id)) == []
+    assert isinstance(machine.events[-1], Acknowledged)
+    assert (window.room, window.released, window.unreceived) == (1, set(), set())
+
+
+def test_pubrec_with_an_error_ends_it() -> None:
+    """4.3.3-4: no PUBREL, and the identifier is free."""
+    machine = connected()
+    (packet_id,) = delivered(machine, 1, 2)
+    held = machine.connection.window.held[packet_id]
+    assert machine.say(Pubrec(packet_id, ReasonCode.QUOTA_EXCEEDED)) == []
+    assert machine.events[-1] == Acknowledged([held])
+    assert machine.connection.window.held == {}
+
+
+def test_pubrec_again_is_answered_again() -> None:
+    machine = connected()
+    (packet_id,) = delivered(machine, 1, 2)
+    assert machine.say(Pubrec(packet_id)) == machine.say(Pubrec(packet_id)) == [Pubrel(packet_id)]
+    assert machine.connection.window.released == {packet_id}
+
+
+@pytest.mark.parametrize("wrong", [Puback(1), Pubcomp(1)])
+def test_what_does_not_belong_to_a_handshake_does_not_end_it(wrong: Packet) -> None:
+    """PUBACK for QoS 2, and PUBCOMP before PUBREC."""
+    machine = connected()
+    assert delivered(machine, 1, 2) == [1]
+    assert machine.say(wrong) == []
+    assert machine.say(Pubrec(1), Puback(1)) == [Pubrel(1)]
+    assert machine.connection.window.released == {1}
+
+
+def test_pubrec_for_qos_1_does_not_end_it() -> None:
+    machine = connected()
+    assert delivered(machine, 1, 1) == [1]
+    assert machine.say(Pubrec(1)) == [Pubrel(1, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
+    assert list(machine.connection.window.held) == [1]
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_what_was_acknowledged_before_disconnect_counts(step: int) -> None:
+    """A client that acknowledges and leaves in one segment has got its messages."""
+    machine = connected()
+    first, second = delivered(machine, 1, 1) + delivered(machine, 1, 2)
+    machine.say(Pubrec(second), Publish("a", b"", 2, 9))
+    wire = b"".join(encode(packet, 5) for packet in (Puback(first), Pubcomp(second), Pubrel(9), Disconnect()))
+    machine.events.clear()
+    out = b"".join([machine.feed(wire[at : at + step]) for at in range(0, len(wire), step)])
+    assert machine.read(out) == [Pubcomp(9)]
+    assert sum(len(event.held) for event in machine.events if isinstance(event, Acknowledged)) == 2
+    assert machine.connection.window.held == {}
+    assert machine.closing is not None
+
+
+# -- QoS 2 from the client
+
+
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_duplicate_before_pubrec_is_handed_on_once(version: int) -> None:
+    """4.3.3-10: and PUBREC is sent once it is confirmed."""
+    machine = Machine(confirms=False)
+    machine.say(Connect("c", version))
+    for _ in range(3):
+        assert machine.say(Publish("a", b"x", 2, 5, dup=True)) == []
+    runs = [event for event in machine.events if isinstance(event, Publishes)]
+    assert [len(run.packets) for run in runs] == [1]
+    assert machine.connection.unconfirmed == 1
+    machine.connection.confirm([PUBREC_WORD | 5])
+    assert machine.read(machine.connection.data_to_send()) == [Pubrec(5)]
+    assert machine.connection.unconfirmed == 1
+    assert machine.say(Publish("a", b"x", 2, 5, dup=True)) == [Pubrec(5)]
+    assert machine.say(Pubrel(5)) == [Pubcomp(5)]
+    assert machine.connection.unconfirmed == 0
+
+
+def test_a_refused_publish_of_qos_2_is_over() -> None:
+    """4.3.3-9 and -10: behind PUBREC with an error the identifier is a new message's."""
+    machine = Machine(confirms=False)
+    machine.say(Connect("c", 5), Publish("a", b"x", 2, 5))
+    machine.connection.refuse_publish(5, 2, ReasonCode.QUOTA_EXCEEDED, "full")
+    (refused,) = machine.read(machine.connection.data_to_send())
+    assert isinstance(refused, Pubrec)
+    assert refused.reason is ReasonCode.QUOTA_EXCEEDED
+    assert machine.connection.unconfirmed == 0
+    machine.say(Publish("a", b"y", 2, 5))
+    assert isinstance(machine.events[-1], Publishes)
+    assert machine.connection.unconfirmed == 1
+
+
+def test_an_identifier_that_an_earlier_connection_left() -> None:
+    """4.3.3-10 over connections: the publish again is handed on, to be recognised; PUBREL alone completes."""
+    machine = connected()
+    machine.connection.incoming = {5: RESTORED, 6: RESTORED}
+    assert machine.say(Publish("a", b"x", 2, 5, dup=True), Pubrel(6)) == [Pubrec(5), Pubcomp(6)]
+    assert sum(isinstance(event, Publishes) for event in machine.events) == 1
+    assert machine.say(Pubrel(5)) == [Pubcomp(5)]
+    assert (machine.connection.incoming, machine.connection.unconfirmed) == ({}, 0)
+
+
+# -- topic aliases to the client
+
+
+def sent(machine: Machine, *templates: PublishTemplate) -> list[tuple[str, int]]:
+    """Each packet's topic and alias."""
+    for template in templates:
+        send(machine, template)
+    packets = machine.read(machine.connection.data_to_send())
+    assert all(isinstance(packet, Publish) for packet in packets)
+    return [
+        (packet.topic, packet.properties.get(PropertyId.TOPIC_ALIAS, 0))
+        for packet in packets
+        if isinstance(packet, Publish)
+    ]
+
+
+@pytest.mark.parametrize(("asked", "given"), [(1, 1), (2, 2), (9, 2)])
+def test_aliases_up_to_the_smaller_maximum(asked: int, given: int) -> None:
+    """3.1.2-26"""
+    machine = connected(properties={PropertyId.TOPIC_ALIAS_MAXIMUM: asked})
+    names = ["topic/one", "topic/two", "topic/three"]
+    templates = [publish_template(name, b"x") for name in names]
+    assert sent(machine, *templates) == [(name, at + 1 if at < given else 0) for at, name in enumerate(names)]
+    assert sent(machine, *templates) == [("", at + 1) if at < given else (name, 0) for at, name in enumerate(names)]
+
+
+def test_no_aliases_where_the_client_takes_none() -> None:
+    """3.1.2-27"""
+    machine = connected()
+    assert not machine.connection.has_aliases
+    assert sent(machine, *[publish_template("topic/one", b"x")] * 2) == [("topic/one", 0)] * 2
+
+
+def test_an_alias_that_did_not_fit_is_not_taken_for_known() -> None:
+    """3.1.2-24, 3.3.2-8"""
+    large, small = publish_template("topic/one", b"x" * 30), publish_template("topic/one", b"x")
+    asked = {PropertyId.TOPIC_ALIAS_MAXIMUM: 2, PropertyId.MAXIMUM_PACKET_SIZE: large.size}
+    machine = connected(properties=asked)
+    assert sent(machine, large, small, large) == [("topic/one", 0), ("topic/one", 1), ("", 1)]
+
+
+def test_an_alias_that_is_longer_than_its_topic_and_does_not_fit() -> None:
+    small, large = publish_template("a", b"x" * 10), publish_template("a", b"x" * 30)
+    asked = {PropertyId.TOPIC_ALIAS_MAXIMUM: 2, PropertyId.MAXIMUM_PACKET_SIZE: large.size}
+    assert sent(connected(properties=asked), small, large) == [("a", 1), ("a", 0)]
+
+
+def test_what_is_held_back_tells_of_no_alias() -> None:
+    machine = connected(properties={PropertyId.TOPIC_ALIAS_MAXIMUM: 2})
+    template = publish_template("topic/one", b"x", 1)
+    late = machine.connection.deliver(template, is_sent_next=False)
+    assert late is not None
+    assert sent(machine, publish_template("topic/one", b"y")) == [("topic/one", 1)]
+    machine.connection.send(late)
+    assert sent(machine) == [("topic/one", 0)]
+
+
+# -- before CONNECT is decided
+
+
+def deciding(version: int = 5, now: float = 0.0, **connect: object) -> Machine:
+    machine = Machine(now=now, accepts=False)
+    machine.say(Connect("c", version, **connect), now=now)  # type: ignore[arg-type]
+    assert machine.connection.is_deciding
+    return machine
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_what_comes_behind_connect_waits_for_the_answer(step: int) -> None:
+    """3.1.4-6: a client need not wait for CONNACK."""
+    machine = Machine(accepts=False)
+    said = (Connect("c", 5), Pingreq(), Publish("a", b"x", 2, 1), Pubrel(1), Disconnect())
+    wire = b"".join(encode(packet, 5) for packet in said)
+    for at in range(0, len(wire), step):
+        assert machine.feed(wire[at : at + step]) == b""
+    assert len(machine.events) == 1
+    connack, *answers = machine.read(machine.accept())
+    assert isinstance(connack, Connack)
+    assert answers[:2] == [Pingresp(), Pubrec(1)]
+    assert machine.closing is not None
+    assert machine.closing.reason is ReasonCode.NORMAL_DISCONNECTION
+
+
+def test_bad_input_behind_connect_is_told_after_the_answer() -> None:
+    machine = deciding()
+    assert machine.feed(b"\x00\x00") == b""
+    connack, goodbye = machine.read(machine.accept())
+    assert isinstance(connack, Connack)
+    assert isinstance(goodbye, Disconnect)
+    assert goodbye.reason is ReasonCode.MALFORMED_PACKET
+
+
+def test_nothing_goes_on_behind_a_refusal() -> None:
+    machine = deciding()
+    machine.say(Pingreq(), Publish("a", b"x"))
+    machine.connection.refuse(ReasonCode.NOT_AUTHORIZED, "no")
+    assert list(machine.connection.go_on()) == []
+    (connack,) = machine.read(machine.connection.data_to_send())
+    assert isinstance(connack, Connack)
+
+
+@pytest.mark.parametrize(
+    ("version", "reason"), [(4, ConnectReturnCode.SERVER_UNAVAILABLE), (5, ReasonCode.SERVER_UNAVAILABLE)]
+)
+def test_a_decision_that_takes_too_long(version: int, reason: int) -> None:
+    """The time is the server's own, whatever the keep alive."""
+    machine = deciding(version, 100.0, keep_alive=1)
+    assert machine.connection.deadline() == 110.0
+    assert machine.connection.handle_timeout(109.9) == []
+    (closing,) = machine.connection.handle_timeout(110.0)
+    assert isinstance(closing, Closing)
+    (connack,) = machine.read(machine.connection.data_to_send())
+    assert isinstance(connack, Connack)
+    assert connack.reason == reason
+    assert machine.connection.is_closed
+
+
+def test_a_server_that_stops_while_it_decides_says_so_in_connack_s_words() -> None:
+    """3.2.2-8: CONNACK has no 0x8B."""
+    machine = deciding()
+    machine.connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the end")
+    (connack,) = machine.read(machine.connection.data_to_send())
+    assert isinstance(connack, Connack)
+    assert connack.reason is ReasonCode.SERVER_UNAVAILABLE
+
+
+# -- texts
+
+
+@pytest.mark.parametrize(
+    "asked", [{PropertyId.REQUEST_PROBLEM_INFORMATION: 0}, {PropertyId.MAXIMUM_PACKET_SIZE: 100}], ids=["0", "size"]
+)
+def test_an_acknowledgement_without_its_text(asked: dict[PropertyId, int]) -> None:
+    """3.1.2-29, 3.4.2-2, 3.5.2-2"""
+    machine = Machine(confirms=False)
+    machine.say(Connect("c", 5, properties=asked), Publish("a", b"", 1, 1), Publish("a", b"", 2, 2))
+    machine.connection.refuse_publish(1, 1, ReasonCode.QUOTA_EXCEEDED, "x" * 100)
+    machine.connection.refuse_publish(2, 2, ReasonCode.QUOTA_EXCEEDED, "x" * 100)
+    assert machine.read(machine.connection.data_to_send()) == [
+        Puback(1, ReasonCode.QUOTA_EXCEEDED),
+        Pubrec(2, ReasonCode.QUOTA_EXCEEDED),
+    ]
+
+
+def test_a_goodbye_has_its_text_where_problem_information_is_off() -> None:
+    """3.1.2.11.7: DISCONNECT may have it all the same."""
+    machine = connected(properties={PropertyId.REQUEST_PROBLEM_INFORMATION: 0})
+    machine.connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the end")
+    (goodbye,) = machine.read(machine.connection.data_to_send())
+    assert isinstance(goodbye, Disconnect)
+    assert goodbye.properties == {PropertyId.REASON_STRING: "the end"}
+
+
 # -- anything
 
 
@@ -253,7 +531,11 @@ def _clients() -> st.SearchStrategy[list[tuple[int, Packet]]]:
             Pingreq(),
             Publish("a/b", b"x"),
             Publish("a/b", b"x", 1, 7),
+            Publish("a/b", b"x", 2, 8),
+            Pubrel(8),
             Puback(1),
+            Pubrec(2),
+            Pubcomp(2),
             Subscribe(3, [Subscription("a/#", 1), Subscription("bad#", 1)]),
         ]
     )
@@ -273,9 +555,9 @@ def test_any_packets_end_in_an_open_or_a_closed_connection(
     out = b""
     for at in range(0, len(wire), step):
         out += machine.feed(wire[at : at + step])
-        if machine.connection.is_open and deliveries and machine.connection.has_window:
+        if machine.connection.is_open and deliveries and machine.connection.window.room:
             deliveries -= 1
-            machine.connection.deliver(publish_template("a", b"x", 1, version=machine.connection.version))
+            send(machine, publish_template("a", b"x", 1 + deliveries % 2, version=machine.connection.version))
     out += machine.connection.data_to_send()
     whole.feed(wire)
     machine.read(out)

@@ -7,7 +7,12 @@ import pytest
 from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Connack, Connect, Disconnect, Packet
 from tests.support.mqtt_machine import Machine
-from tests.wire.mqtt.connection_cases import CASES, Case
+from tests.wire.mqtt.connection_cases import CASES as BASIC
+from tests.wire.mqtt.connection_cases import Case
+from tests.wire.mqtt.handshake_cases import CASES as HANDSHAKES
+from tests.wire.mqtt.version_five_cases import CASES as VERSION_FIVE
+
+CASES = BASIC + HANDSHAKES + VERSION_FIVE
 
 
 def pieces(case: Case) -> list[bytes]:
@@ -49,6 +54,7 @@ def test_conversation(case: Case, step: str) -> None:
     assert machine.closing is not None
     assert machine.closing.reason == case.closes
     assert machine.closing.publishes_will is case.will
+    assert machine.closing.session_expiry == case.session_expiry
     assert machine.feed(b"\xc0\x00") == b""
 
 

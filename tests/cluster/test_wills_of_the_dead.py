@@ -1,0 +1,77 @@
+"""Wills and sessions of clients whose gateway is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocols.mqtt.packets import Subscription, Will
+from protocols.mqtt.properties import PropertyId
+from tests.support.deployment import ClusterProcesses
+from tests.support.server import ServerProcess
+from tests.support.session_client import SessionClient, publish_from
+
+SWEEP_SECONDS = 25.0
+"""8 s until a gateway counts as dead, the round of whoever sweeps, and some for a slow machine."""
+
+
+def leave(port: int, client_id: str, *, delay: int = 0, expiry: int = 600, qos: int = 1) -> SessionClient:
+    """A connected client with a will named like it."""
+    client = SessionClient(port, client_id)
+    properties = {PropertyId.WILL_DELAY_INTERVAL: delay} if delay else {}
+    client.open(expiry=expiry, will=Will("wills/n", client_id.encode(), qos, False, properties))
+    return client
+
+
+def test_a_gateway_that_was_killed(tmp_path: Path) -> None:
+    """Every client of it: lasting or not, back at another gateway in time, or with a delay that others wait for."""
+    with ClusterProcesses(tmp_path, brokers=1, gateways=2) as cluster:
+        dead, other = cluster.gateways
+        port = other.port("mqtt")
+        with SessionClient(port, "watcher") as watcher:
+            watcher.open()
+            watcher.subscribe_to(Subscription("wills/#", 2))
+            clients = [
+                leave(dead.port("mqtt"), "lasting"),
+                leave(dead.port("mqtt"), "fleeting", expiry=0, qos=2),
+                leave(dead.port("mqtt"), "delayed", delay=1),
+                leave(dead.port("mqtt"), "resumed", delay=60),
+                leave(dead.port("mqtt"), "not resumed", delay=60),
+            ]
+            dead.kill()
+            with SessionClient(port, "resumed") as resumed, SessionClient(port, "not resumed") as anew:
+                assert resumed.open().session_present
+                assert not anew.open(clean=True).session_present
+                assert watcher.take(1) == [b"not resumed"]
+                assert sorted(watcher.take(3, SWEEP_SECONDS)) == [b"delayed", b"fleeting", b"lasting"]
+                publish_from(port, "wills/n", [b"end"])
+                assert watcher.take(1) == [b"end"]
+            with SessionClient(port, "lasting") as lasting, SessionClient(port, "fleeting") as fleeting:
+                assert lasting.open().session_present
+                assert not fleeting.open().session_present
+        for client in clients:
+            client.socket.close()
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "kill -9"])
+def test_a_server_that_was_ended(tmp_path: Path, how: str) -> None:
+    """The next one publishes what the one before could not, to sessions that were there before."""
+    with ServerProcess(tmp_path) as server:
+        port = server.port("mqtt")
+        with SessionClient(port, "watcher") as watcher:
+            watcher.open()
+            watcher.subscribe_to(Subscription("wills/#", 2))
+        clients = [leave(port, "lasting"), leave(port, "fleeting", expiry=0), leave(port, "delayed", delay=1)]
+        if how == "SIGTERM":
+            assert server.stop() == 0
+        else:
+            server.kill()
+        for client in clients:
+            client.socket.close()
+        server.restart()
+        with SessionClient(server.port("mqtt"), "watcher") as watcher:
+            assert watcher.open().session_present
+            assert sorted(watcher.take(3)) == [b"delayed", b"fleeting", b"lasting"]
+            publish_from(server.port("mqtt"), "wills/n", [b"end"])
+            assert watcher.take(1) == [b"end"]

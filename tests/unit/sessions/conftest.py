@@ -1,0 +1,74 @@
+"""A store that fails when it is told to, and gateways' sessions over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import KeyValueChange
+from gateway.sessions.opening import Arrival, Sessions
+from gateway.sessions.record import SessionRecord, WillRecord
+from gateway.sessions.session import Session
+from gateway.sessions.sweeper import Sweeper
+from store_client.memory import MemoryStore
+from tests.support.clock import ManualClock
+
+
+class FailingStore(MemoryStore):
+    """`failures`: what the next writes raise, and whether they are done nevertheless.  `writes`: their keys."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.failures: list[tuple[Code, bool]] = []
+        self.writes: list[list[str]] = []
+
+    async def write(self, changes: Sequence[KeyValueChange]) -> int:
+        self.writes.append([change.key for change in changes])
+        if self.failures:
+            code, is_done = self.failures.pop(0)
+            if is_done:
+                await super().write(changes)
+            raise EntrepotError(code, "as the test says")
+        return await super().write(changes)
+
+
+class SessionWorld:
+    """One store, one clock, and any number of gateways."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = FailingStore(self.clock)
+        self.wills: list[bytes] = []
+        self.taken: list[tuple[str, str, int]] = []
+        self.dead: list[str] = []
+
+    async def publish_will(self, record: SessionRecord, will: WillRecord) -> None:
+        self.wills.append(will.payload)
+
+    def gateway(self, name: str) -> Sessions:
+        return Sessions(self.store, self.clock, name, self.publish_will, is_alone=False)
+
+    def sweeper(self, name: str, *, is_alone: bool = False) -> Sweeper:
+        def declared_dead() -> str:
+            self.dead.append(name)
+            return f"{name}-again"
+
+        def told(session: str, epoch: int) -> None:
+            self.taken.append((name, session, epoch))
+
+        return Sweeper(self.store, self.clock, name, self.publish_will, told, declared_dead, is_alone=is_alone)
+
+    async def opened(self, gateway: Sessions, client_id: str = "c", expiry: int = 600, **fields: object) -> Session:
+        arrival = {"version": 5, "clean_start": False, **fields}
+        return await gateway.open(Arrival(client_id, expiry_seconds=expiry, **arrival))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def world() -> SessionWorld:
+    return SessionWorld()
+
+
+def will(payload: bytes = b"w", delay: int = 0) -> WillRecord:
+    return WillRecord("t", payload, 1, False, {}, delay)

@@ -1,0 +1,217 @@
+"""The sweeper: what comes in time comes once, whoever looks after it, and a client that comes back wins."""
+
+from __future__ import annotations
+
+import asyncio
+
+from domain.key_value import KeyValueChange
+from gateway.sessions.lifecycle import depart
+from gateway.sessions.opening import Sessions
+from gateway.sessions.record import DUE_PREFIX, GATEWAY_PREFIX, SESSION_PREFIX, TAKEN_PREFIX, decode_session
+from gateway.sessions.sweeper import ALIVE_SECONDS, Sweeper
+from tests.support.store_steps import eventually
+from tests.unit.sessions.conftest import SessionWorld, will
+
+ALIVE_MS = int(ALIVE_SECONDS * 1000)
+
+
+async def leave(
+    world: SessionWorld, gateway: Sessions, client_id: str = "c", expiry: int = 600, delay: int = 0
+) -> None:
+    """A session whose client goes badly, its will still to come if that has a delay."""
+    session = await world.opened(gateway, client_id, expiry, will=will(client_id.encode(), delay))
+    out = depart(session.record, world.clock.now_ms(), keeps_will=True)
+    assert (out is None) is bool(delay)
+    done = asyncio.Event()
+    session.end(done.set, deletes=not expiry)
+    await done.wait()
+
+
+async def keys(world: SessionWorld, prefix: str) -> list[str]:
+    return [each.key.removeprefix(prefix) for each in await world.store.scan(prefix)]
+
+
+async def look(sweeper: Sweeper) -> None:
+    """A round as the loop makes it."""
+    await sweeper._renew()
+    if await sweeper._has_lease():
+        await sweeper.sweep()
+
+
+async def test_a_will_and_then_the_end(world: SessionWorld) -> None:
+    await leave(world, world.gateway("g"), expiry=60, delay=20)
+    sweeper = world.sweeper("g")
+    for advance, wills, sessions in ((19_999, [], ["c"]), (1, [b"c"], ["c"]), (39_999, [b"c"], ["c"]), (1, [b"c"], [])):
+        world.clock.advance(advance)
+        await look(sweeper)
+        assert (world.wills, await keys(world, SESSION_PREFIX)) == (wills, sessions)
+    assert sweeper.expired == 1
+    assert await keys(world, DUE_PREFIX) == []
+    assert await keys(world, "session-window/") == []
+
+
+async def test_a_client_that_came_back_is_left_alone(world: SessionWorld) -> None:
+    gateway = world.gateway("g")
+    await leave(world, gateway, expiry=60, delay=20)
+    assert (await world.opened(gateway)).is_present
+    assert await keys(world, DUE_PREFIX) == []
+    world.clock.advance(600_000)
+    await look(world.sweeper("g"))
+    assert (world.wills, await keys(world, SESSION_PREFIX)) == ([], ["c"])
+
+
+async def test_a_due_key_without_its_session_goes(world: SessionWorld) -> None:
+    await world.store.write([KeyValueChange(f"{DUE_PREFIX}{5:015d}/nobody", b"")])
+    await look(world.sweeper("g"))
+    assert await keys(world, DUE_PREFIX) == []
+
+
+async def test_one_of_two_sweeps(world: SessionWorld) -> None:
+    """And the other once the first is silent."""
+    one, other = world.sweeper("one"), world.sweeper("other")
+    await one._renew()
+    await other._renew()
+    assert sorted([await one._has_lease(), await other._has_lease()]) == [False, True]
+    for _ in range(10):
+        world.clock.advance(ALIVE_MS // 4)
+        await one._renew()
+        await other._renew()
+        assert [await one._has_lease(), await other._has_lease()] == [True, False]
+    world.clock.advance(ALIVE_MS)
+    assert await other._has_lease()
+    assert not await one._has_lease()
+
+
+async def test_two_that_sweep_at_once_do_it_once(world: SessionWorld) -> None:
+    """Both think they have the lease: sessions end once; nothing is left, and nothing fails."""
+    gateway = world.gateway("g")
+    for number in range(20):
+        await leave(world, gateway, f"c{number}", expiry=10, delay=0)
+    one, other = world.sweeper("one"), world.sweeper("other")
+    world.clock.advance(10_000)
+    await asyncio.gather(one.sweep(), other.sweep())
+    assert await keys(world, SESSION_PREFIX) == []
+    assert await keys(world, DUE_PREFIX) == []
+    assert one.expired + other.expired >= 20
+
+
+async def test_the_sessions_of_a_dead_gateway(world: SessionWorld) -> None:
+    dead, sweeper = world.gateway("dead"), world.sweeper("here")
+    await world.sweeper("dead")._renew()
+    await world.opened(dead, "lasting", 600, will=will(b"lasting"))
+    await world.opened(dead, "delayed", 600, will=will(b"delayed", 30))
+    await world.opened(dead, "fleeting", 0, will=will(b"fleeting"))
+    await world.opened(world.gateway("here"), "other", 600, will=will(b"other"))
+    world.clock.advance(ALIVE_MS - 1)
+    await look(sweeper)
+    assert world.wills == []
+    world.clock.advance(2)
+    await look(sweeper)
+    assert sorted(world.wills) == [b"fleeting", b"lasting"]
+    assert await keys(world, SESSION_PREFIX) == ["delayed", "lasting", "other"]
+    assert await keys(world, GATEWAY_PREFIX) == ["here"]
+    world.clock.advance(30_000)
+    await look(sweeper)
+    assert sorted(world.wills) == [b"delayed", b"fleeting", b"lasting"]
+
+
+async def test_who_is_alone_sweeps_at_once(world: SessionWorld) -> None:
+    await world.sweeper("before")._renew()
+    await world.opened(world.gateway("before"), "c", 600, will=will())
+    await look(world.sweeper("now", is_alone=True))
+    assert world.wills == [b"w"]
+
+
+async def test_a_gateway_that_was_declared_dead_goes_on_under_another_name(world: SessionWorld) -> None:
+    """What was opened there after it had been swept is swept too."""
+    silent, sweeper = world.sweeper("silent"), world.sweeper("here")
+    await silent._renew()
+    world.clock.advance(ALIVE_MS + 1)
+    await look(sweeper)
+    assert await keys(world, GATEWAY_PREFIX) == ["here"]
+    await world.opened(world.gateway("silent"), "late", 600, will=will(b"late"))
+    await silent._renew()
+    assert world.dead == ["silent"]
+    await silent._renew()
+    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent", "silent-again"]
+    await look(sweeper)
+    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent-again"]
+    assert world.wills == [b"late"]
+
+
+async def test_a_gateway_that_is_back_in_the_last_moment_is_not_swept(world: SessionWorld) -> None:
+    """It renews its key between the look at it and the verdict."""
+    silent, sweeper = world.sweeper("silent"), world.sweeper("here")
+    await silent._renew()
+    await world.opened(world.gateway("silent"), "c", 600, will=will())
+    await sweeper._renew()
+    world.clock.advance(ALIVE_MS + 1)
+    scan = world.store.scan
+
+    async def scan_late(prefix: str, **options):
+        found = await scan(prefix, **options)
+        if prefix == GATEWAY_PREFIX:
+            await silent._renew()
+        return found
+
+    world.store.scan = scan_late  # type: ignore[method-assign]
+    await sweeper._sweep_dead()
+    assert world.wills == [] and world.dead == []
+    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent"]
+    [found] = await world.store.get([SESSION_PREFIX + "c"])
+    assert found is not None and decode_session(found.value).owner == "silent"
+
+
+async def test_a_renewal_whose_outcome_was_not_known(world: SessionWorld) -> None:
+    """It was done: the next one takes note, and nobody is declared dead."""
+    sweeper = world.sweeper("g")
+    await sweeper._renew()
+    found = await world.store.scan(GATEWAY_PREFIX)
+    await world.store.write([KeyValueChange(found[0].key, found[0].value)])
+    for _ in range(2):
+        world.clock.advance(ALIVE_MS // 2)
+        await sweeper._renew()
+    world.clock.advance(ALIVE_MS // 2)
+    await look(world.sweeper("other"))
+    assert world.dead == []
+    assert sorted(await keys(world, GATEWAY_PREFIX)) == ["g", "other"]
+
+
+async def test_who_had_the_session_is_told(world: SessionWorld) -> None:
+    sweeper = world.sweeper("old")
+    await sweeper.start()
+    try:
+        await world.opened(world.gateway("old"))
+        new = await world.opened(world.gateway("new"))
+        assert world.taken == [("old", "c", new.record.epoch)]
+
+        async def is_forgotten() -> bool:
+            return not await keys(world, f"{TAKEN_PREFIX}old/")
+
+        assert await eventually(is_forgotten)
+    finally:
+        await sweeper.close()
+
+
+async def test_who_leaves_is_swept_at_once(world: SessionWorld) -> None:
+    leaving = world.sweeper("leaving")
+    await leaving.start()
+    await world.opened(world.gateway("leaving"), "c", 600, will=will())
+    await leaving.close()
+    await look(world.sweeper("here"))
+    assert world.wills == [b"w"]
+
+
+async def test_a_record_that_cannot_be_read_holds_up_nobody(world: SessionWorld) -> None:
+    """Neither in the round of what is due nor in that of the dead; a client that comes gets a new session."""
+    await leave(world, world.gateway("g"), "b", expiry=10)
+    await world.sweeper("dead")._renew()
+    await world.opened(world.gateway("dead"), "c", 600, will=will())
+    await world.store.write(
+        [KeyValueChange(f"{SESSION_PREFIX}a", b"\xc1"), KeyValueChange(f"{DUE_PREFIX}{1:015d}/a", b"")]
+    )
+    world.clock.advance(ALIVE_MS + 10_000)
+    await look(world.sweeper("here"))
+    assert world.wills == [b"w"]
+    assert await keys(world, SESSION_PREFIX) == ["a", "c"]
+    assert not (await world.opened(world.gateway("here"), "a")).is_present
