@@ -1,18 +1,18 @@
-"""`python -m benchmarks [--quick] [mqtt] [store] [http] [remote]`: run, print tables, keep the results."""
+"""`python -m benchmarks [--quick] [mqtt [--only W4]] [sessions] [store] [http] [remote]`: run, print, keep it all."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
 import sys
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 
 from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
 from benchmarks.report import machine_facts
 
-NAMES: Final = ("store", "mqtt", "http", "remote")
+NAMES: Final = ("store", "mqtt", "sessions", "http", "remote")
 
 
 def main() -> int:
@@ -20,6 +20,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="name", help=f"which: {', '.join(NAMES)}")
     parser.add_argument("--quick", action="store_true", help="one short round of each; nothing is kept")
+    parser.add_argument("--only", help="mqtt: the workloads whose names begin so; nothing is kept")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="sessions: how many are published")
+    parser.add_argument("--sessions", type=int, default=20_000, help="sessions: how many are away")
     chosen = parser.parse_args()
     console, errors = Console(width=None if sys.stdout.isatty() else 140), Console(stderr=True)
     raise_file_limit()
@@ -31,18 +34,27 @@ def main() -> int:
         for name in chosen.names or NAMES:
             console.rule(name)
             try:
-                report = importlib.import_module(f"benchmarks.{name}").run(console, quick=chosen.quick)
+                report = importlib.import_module(f"benchmarks.{name}").run(
+                    console, quick=chosen.quick, **_options(name, chosen)
+                )
             except BenchmarkError as error:
                 errors.print(f"{name}: {error}", style="red")
                 failed += 1
                 continue
             report.show(console)
-            if not chosen.quick:
+            if not chosen.quick and not chosen.only:
                 report.write(machine)
     except BenchmarkError as error:
         errors.print(str(error), style="red")
         failed += 1
     return 1 if failed else 0
+
+
+def _options(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
+    """What is asked of one benchmark alone."""
+    if name == "mqtt":
+        return {"only": chosen.only}
+    return {"messages": chosen.messages, "sessions": chosen.sessions} if name == "sessions" else {}
 
 
 if __name__ == "__main__":

@@ -71,7 +71,10 @@ def gwload(server: Server, door: str, *arguments: str, seconds: float = 120) -> 
     """Run the load generator against a server; returns its figures.  Raises where anything was lost or failed."""
     port = str(server.ports[door])
     command = [str(build_gwload()), "--pub-port", port, "--sub-port", port, "--pid", str(server.pid), "--json"]
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=seconds, check=False)
+    try:
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise BenchmarkError(f"{server.name}: gwload {' '.join(arguments)}: not done after {seconds:g} s") from None
     if done.returncode:
         raise BenchmarkError(f"{server.name}: gwload {' '.join(arguments)}: {done.stderr.strip() or done.stdout}")
     figures: dict[str, Any] = json.loads(done.stdout)
@@ -99,6 +102,7 @@ listener {port} 127.0.0.1
 allow_anonymous true
 max_queued_messages 0
 max_inflight_messages 0
+set_tcp_nodelay true
 persistence false
 """
 
