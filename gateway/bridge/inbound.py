@@ -138,12 +138,10 @@ class Inbound:
     async def _sent(self, messages: list[Message]) -> Refusals:
         """What the store says to each; a failure of all is one of the first for now."""
         try:
-            refusals = await self._sender.send_and_wait(messages)
-            taken = [each for place, each in enumerate(messages) if refusals is None or refusals[place] is None]
-            retained = [each for each in taken if SystemProperty.RETAIN in each.system]
-            if retained:
+            retained = [each for each in messages if SystemProperty.RETAIN in each.system]
+            if retained:  # first: who subscribes in between misses neither
                 await self._keep_retained(retained)
-            return refusals
+            return await self._sender.send_and_wait(messages)
         except EntrepotError as failure:
             if _is_for_now(failure):
                 return [failure, *[None] * (len(messages) - 1)]

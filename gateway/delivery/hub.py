@@ -61,6 +61,8 @@ class DeliveryHub:
         self._wanted: Counter[str] = Counter()
         self._wanted_since_ms: dict[str, int] = {}
         self._tails: dict[QueueKey, Tail] = {}
+        self._followed: dict[str, set[QueueKey]] = {}
+        """The same by topic."""
         self._starting: set[QueueKey] = set()
         self._revisions: dict[QueueKey, int] = {}
         self._left: dict[QueueKey, tuple[int, int]] = {}
@@ -112,11 +114,8 @@ class DeliveryHub:
         where the queue's broker has not said: a time, as in `Subscriber.lagging`."""
         levels = set(map(first_level, filters))
         now = -self._clock.now_ms() + CLOCK_SLACK_MS
-        return {
-            key: tail.next_offset or now
-            for key, tail in self._tails.items()
-            if ANY in levels or key[0] in levels or key[0] in self.any_level_topics
-        }
+        topics = self._followed if ANY in levels else levels | self.any_level_topics
+        return {key: self._tails[key].next_offset or now for topic in topics for key in self._followed.get(topic, ())}
 
     def resume(
         self,
@@ -175,6 +174,7 @@ class DeliveryHub:
                 begin = left[1] if left is not None and left[0] == revision and left[1] else start
                 self._revisions[key] = revision
                 tail = self._tails[key] = self._store.tail(topic, queue_id, begin, self._fan_out)
+                self._followed.setdefault(topic, set()).add(key)
                 self._starting.add(key)
                 tail.when_begun(partial(self._begun, key))
 
@@ -188,6 +188,10 @@ class DeliveryHub:
 
     def _unfollow(self, key: QueueKey) -> None:
         tail = self._tails.pop(key)
+        of_topic = self._followed[key[0]]
+        of_topic.discard(key)
+        if not of_topic:
+            del self._followed[key[0]]
         self._left[key] = self._revisions.pop(key), tail.next_offset
         tail.close()
         self._begun(key)

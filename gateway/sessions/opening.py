@@ -71,6 +71,8 @@ class Sessions:
         self._publish_will = publish_will
         self._is_alone = is_alone
         self.journal = SessionJournal(store)
+        self.are_kept = True
+        """Whether there may be records at all; without, a session is its connection's."""
 
     async def open(self, arrival: Arrival) -> Session:
         """The session of a client: the one there is, or a new one.  Whoever had it is fenced from here on.
@@ -79,6 +81,8 @@ class Sessions:
         raises.
         """
         name = client_name(arrival.client_id)
+        if not self.are_kept:
+            return self._unrecorded(name, arrival)
         for _ in range(MAX_TRIES):
             found, window = await self._store.get([SESSION_PREFIX + name, WINDOW_PREFIX + name])
             try:
@@ -89,6 +93,12 @@ class Sessions:
                 raise
             return session
         raise EntrepotError(Code.UNAVAILABLE, f"others take the session of {arrival.client_id[:80]!r} all the time")
+
+    def _unrecorded(self, name: str, arrival: Arrival) -> Session:
+        record = self._record(arrival, None, self._clock.now_ms(), resumes=False)
+        record.expiry_seconds = 0
+        window, versions = WindowRecord(record.epoch), (ABSENT, ABSENT)
+        return Session(name, record, window, versions, self.journal, is_present=False, is_kept=False)
 
     async def _try(self, name: str, arrival: Arrival, found: KeyValue | None, found_window: KeyValue | None) -> Session:
         now_ms = self._clock.now_ms()

@@ -147,7 +147,8 @@ class Session:
         session_key, window_key = SESSION_PREFIX + self.name, WINDOW_PREFIX + self.name
         changes: list[KeyValueChange] = []
         if self._is_ended:
-            changes.append(KeyValueChange(session_key, None, self._record_version))
+            if self._record_version != ABSENT:
+                changes.append(KeyValueChange(session_key, None, self._record_version))
             if self._window_version != ABSENT:
                 changes.append(KeyValueChange(window_key, None, self._window_version))
         else:

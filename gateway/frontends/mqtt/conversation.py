@@ -389,8 +389,9 @@ class MqttConversation:
 
     def _leave(self, session: Session) -> None:
         """Stop receiving; where the session had read to is known before."""
-        cursors = self.subscribing.positions()
-        session.positions = lambda: cursors
+        if session.persists:
+            cursors = self.subscribing.positions()
+            session.positions = lambda: cursors
         window = self.machine.window
         for packet_id, held in window.held.items():
             if isinstance(held, Ticket) and (packet_id in window.unreceived or packet_id in window.released):

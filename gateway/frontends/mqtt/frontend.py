@@ -117,8 +117,15 @@ class MqttFrontend:
 
     async def start(self) -> None:
         """Look after sessions from here on.  Raises what the store raises."""
-        await self.census.start()
-        await self.sweeper.start()
+        try:
+            await self.census.start()
+            await self.sweeper.start()
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                raise
+            log.warning("sessions end with their connections: the store has no key-values", problem=error.message)
+            self.sessions.are_kept = False
+            self.max_session_expiry_seconds = 0
 
     def converse(self) -> MqttConversation:
         """A conversation for a new connection."""
@@ -259,14 +266,14 @@ class MqttFrontend:
         name, now_ms = will.topic if delayed is None else delayed.topic, self.clock.now_ms()
         publish = Publish(name, will.payload, will.qos, 0, will.retain, False, properties)
         message = to_message(publish, *self.routes.of(name), now_ms)
-        if will.retain:
+        if will.retain and delayed is None:
             message.system = {**message.system, SystemProperty.RETAIN: "1"}
         if delayed is not None:
             message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(now_ms + delayed.seconds * 1000)}
         try:
+            if SystemProperty.RETAIN in message.system:  # first: who subscribes in between misses neither
+                await self.retained.keep_and_wait([message])
             problem = first_refusal(await self.sender.send_and_wait([message]))
-            if problem is None and will.retain and self.retained.refusal(message) is None:
-                self.retained.keep([message], lambda failure: None)
         except EntrepotError as error:
             problem = error
         if problem is not None:

@@ -107,10 +107,10 @@ class Publishing:
         message = mapping.to_message(packet, *conversation.frontend.routes.of(packet.topic), now_ms)
         if packet.retain or deliver_at_ms is not None or conversation.wants_no_local:
             system = dict(message.system)
-            if packet.retain:
-                system[SystemProperty.RETAIN] = "1"
             if deliver_at_ms is not None:
-                system[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)
+                system[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)  # and is not retained
+            elif packet.retain:
+                system[SystemProperty.RETAIN] = "1"
             if conversation.wants_no_local:
                 system[SystemProperty.PUBLISHER] = conversation.client_id
             message.system = system
@@ -133,13 +133,13 @@ class Publishing:
         self._is_relief_asked = False
         self._conversation.resume_reading()
 
-    # -- QoS 2 in sessions that last -----------------------------------------------------------------------------
+    # -- what has to be durable first ----------------------------------------------------------------------------
 
     def _send(self, sent: _Sent) -> None:
-        """Send a run, behind those that wait for their record."""
+        """Send a run, behind those that wait for their record, or for what is retained."""
         session = self._conversation.session
         needs_record = session is not None and session.persists and sent.has_qos_2
-        if not needs_record and self._gated is None:
+        if not needs_record and sent.retained is None and self._gated is None:
             self._conversation.frontend.sender.send(sent.messages, sent)
             return
         if self._gated is None:
@@ -154,9 +154,12 @@ class Publishing:
         try:
             while gated:
                 sent = gated[0]
-                if sent.has_qos_2:
+                session = conversation.session
+                if session is not None and session.persists and sent.has_qos_2:
                     await self._record(sent)
                     await self._drop_stored(sent)
+                if sent.retained is not None:  # before it is live: who subscribes in between misses neither
+                    await conversation.frontend.retained.keep_and_wait(sent.retained)
                 gated.popleft()
                 conversation.frontend.sender.send(sent.messages, sent)
         except EntrepotError as error:
@@ -248,20 +251,20 @@ _AwaitedT = TypeVar("_AwaitedT", bound=Awaited)
 class _Sent(Awaited):
     """A run of publishes that were sent.  `words`: the answer to each, 0 at QoS 0."""
 
-    __slots__ = ("_retained", "_stored", "messages", "words")
+    __slots__ = ("_stored", "messages", "retained", "words")
 
     def __init__(self, conversation: MqttConversation) -> None:
         super().__init__(conversation)
         self.messages: list[Message] = []
         self.words: list[int] = []
-        self._retained: list[Message] | None = None
+        self.retained: list[Message] | None = None
         self._stored: list[int] | None = None
 
     def add(self, packet: Publish, message: Message) -> None:
         self.words.append(_WORDS[packet.qos] | packet.packet_id)
         self.messages.append(message)
-        if packet.retain:
-            self._retained = [*(self._retained or ()), message]
+        if SystemProperty.RETAIN in message.system:
+            self.retained = [*(self.retained or ()), message]
 
     @property
     def has_qos_2(self) -> bool:
@@ -271,20 +274,6 @@ class _Sent(Awaited):
         """One of them need not be sent any more, only answered: first, as those after it were not told of."""
         self._stored = [self.words.pop(place), *(self._stored or ())]
         self.messages.pop(place)
-
-    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
-        if self._retained is None or failure is not None:
-            super().__call__(failure, refusals)
-            return
-        taken = self._retained
-        if refusals is not None:
-            refused = {id(message) for message, each in zip(self.messages, refusals, strict=True) if each is not None}
-            taken = [message for message in taken if id(message) not in refused]
-
-        def kept(problem: EntrepotError | None) -> None:
-            super(_Sent, self).__call__(problem, refusals)
-
-        self.conversation.frontend.retained.keep(taken, kept)
 
     def tell(self) -> None:
         assert self.outcome is not None

@@ -18,6 +18,7 @@ from gateway.delivery.audience import Grant, QueueKey, SubscriptionOptions, enco
 from gateway.frontends.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
 from gateway.frontends.mqtt.readers import ReplayReader
 from gateway.frontends.mqtt.share_members import Membership
+from gateway.messaging.yielding import with_pauses
 from gateway.sessions.record import Cursors, SubscriptionRecord
 from protocols.mqtt.encoder import PublishTemplate
 from protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
@@ -217,18 +218,25 @@ class Subscribing:
         for record in records:
             if record.filter.startswith(SYS) or record.filter in ("#", "+/#"):
                 self._send_sys(record)
-            names = frontend.retained.names_matching(record.filter)
-            for at in range(0, len(names), RETAINED_BATCH):
-                await conversation.outbox.emptied()
-                if not conversation.machine.is_open or record.filter not in self.records:
-                    return
-                try:
-                    messages = await frontend.retained.read(names[at : at + RETAINED_BATCH])
-                except EntrepotError as error:
-                    log.warning("retained messages cannot be read", filter=record.filter, problem=error.message)
-                    return
-                conversation.outbox.deliver_retained([self._retained_form(record, each) for each in messages])
-                conversation.flush()
+            async for names in with_pauses(frontend.retained.pages(record.filter)):
+                for at in range(0, len(names), RETAINED_BATCH):
+                    if not await self._send_batch(record, names[at : at + RETAINED_BATCH]):
+                        return
+
+    async def _send_batch(self, record: SubscriptionRecord, names: list[str]) -> bool:
+        """What is retained for some names; False where no more of it is wanted or to be had."""
+        conversation = self._conversation
+        await conversation.outbox.emptied()
+        if not conversation.machine.is_open or record.filter not in self.records:
+            return False
+        try:
+            messages = await conversation.frontend.retained.read(names)
+        except EntrepotError as error:
+            log.warning("retained messages cannot be read", filter=record.filter, problem=error.message)
+            return False
+        conversation.outbox.deliver_retained([self._retained_form(record, each) for each in messages])
+        conversation.flush()
+        return True
 
     def _retained_form(
         self, record: SubscriptionRecord, message: StoredMessage

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -59,7 +60,7 @@ def connect(servers: Callable[[str], Deployment], deployment: str) -> Iterator[C
     """Connects one of other people's clients: `connect(client, client_id="c", clean=False, ...)`."""
     made: list[Peer] = []
 
-    def one(client: Client, client_id: str = "", will: Outgoing | None = None, **how: int) -> Peer:
+    def one(client: Client, client_id: str = "", will: Outgoing | None = None, **how: Any) -> Peer:
         arrival = Arrival(client_id or f"c{uuid4().hex[:10]}", will=will, **how)
         made.append(client.connect(servers(deployment), arrival))
         return made[-1]

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tests.e2e.mqtt.client_table import CLIENTS, HAS_MOSQUITTO, HAS_MQTT_JS, Client, asked_of_all
 from tests.support.deployment import Deployment
 from tests.support.mqtt_peers.mqttjs_peer import MqttJsPeer
-from tests.support.mqtt_peers.peer import Arrival, Outgoing, Peer, Wanted
+from tests.support.mqtt_peers.peer import Arrival, Incoming, Outgoing, Peer, Wanted
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Connect = Callable[..., Peer]
 
 
-def bodies(found: list[object]) -> list[bytes]:
-    return [message.payload for message in found]  # type: ignore[attr-defined]
+def bodies(found: Sequence[Incoming]) -> list[bytes]:
+    return [message.payload for message in found]
 
 
 @asked_of_all("quality of service")

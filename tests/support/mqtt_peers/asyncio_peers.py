@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import Any
 
-import gmqtt
-from amqtt.client import MQTTClient
+import gmqtt  # type: ignore[import-untyped]
+from amqtt.client import MQTTClient  # type: ignore[import-untyped]
 
 from tests.support.mqtt_peers.loop import LOOP
 from tests.support.mqtt_peers.peer import Arrival, Incoming, Outgoing, Peer, Wanted
@@ -102,7 +102,7 @@ class GmqttPeer(Peer):
         ]
         own = {"subscription_identifier": wanted[0].identifier} if wanted[0].identifier else {}
         mid = self.client.subscribe(filters, **own)
-        return await until(lambda: self._granted.get(mid), "SUBACK")
+        return await until(lambda: self._granted.get(mid, []), "SUBACK")
 
     def publish(self, *messages: Outgoing) -> None:
         async def all_of_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from typing import Any
+from typing import Any, cast
 
 import aiomqtt
 import paho.mqtt.client as paho
@@ -102,7 +102,7 @@ class PahoPeer(Peer):
 
     def _on_message(self, client: Any, data: Any, message: paho.MQTTMessage) -> None:
         found = found_of(message.properties)
-        self.received.append(Incoming(message.topic, message.payload, message.qos, message.retain, **found))
+        self.received.append(Incoming(message.topic, bytes(message.payload), message.qos, message.retain, **found))
 
     def subscribe(self, *wanted: Wanted) -> list[int]:
         if self.is_5:
@@ -111,7 +111,7 @@ class PahoPeer(Peer):
         else:
             _, mid = self.paho.subscribe([(each.filter, each.qos) for each in wanted])
         assert mid is not None
-        return wait_until(lambda: self._granted.get(mid), "SUBACK")
+        return wait_until(lambda: self._granted.get(mid, []), "SUBACK")
 
     def publish(self, *messages: Outgoing) -> None:
         sent = [
@@ -140,7 +140,9 @@ class PahoPeer(Peer):
         sock = self.paho.socket()
         if sock is not None:
             with contextlib.suppress(OSError):
-                getattr(sock, "_socket", sock).shutdown(socket.SHUT_RDWR)  # of a WebSocket: what is below it
+                cast(socket.socket, getattr(sock, "_socket", sock)).shutdown(
+                    socket.SHUT_RDWR
+                )  # of a WebSocket: what is below it
         self.paho.loop_stop()
 
 
@@ -174,7 +176,7 @@ class AiomqttPeer(Peer):
             self.session_present = bool(
                 flags["session present"] if isinstance(flags, dict) else getattr(flags, "session_present", False)
             )
-            previous(client, data, flags, reason, properties)  # type: ignore[misc,operator]
+            previous(client, data, flags, reason, properties)  # type: ignore[misc,operator,call-arg]
 
         inner.on_connect = on_connect
         await self.client.__aenter__()
@@ -193,7 +195,7 @@ class AiomqttPeer(Peer):
             reasons = LOOP.run(self.client.subscribe(filters, properties=identified(wanted[0])))
         else:
             reasons = LOOP.run(self.client.subscribe([(each.filter, each.qos) for each in wanted]))
-        return [getattr(reason, "value", reason) for reason in reasons]  # type: ignore[misc]
+        return [cast(Any, getattr(reason, "value", reason)) for reason in reasons]  # type: ignore[misc]
 
     def publish(self, *messages: Outgoing) -> None:
         async def all_of_them() -> None:

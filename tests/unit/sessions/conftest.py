@@ -8,6 +8,7 @@ import pytest
 
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
+from gateway.sessions.census import SessionCensus
 from gateway.sessions.opening import Arrival, Sessions
 from gateway.sessions.record import SessionRecord, WillRecord
 from gateway.sessions.session import Session
@@ -43,12 +44,14 @@ class SessionWorld:
         self.wills: list[bytes] = []
         self.taken: list[tuple[str, str, int]] = []
         self.dead: list[str] = []
+        self.kicked: list[tuple[str, str, bool]] = []
 
     async def publish_will(self, record: SessionRecord, will: WillRecord) -> None:
         self.wills.append(will.payload)
 
     def gateway(self, name: str) -> Sessions:
-        return Sessions(self.store, self.clock, name, self.publish_will, is_alone=False)
+        census = SessionCensus(self.store, 0)
+        return Sessions(self.store, self.clock, name, self.publish_will, census, is_alone=False)
 
     def sweeper(self, name: str, *, is_alone: bool = False) -> Sweeper:
         def declared_dead() -> str:
@@ -58,7 +61,10 @@ class SessionWorld:
         def told(session: str, epoch: int) -> None:
             self.taken.append((name, session, epoch))
 
-        return Sweeper(self.store, self.clock, name, self.publish_will, told, declared_dead, is_alone=is_alone)
+        def kicked(session: str, ends: bool) -> None:
+            self.kicked.append((name, session, ends))
+
+        return Sweeper(self.store, self.clock, name, self.publish_will, told, declared_dead, kicked, is_alone=is_alone)
 
     async def opened(self, gateway: Sessions, client_id: str = "c", expiry: int = 600, **fields: object) -> Session:
         arrival = {"version": 5, "clean_start": False, **fields}

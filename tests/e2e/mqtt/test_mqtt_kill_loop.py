@@ -1,0 +1,64 @@
+"""Contract row 3 at the MQTT door: a server killed every 0.3 to 2 s under QoS 1 and 2, sessions and a share.
+
+Nothing confirmed is lost, nothing comes that nobody sent, and QoS 2 in both directions has no duplicate.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.mqtt_load import Consumer, Publisher, Threads, Wire
+from tests.support.server import ServerProcess
+from tests.support.waiting import wait_until
+
+ROUNDS = 4
+SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+
+
+@pytest.mark.timeout(180)
+def test_a_server_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    print(f"SEED={SEED}")
+    rng = random.Random(SEED)
+    settings = {"groups.invisible_seconds": "2", "store.checkpoint_interval_seconds": "1"}
+    with ServerProcess(tmp_path, settings) as server:
+        threads = Threads(lambda client_id: Wire(server.port("mqtt"), client_id))
+        once, least, shared = (Consumer("once", "load/#", 2), Consumer("least", "load/#", 1), [])
+        shared = [Consumer(f"member{number}", "$share/workers/load/#", 1) for number in range(2)]
+        threads.consume(once, least, *shared)
+        try:
+            wait_until(lambda: all(each.is_ready for each in threads.consumers), "subscribed")
+            threads.publish(
+                Publisher("q1", 1, "load/a"), Publisher("q2a", 2, "load/b"), Publisher("q2b", 2, "load/c/d")
+            )
+            for _ in range(ROUNDS):
+                time.sleep(rng.uniform(0.3, 2.0))  # the moment of the crash is what is random here
+                server.kill()
+                server.restart()
+            threads.end_producing()
+            wanted = threads.confirmed
+
+            def missing() -> dict[str, int]:
+                of_share = set().union(*(each.taken.keys() for each in shared))
+                return {
+                    "once": len(wanted - once.taken.keys()),
+                    "least": len(wanted - least.taken.keys()),
+                    "share": len(wanted - of_share),
+                }
+
+            wait_until(lambda: not any(missing().values()) or threads.failures, lambda: str(missing()), 45)
+        finally:
+            threads.stop()
+    assert not threads.failures, threads.failures
+    print(f"sent {len(threads.sent)} confirmed {len(threads.confirmed)} resumed {once.resumed}")
+    assert len(threads.confirmed) > 100
+    assert once.resumed >= ROUNDS and all(each.resumed for each in threads.publishers)
+    for consumer in threads.consumers:
+        assert consumer.taken.keys() - threads.sent == set(), f"phantoms at {consumer.name}"
+    exactly = {body for publisher in threads.publishers if publisher.qos == 2 for body in publisher.sent}
+    doubled = {body: count for body, count in once.taken.items() if count > 1 and body in exactly}
+    assert doubled == {}, "QoS 2 from end to end came twice"
