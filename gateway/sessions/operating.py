@@ -23,6 +23,7 @@ from gateway.sessions.record import (
     SessionRecord,
     client_name,
     decode_session,
+    decode_window,
     due_key,
 )
 
@@ -57,6 +58,16 @@ class SessionOperations:
         [found] = await self._store.get([SESSION_PREFIX + client_name(client_id)])
         record = None if found is None else _readable(found.value)
         return None if record is None or is_over(record, self._clock.now_ms()) else record
+
+    async def in_flight(self, client_id: str) -> tuple[int, int]:
+        """How many deliveries a session's client has not acknowledged, and how many of its publishes of QoS 2 are half
+        done, as durably known; none of either where there is no such record."""
+        [found] = await self._store.get([WINDOW_PREFIX + client_name(client_id)])
+        try:
+            window = None if found is None else decode_window(found.value)
+        except msgspec.DecodeError:
+            window = None
+        return (0, 0) if window is None else (len(window.outgoing), len(window.incoming))
 
     async def kick(self, client_id: str, owner: str, *, ends: bool) -> None:
         """Tell another gateway to disconnect a client.  `ends`: and to end its session."""

@@ -14,6 +14,7 @@ import pytest
 from protocols.mqtt.packets import Pingreq, Pingresp, Puback, Publish
 from protocols.mqtt.properties import PropertyId
 from tests.support.deployment import ClusterProcesses, GatewayProcess
+from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
 from tests.support.mqtt_load import Consumer, Publisher, Threads, Wire
 from tests.support.waiting import wait_until
@@ -53,7 +54,10 @@ def test_a_session_goes_on_at_the_other_gateway(cluster: ClusterProcesses) -> No
         wanted = publish(cluster.gateways[1], "jobs", 10)
         first = client.expect_deliveries(10)
         acknowledge(client, first[:5])
-        client.publish("other/x", packet_id=60_000)  # behind the acknowledgements, and confirmed
+        wait_until(
+            lambda: http_json(cluster.gateways[1], "GET", "/api/v1/sessions/session")["inFlight"] == 5,
+            "the acknowledgements are durable",
+        )
         cluster.gateways[0].kill()
     with RawClient(cluster.gateways[1].port("mqtt")) as client:
         assert client.connect("session", clean_start=False, properties=PERSISTS).session_present
@@ -76,7 +80,7 @@ def test_what_a_member_of_a_share_had_not_acknowledged_goes_to_another(cluster: 
             wanted = publish(cluster.gateways[0], "tasks", 10)
             first = member.expect_deliveries(10)
             acknowledge(member, first[:5])
-            member.publish("other/x", packet_id=60_000)
+            member.publish("other/x", packet_id=60_000)  # behind the acknowledgements in the log, and confirmed
             cluster.gateways[0].kill()
         other.connect("other")
         other.subscribe("$share/workers/tasks/#")

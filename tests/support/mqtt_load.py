@@ -142,7 +142,8 @@ class Publisher:
         if isinstance(packet, Pubrec) and packet.reason < 0x80:
             self._released.add(packet.packet_id)
             wire.say(Pubrel(packet.packet_id))
-        elif isinstance(packet, Puback | Pubcomp) and packet.reason < 0x80:
+        elif isinstance(packet, Pubcomp) or (isinstance(packet, Puback) and packet.reason < 0x80):
+            # PUBCOMP with 0x92 as well: an earlier one was lost, and the server has forgotten the identifier (4.3.3)
             body = self._open.pop(packet.packet_id, None)
             self._released.discard(packet.packet_id)
             if body is not None:

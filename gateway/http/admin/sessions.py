@@ -44,7 +44,9 @@ def session_routes(context: HttpContext) -> Routes:
         if record is None:
             raise _missing(client_id)
         subscriptions = [subscription_shape(each) for each in record.subscriptions]
-        return json_answer({**_shape(record), "subscriptions": subscriptions})
+        outgoing, incoming = await mqtt_of(context).session_operations.in_flight(client_id)
+        more = {"inFlight": outgoing, "halfReceived": incoming, "subscriptions": subscriptions}
+        return json_answer({**_shape(record), **more})
 
     @routes.plain.delete(
         "/sessions/{id}", summary="End a session; who is connected is disconnected", status_code=NO_CONTENT

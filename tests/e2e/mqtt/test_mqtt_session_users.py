@@ -12,7 +12,7 @@ from tests.support.server import ServerProcess
 from tests.support.session_client import EXPIRY_SECONDS
 
 SETTINGS = {
-    "security.argon2_memory_kib": "64",
+    "security.argon2_memory_bytes": "65536",
     "security.argon2_iterations": "1",
     "security.anonymous": "always",
     "security.initial_admin": "root",
