@@ -33,7 +33,8 @@ OnSent = Callable[[EntrepotError | None, Refusals], None]
 """Called once per `send`: (failure of all, None) or (None, refusals per message, None = all confirmed)."""
 
 MAX_WAITING_MESSAGES: Final = 100_000
-"""Messages that may wait for a topic to be created before producers are asked to pause."""
+MAX_WAITING_BYTES: Final = 4 << 20
+"""Messages, and bytes of their bodies, that may wait for a topic to be created before producers are asked to pause."""
 
 
 class Sender:
@@ -46,6 +47,7 @@ class Sender:
         self._loop = asyncio.get_running_loop()
         self._messages: list[Message] = []
         self._calls: list[tuple[int, OnSent]] = []
+        self._waiting_bytes = 0
         self._is_scheduled = False
         self._relieved: list[Callable[[], None]] = []
         self._creating: asyncio.Task[None] | None = None
@@ -62,6 +64,8 @@ class Sender:
         """Take messages; `on_sent` is called when they are durable, refused, or the store failed."""
         self._messages += messages
         self._calls.append((len(messages), on_sent))
+        if self._creating is not None:
+            self._waiting_bytes += sum(len(message.body) for message in messages)
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._flush)
@@ -96,7 +100,9 @@ class Sender:
     @property
     def backlogged(self) -> bool:
         """Whether producers should pause."""
-        return self._store.backlogged or len(self._messages) > MAX_WAITING_MESSAGES
+        if self._waiting_bytes > MAX_WAITING_BYTES or len(self._messages) > MAX_WAITING_MESSAGES:
+            return True
+        return self._store.backlogged
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
         """Call back once when `backlogged` has ended."""
@@ -128,7 +134,7 @@ class Sender:
                 except EntrepotError:
                     continue  # the append refuses its messages, each in its place, with the reason asked again
         finally:
-            self._creating = None
+            self._creating, self._waiting_bytes = None, 0
         self._append(messages, calls)
         self._flush()
         relieved, self._relieved = self._relieved, []
