@@ -67,8 +67,6 @@ def _table(version: str, statements: Sequence[Statement]) -> Iterator[str]:
     for one in statements:
         played = cases.get(one.number, [])
         proof = [_marked(case.name) for case in played] + [f"`{test.partition('::')[2]}`" for test in one.tests]
-        if one.open_for:
-            proof = [f"nothing to prove: {one.open_for}"]
         if not proof and one.binds is Binds.CLIENT:
             proof = ["binds clients alone"]
         servers = _servers(played)

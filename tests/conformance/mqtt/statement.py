@@ -33,8 +33,6 @@ class Statement:
     binds: Binds
     text: str
     tests: tuple[str, ...] = ()
-    open_for: str = ""
-    """Why there is nothing to prove with us."""
 
     @property
     def section(self) -> str:

@@ -23,7 +23,8 @@ from tests.conformance.mqtt.statement import (
 
 _S = Statement
 
-NO_BRIDGE: Final = "the server makes no MQTT connections of its own"
+BRIDGE: Final = "tests/e2e/bridge/test_bridge_carrying.py::test_in_and_out_with_names_remapped"
+"""To a server of somebody else."""
 
 STATEMENTS: Final = (
     _S("1.5.3-1", BOTH, "Strings are well-formed UTF-8 without surrogates; others close", (BAD_INPUT,)),
@@ -174,7 +175,7 @@ STATEMENTS: Final = (
     _S("6.0.0-2", RECEIVER, "WebSocket frames need not be aligned with packets"),
     _S("6.0.0-3", CLIENT, "A client offers the subprotocol mqtt"),
     _S("6.0.0-4", SERVER, "The server selects the subprotocol mqtt"),
-    _S("7.0.0-1", SERVER, "A server that connects to other servers conforms as a client too", (), NO_BRIDGE),
+    _S("7.0.0-1", SERVER, "A server that connects to other servers conforms as a client too", (BRIDGE,)),
     _S("7.0.0-2", BOTH, "No extensions are needed to work together"),
     _S("7.1.1-1", SERVER, "A server offers a transport of ordered, lossless streams in both directions"),
     _S("7.1.2-1", CLIENT, "A client offers such a transport"),
