@@ -13,6 +13,8 @@ from domain.retry_policy import RetryPolicy
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 MAX_ATTEMPTS_LIMIT: Final = 10_000
+UNLIMITED_ATTEMPTS: Final = 1 << 16
+"""`max_attempts` of a group whose messages are never dead letters by their attempts (AMQP queues)."""
 MAX_INVISIBLE_SECONDS: Final = 12 * 3600
 
 
@@ -56,7 +58,7 @@ class ConsumerGroup:
     revision: int = field(default=0, compare=False)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT:
+        if not 1 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT and self.max_attempts != UNLIMITED_ATTEMPTS:
             raise EntrepotError(
                 Code.BAD_REQUEST, f"max_attempts must be 1 to {MAX_ATTEMPTS_LIMIT}, not {self.max_attempts}"
             )

@@ -122,6 +122,14 @@ class Delivery:
     attempt: int
 
 
+def is_over(message: Message, now_ms: int, lifetime_ms: int | None) -> bool:
+    """Whether its own time has come, or it was born so many milliseconds ago."""
+    if lifetime_ms is not None and now_ms - message.born_time_ms >= lifetime_ms:
+        return True
+    expires_at_ms = message.system_text(SystemProperty.EXPIRES_AT_MS) if message.system else None
+    return expires_at_ms is not None and int(expires_at_ms) <= now_ms
+
+
 def ordering_key(message: Message) -> str:
     """What messages are kept in order by: the message group, else a sub-topic below the topic; empty for none."""
     if message.message_group:

@@ -24,6 +24,8 @@ MAX_NAMESPACE_LENGTH: Final = 64
 NAMESPACE_SEPARATOR: Final = "/"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
 RETRY_PREFIX: Final = "%RETRY%"
+QUEUE_FEED_PREFIX: Final = "%AMQP%"
+"""Of the Topic that holds what waits in an AMQP queue.  Doors make and write it, but only as that queue's."""
 TRACE_TOPIC: Final = "%TRACE%"
 """The way of messages that are traced, hop by hop; made on first use."""
 SYSTEM_PREFIX: Final = "%"
@@ -38,18 +40,39 @@ _NAMESPACE = re.compile(r"[a-zA-Z0-9_-]+")
 
 def is_system_topic(name: str) -> bool:
     """Whether the name is the system's own: readable by consumers, never published to by clients."""
+    plain = split_name(name)[1]
+    return plain.startswith(SYSTEM_PREFIX) and not plain.startswith(QUEUE_FEED_PREFIX)
+
+
+def is_queue_feed(name: str) -> bool:
+    """Whether it is the Topic of an AMQP queue."""
+    return split_name(name)[1].startswith(QUEUE_FEED_PREFIX)
+
+
+def is_hidden_topic(name: str) -> bool:
+    """Whether no topic filter with wildcards, and nothing that is meant for all Topics, finds it."""
     return split_name(name)[1].startswith(SYSTEM_PREFIX)
+
+
+def queue_feed(namespace: str, queue: str) -> str:
+    """The Topic of an AMQP queue, by the queue's name in the model's alphabet (`domain.routing.entity_name`)."""
+    return qualified(namespace, QUEUE_FEED_PREFIX + queue)
 
 
 def is_topic_name(name: str) -> bool:
     """Whether the name may be a user's Topic: RocketMQ's alphabet, 1 to 127 characters, no leading `%`."""
-    return 0 < len(name) <= MAX_TOPIC_LENGTH and _NAME.fullmatch(name) is not None and not is_system_topic(name)
+    return 0 < len(name) <= MAX_TOPIC_LENGTH and _NAME.fullmatch(name) is not None and not is_hidden_topic(name)
 
 
-def check_topic_name(name: str, *, system_allowed: bool = False) -> None:
-    """Raise `ILLEGAL_TOPIC` unless the name is a topic's.  System names only where `system_allowed`."""
+def check_topic_name(name: str, *, system_allowed: bool = False, feed_allowed: bool = False) -> None:
+    """Raise `ILLEGAL_TOPIC` unless the name is a topic's.  System names only where `system_allowed`, those of AMQP
+    queues there or where `feed_allowed`."""
     if is_topic_name(name):
         return
+    if is_queue_feed(name) and _is_system_name(name):
+        if system_allowed or feed_allowed:
+            return
+        raise EntrepotError(Code.FORBIDDEN, f"{name!r} is an AMQP queue: it is written and changed as that alone")
     if is_system_topic(name) and _is_system_name(name):
         if system_allowed:
             return

@@ -34,7 +34,9 @@ class PopRequest:
     `invisible_ms` None is the group's own.  `filter` None is the group's own; what a filter does not want counts as
     settled.  `attempt_id`: a name for this try, for groups that are FIFO: a consumer that never got the answer asks
     again with the same name, and gets the same messages while they are in flight.  `is_again`: only those, nothing new;
-    for who pops over several brokers, one of which has them.
+    for who pops over several brokers, one of which has them.  `only_over`: of each queue only messages whose time is
+    over (EXPIRES_AT_MS, or `lifetime_ms` after they were born), up to the first that can be had and is not; not for
+    FIFO groups, nor with a filter.
     """
 
     topic: str
@@ -45,6 +47,8 @@ class PopRequest:
     filter: FilterExpression | None = None
     attempt_id: str = ""
     is_again: bool = False
+    only_over: bool = False
+    lifetime_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter
-from domain.message import Delivery, StoredMessage
+from domain.message import Delivery, StoredMessage, is_over
 from domain.names import (
     is_retry_topic,
     retry_topic,
@@ -39,6 +39,8 @@ class PopTerms:
     filter: MessageFilter | None = None
     attempt_id: str = ""
     is_again: bool = False
+    only_over: bool = False
+    lifetime_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -107,6 +109,10 @@ class Consumption(Settling):
         limit = self.settings.max_in_flight_per_queue
         end = window.frontier if terms.filter is not None else queue.visible_offset
         while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):
+            if terms.only_over:
+                offsets = self._cut_at_first_alive(queue, window, terms, offsets)
+            if not offsets:
+                return []
             try:
                 deliveries = self._deliver(queue, window, terms, context, marked_id, offsets)
             except EntrepotError:
@@ -117,6 +123,18 @@ class Consumption(Settling):
         if terms.filter is None or marked_id & RETRY_QUEUE:
             return []
         return self._pop_filtered(queue, window, terms, context, terms.filter, count)
+
+    def _cut_at_first_alive(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: list[int]
+    ) -> list[int]:
+        """What of the claimed is over; from the first on that is not, all is still to be delivered."""
+        messages, _ = self._read(queue, offsets)
+        alive = next((each for each in messages if not is_over(each, terms.now_ms, terms.lifetime_ms)), None)
+        if alive is None:
+            return offsets
+        place = offsets.index(alive.queue_offset)
+        window.unclaim(offsets[place:])
+        return offsets[:place]
 
     def _pop_fifo(
         self,

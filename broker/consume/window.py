@@ -350,14 +350,19 @@ class ConsumeWindow:
             batches.append(offsets)
 
     def _collect_due(self, now_ms: int) -> None:
-        timers = self._timers
+        timers, is_ordered = self._timers, True
         while timers and timers[0] <= now_ms:
             deadline = heappop(timers)
             for offsets in self._by_deadline.pop(deadline):
+                due, before = self._due, self._due[-1] if self._due else -1
                 for offset in offsets:
                     index = offset - self._origin
                     if index >= self._head and self._status[index] < SETTLED and self._deadlines[index] == deadline:
-                        self._due.append(offset)
+                        is_ordered = is_ordered and before < offset
+                        before = offset
+                        due.append(offset)
+        if not is_ordered:  # what returns has its old place among what is to be delivered
+            self._due = deque(sorted(self._due))
 
     # -- the row ---------------------------------------------------------------------------------------------------
 

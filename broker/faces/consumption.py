@@ -39,7 +39,7 @@ class ConsumptionFace(MessageFace):
                 if topic.name in self.registry.traced:
                     self.tracer.delivered(topic.name, group.name, deliveries, now_ms)
                 return deliveries
-            if request.is_again:
+            if request.is_again or request.only_over:
                 await self.commit.wait()
                 return []
             if self.consumption.has_more(topic, group, now_ms):
@@ -187,5 +187,13 @@ def _terms(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms:
     if wanted is not None and wanted.accepts_all:
         wanted = None
     return PopTerms(
-        group, request.max_messages, now_ms + invisible_ms, now_ms, wanted, request.attempt_id, request.is_again
+        group,
+        request.max_messages,
+        now_ms + invisible_ms,
+        now_ms,
+        wanted,
+        request.attempt_id,
+        request.is_again,
+        request.only_over,
+        request.lifetime_ms,
     )

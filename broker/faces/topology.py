@@ -72,7 +72,7 @@ class TopologyFace(ConsumptionFace):
     def _check_topic(self, topic: Topic) -> None:
         existing = self.registry.topics.get(topic.name)
         check_stored_name(topic.name, Code.ILLEGAL_TOPIC)
-        check_topic_name(split_name(topic.name)[1], system_allowed=existing is not None)
+        check_topic_name(split_name(topic.name)[1], system_allowed=existing is not None, feed_allowed=True)
         self._check_namespace_of(topic.name)
         if existing is not None and topic.queues < existing.queues:
             for queue_id in range(topic.queues, existing.queues):

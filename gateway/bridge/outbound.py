@@ -19,7 +19,7 @@ from domain.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, Consu
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.message import Delivery, StoredMessage, SystemProperty
-from domain.names import NAMESPACE_SEPARATOR, is_system_topic
+from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from domain.routing.topic_filter import MAX_TOPIC_BYTES
 from domain.timestamp import to_rfc3339
@@ -134,7 +134,7 @@ class Outbound:
             for topic in self._store.topics()
             if topic.permission.readable
             and NAMESPACE_SEPARATOR not in topic.name
-            and not is_system_topic(topic.name)
+            and not is_hidden_topic(topic.name)
             and (level in ("+", "#") or topic.name == level or topic.name in self._any_level_topics)
         ]
 

@@ -16,7 +16,7 @@ import structlog
 
 from domain.clock import Clock
 from domain.message import StoredMessage, SystemProperty
-from domain.names import NAMESPACE_SEPARATOR, is_system_topic
+from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from domain.ports import Store, Tail
 from domain.position import Position, PositionKind
 from domain.routing.topic_filter import TopicFilterTrie, first_level
@@ -154,7 +154,7 @@ class DeliveryHub:
         found = self._store.topic(topic)
         if NAMESPACE_SEPARATOR in topic:
             return False  # MQTT names are those of the default namespace
-        if not self._wanted or is_system_topic(topic) or found is None or not found.permission.readable:
+        if not self._wanted or is_hidden_topic(topic) or found is None or not found.permission.readable:
             return False
         return ANY in self._wanted or topic in self._wanted or topic in self.any_level_topics
 

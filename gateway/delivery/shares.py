@@ -16,7 +16,7 @@ from domain.clock import Clock
 from domain.consumer_group import LATEST, ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.names import NAMESPACE_SEPARATOR, is_system_topic
+from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from domain.ports import PopRequest, Store
 from domain.revision import BY_USE
 from domain.share import filtered_share_group, share_group, whole_topic
@@ -196,7 +196,7 @@ class Shares:
     def _can_match(self, topic: str, topic_filter: str) -> bool:
         """Whether names of a Topic can match a filter.  MQTT names are those of the default namespace."""
         found = self._store.topic(topic)
-        if NAMESPACE_SEPARATOR in topic or is_system_topic(topic) or found is None or not found.permission.readable:
+        if NAMESPACE_SEPARATOR in topic or is_hidden_topic(topic) or found is None or not found.permission.readable:
             return False
         level = topic_filter.partition("/")[0]
         return level in ANY or level == topic or topic in self._any_level_topics()

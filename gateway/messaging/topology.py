@@ -7,6 +7,7 @@ from domain.names import (
     CATCH_ALL_TOPIC,
     check_topic_name,
     dead_letter_group,
+    is_queue_feed,
     is_system_topic,
     is_topic_name,
     split_name,
@@ -49,7 +50,7 @@ class Topology:
     @property
     def has_room(self) -> bool:
         """Whether another topic may come into being on first use."""
-        return len(self._store.topics()) < self._settings.max_auto_created
+        return sum(not is_queue_feed(each.name) for each in self._store.topics()) < self._settings.max_auto_created
 
     def topic_of(self, first_level: str) -> str:
         """The Topic of an MQTT name by its first level: of that name where it can be, else the catch-all."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, Message, StoredMessage, ordering_key
+from domain.message import Delivery, Message, StoredMessage, is_over, ordering_key
 from domain.names import dead_letter_group, is_retry_topic, retry_topic
 from domain.ports import PopRequest
 from domain.query import HopKind
@@ -42,6 +42,8 @@ class _Claim:
     deadline_ms: int
     now_ms: int
     is_wanted: Callable[[Message], bool]
+    only_over: bool
+    lifetime_ms: int | None
     deliveries: list[Delivery] = field(default_factory=list)
 
 
@@ -67,7 +69,9 @@ class Claiming:
             for source in self.sources(topic, group):
                 self._retry.move_aside(group, topic.name, *source)
         invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
-        claim = _Claim(topic, group, limit, now_ms + invisible_ms, now_ms, is_wanted)
+        claim = _Claim(
+            topic, group, limit, now_ms + invisible_ms, now_ms, is_wanted, request.only_over, request.lifetime_ms
+        )
         for source in self.sources(topic, group):
             self._take(claim, *source)
         if group.fifo and request.attempt_id and claim.deliveries:
@@ -99,6 +103,8 @@ class Claiming:
                 if group.fifo:
                     owned.add(ordering_key(stored))  # the others of its message group wait with it
                 continue
+            if claim.only_over and not is_over(stored, now, claim.lifetime_ms):
+                return
             progress.entries[stored.queue_offset] = entry
             progress.frontier = max(progress.frontier, stored.queue_offset + 1)
             message = as_first(stored) if is_retry else stored

@@ -61,7 +61,7 @@ class Topology:
 
     def _put_topic(self, topic: Topic) -> None:
         existing = self._state.topics.get(topic.name)
-        check_topic_name(self._plain_name(topic.name), system_allowed=existing is not None)
+        check_topic_name(self._plain_name(topic.name), system_allowed=existing is not None, feed_allowed=True)
         self._check_namespace_is_there(topic.name)
         if existing is not None:
             for queue in self._state.queues_of(topic.name)[topic.queues :]:
