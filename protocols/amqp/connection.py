@@ -1,0 +1,331 @@
+"""ServerConnection: the server's side of one AMQP connection, without the socket.
+
+Bytes go in by `receive_data`, which yields what happened; answers are called for by methods; `data_to_send` gives the
+bytes that are due.  Bad input queues the right goodbye and ends in a `Closing` event: `connection.close` from the
+tuning on, nothing before it, as RabbitMQ does.  What is wrong with one channel only ends in `ChannelClosed`.  After
+either, what still comes is dropped until the other side has said that it knows.
+
+The order of what is yielded is the order of the bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocols.amqp.connection_channels import ConnectionChannels
+from protocols.amqp.connection_events import (
+    WAITING_MAX_BYTES,
+    ChannelClosed,
+    Closed,
+    Closing,
+    ConnectionLimits,
+    Event,
+    Greeting,
+    Login,
+    LoginContinues,
+    Method,
+    Open,
+)
+from protocols.amqp.decoder import Decoder, Frame, Item
+from protocols.amqp.errors import AmqpError, unexpected_frame
+from protocols.amqp.frames import HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER
+from protocols.amqp.handshake import Capabilities, capabilities_of, negotiate, offer, start
+from protocols.amqp.methods import (
+    AmqpMethod,
+    ConnectionBlocked,
+    ConnectionClose,
+    ConnectionCloseOk,
+    ConnectionOpen,
+    ConnectionOpenOk,
+    ConnectionSecure,
+    ConnectionSecureOk,
+    ConnectionStartOk,
+    ConnectionTuneOk,
+    ConnectionUnblocked,
+    ConnectionUpdateSecret,
+    decode_method,
+)
+from protocols.amqp.reply_codes import ReplyCode, reply_text
+
+WAITING, STARTED, DECIDING_LOGIN, CHALLENGED, TUNING, OPENING, DECIDING_HOST = range(7)
+OPEN, CLOSING, CLOSE_OWED, CLOSED = range(7, 11)
+"""`CLOSING`: close-ok of the client is waited for; `CLOSE_OWED`: ours is due."""
+
+
+class ServerConnection(ConnectionChannels):
+    """See the module.  Times are seconds of any one clock that does not go backwards."""
+
+    __slots__ = (
+        "_closing_until",
+        "_decoder",
+        "_handshake_until",
+        "_header",
+        "_now",
+        "_state",
+        "_waiting",
+        "_waiting_bytes",
+        "capabilities",
+        "greeting",
+    )
+
+    def __init__(self, limits: ConnectionLimits, greeting: Greeting, now: float) -> None:
+        super().__init__(limits, now)
+        self._decoder = Decoder(limits.handshake_frame_max, limits.max_message_size_bytes)
+        self._state = WAITING
+        self._header = b""
+        self._now = now
+        self._handshake_until = now + limits.handshake_timeout_seconds
+        self._closing_until: float | None = None
+        self._waiting: list[Item] | None = None
+        self._waiting_bytes = 0
+        self.greeting = greeting
+        self.capabilities = Capabilities()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a virtual host is open, and nothing ended the connection since."""
+        return self._state == OPEN
+
+    @property
+    def is_deciding(self) -> bool:
+        """Whether the caller owes an answer to `Login`, `LoginContinues` or `Open`."""
+        return self._state in (DECIDING_LOGIN, DECIDING_HOST)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the socket may be shut."""
+        return self._state == CLOSED
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
+        """What the client's bytes mean, in order.  Each event must be dealt with before the next is asked for.  What
+        comes before the caller has decided is kept for `go_on`."""
+        if self._state == CLOSED or not data:
+            return
+        self._now = self._heartbeats.heard = now
+        if self._state == WAITING:
+            missing = len(PROTOCOL_HEADER) - len(self._header)
+            self._header, data = self._header + data[:missing], data[missing:]
+            if len(self._header) < len(PROTOCOL_HEADER):
+                return
+            if self._header != PROTOCOL_HEADER:
+                self._out.append(PROTOCOL_HEADER)
+                yield self._drop(ReplyCode.FRAME_ERROR, "the client speaks another protocol or version")
+                return
+            self._state = STARTED
+            self._send(0, start(self.greeting))
+        items = self._decoder.feed(data)
+        if not self.is_deciding:
+            yield from self._take_all(items if self._waiting is None else self._take_waiting() + items)
+            return
+        self._waiting = self._waiting or []
+        self._waiting += items
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > WAITING_MAX_BYTES:
+            yield self._violation(AmqpError(ReplyCode.RESOURCE_ERROR, "too much came before the answer"))
+
+    def go_on(self) -> Iterator[Event]:
+        """The caller has decided: what had come behind it."""
+        if not self.is_deciding:
+            yield from self._take_all(self._take_waiting())
+
+    def _take_waiting(self) -> list[Item]:
+        waiting, self._waiting = self._waiting or [], None
+        self._waiting_bytes = 0
+        return waiting
+
+    def _take_all(self, items: list[Item]) -> Iterator[Event]:
+        at = 0
+        for item in items:
+            at += 1
+            try:
+                if isinstance(item, Frame):
+                    event = self._take_frame(item)
+                else:
+                    event = self._take_run(item) if self._is_in_place() else None
+            except AmqpError as violation:
+                event = self._answer(violation, item.channel)
+            if event is None:
+                continue
+            yield event
+            if self._state == CLOSED:
+                return
+            if self.is_deciding:
+                self._waiting = items[at:]
+                return
+        error = self._decoder.error
+        if error is not None and self._state < CLOSING:
+            yield self._violation(error)
+        elif error is not None and self._state == CLOSING:  # its close-ok cannot be read any more
+            self._state = CLOSED
+            yield Closed()
+
+    def _take_frame(self, item: Frame) -> Event | None:
+        kind, number, payload = item
+        if number:
+            return self._take_channels_frame(item) if self._is_in_place() else None
+        if self._state in (CLOSING, CLOSE_OWED):
+            return self._take_end(kind, payload)
+        if kind != METHOD:
+            raise unexpected_frame("expected method frame, got non method frame instead")
+        return self._take_connections_method(decode_method(payload))
+
+    def _is_in_place(self) -> bool:
+        """Whether something of a channel is to be looked at: behind a close it is dropped, before opening an error."""
+        if self._state < OPEN:
+            raise AmqpError(ReplyCode.CHANNEL_ERROR, "the connection is not open")
+        return self._state == OPEN
+
+    # -- the connection ------------------------------------------------------------------------------------------
+
+    def _take_connections_method(self, method: AmqpMethod) -> Event | None:
+        state = self._state
+        if isinstance(method, ConnectionClose) and state >= STARTED:
+            self._drop_channels()
+            self._state = CLOSE_OWED
+            self._closing_until = None
+            return Closing(method.reply_code, method.reply_text, is_clients=True)
+        if state == OPEN and isinstance(method, ConnectionUpdateSecret):
+            return Method(0, method)
+        if state == STARTED and isinstance(method, ConnectionStartOk):
+            self._state = DECIDING_LOGIN
+            self.capabilities = capabilities_of(method.client_properties)
+            return Login(method.mechanism, method.response, method.client_properties, method.locale)
+        if state == CHALLENGED and isinstance(method, ConnectionSecureOk):
+            self._state = DECIDING_LOGIN
+            return LoginContinues(method.response)
+        if state == TUNING and isinstance(method, ConnectionTuneOk):
+            self.tuned = negotiate(self._limits, method)
+            self.frame_max = self._decoder.frame_max = self.tuned.frame_max
+            self._heartbeats.start(self.tuned.heartbeat_seconds, self._now)
+            self._state = OPENING
+            return None
+        if state == OPENING and isinstance(method, ConnectionOpen):
+            self._state = DECIDING_HOST
+            return Open(method.virtual_host)
+        text = f"unexpected method {method.name} on channel 0"
+        raise AmqpError(ReplyCode.CHANNEL_ERROR, text, method.class_id, method.method_id)
+
+    def _take_end(self, kind: int, payload: bytes) -> Event | None:
+        """Of what comes on channel 0 behind a close only the end counts.  Where both closed at once, nobody waits."""
+        if kind != METHOD or self._state == CLOSE_OWED:
+            return None
+        try:
+            method = decode_method(payload)
+        except AmqpError:
+            return None
+        if isinstance(method, ConnectionClose):
+            self._send(0, ConnectionCloseOk())
+        elif not isinstance(method, ConnectionCloseOk):
+            return None
+        self._state = CLOSED
+        return Closed()
+
+    def challenge(self, challenge: bytes) -> None:
+        """Go on with the exchange of the mechanism."""
+        if self._state == DECIDING_LOGIN:
+            self._send(0, ConnectionSecure(challenge))
+            self._state = CHALLENGED
+
+    def authenticated(self) -> None:
+        """The client is who it says: agree on limits."""
+        if self._state == DECIDING_LOGIN:
+            self._send(0, offer(self._limits))
+            self._state = TUNING
+
+    def refuse(self, text: str, code: ReplyCode = ReplyCode.ACCESS_REFUSED) -> Closing:
+        """The client may not come in.  It is told so if it understands that before tuning."""
+        if self._state == DECIDING_LOGIN and self.capabilities.authentication_failure_close:
+            self._state = TUNING
+        return self._violation(AmqpError(code, text))
+
+    def opened(self) -> None:
+        """The virtual host is the client's."""
+        if self._state == DECIDING_HOST:
+            self._send(0, ConnectionOpenOk())
+            self._state = OPEN
+
+    def block(self, reason: str) -> None:
+        """Tell the client that publishing waits, if it understands that."""
+        if self._state == OPEN and self.capabilities.connection_blocked:
+            self._send(0, ConnectionBlocked(reason))
+
+    def unblock(self) -> None:
+        """Tell the client that publishing goes on."""
+        if self._state == OPEN and self.capabilities.connection_blocked:
+            self._send(0, ConnectionUnblocked())
+
+    def answer(self, method: AmqpMethod) -> None:
+        """Send a method of the connection itself, such as update-secret-ok."""
+        if self._state == OPEN:
+            self._send(0, method)
+
+    def close(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> Closing:
+        """End the connection from the server's side."""
+        return self._violation(AmqpError(code, text, class_id, method_id))
+
+    def close_ok(self) -> None:
+        """What the client's end left is put in order: the client may know."""
+        if self._state == CLOSE_OWED:
+            self._send(0, ConnectionCloseOk())
+            self._state = CLOSED
+
+    def _answer(self, error: AmqpError, number: int) -> Event:
+        if not error.is_connections and number and self._state == OPEN:
+            self._close_channel(number, error)
+            return ChannelClosed(number, False, error.code, error.text)
+        return self._violation(error)
+
+    def _violation(self, error: AmqpError) -> Closing:
+        """Queue the goodbye that fits the state, and close."""
+        if self._state >= CLOSING:
+            return Closing(error.code, error.text, is_final=self._state == CLOSED)
+        if self._state < TUNING:
+            return self._drop(error.code, error.text)
+        self._send(0, ConnectionClose(error.code, reply_text(error.code, error.text), error.class_id, error.method_id))
+        self._drop_channels()
+        self._state = CLOSING
+        return Closing(error.code, error.text)
+
+    def _drop(self, code: ReplyCode, text: str) -> Closing:
+        """Close without a word."""
+        self._state = CLOSED
+        self._drop_channels()
+        return Closing(code, text, is_final=True)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def deadline(self) -> float:
+        """When `handle_timeout` should be called; infinity for never.  It changes whenever something is received, sent
+        or closed."""
+        if self._state == CLOSED:
+            return float("inf")
+        if self._state in (CLOSING, CLOSE_OWED):
+            return self._now if self._closing_until is None else self._closing_until
+        due = self._heartbeats.deadline()
+        return due if self._state == OPEN else min(due, self._handshake_until)
+
+    def handle_timeout(self, now: float) -> list[Event]:
+        """Send a heartbeat, or give up a client that is silent, slow to log in or slow to say goodbye."""
+        if now < self.deadline() or self._state == CLOSED:
+            return []
+        self._now = now
+        if self._state in (CLOSING, CLOSE_OWED):
+            if self._closing_until is None:
+                self._closing_until = now + self._limits.closing_timeout_seconds
+                return []
+            self._state = CLOSED
+            return [Closed()]
+        if self._state != OPEN and now >= self._handshake_until:
+            return [self._drop(ReplyCode.CONNECTION_FORCED, "the connection was not opened in time")]
+        if now >= self._heartbeats.gone_at():
+            text = f"missed heartbeats from client, timeout: {self.tuned.heartbeat_seconds}s"
+            return [self._drop(ReplyCode.CONNECTION_FORCED, text)]
+        if self._heartbeats.is_due(now):
+            self._out.append(HEARTBEAT_FRAME)
+        return []
+
+    def note_alive(self, now: float) -> None:
+        """Not to be held against the client: the server had stopped reading."""
+        self._heartbeats.heard = now

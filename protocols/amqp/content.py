@@ -1,0 +1,276 @@
+"""ContentHeader: the properties of a message (4.2.6.1), kept as the bytes that the publisher sent.
+
+`data` is flags and property list, without class and body size, which belong to the frame.  It goes from publisher to
+consumer untouched; single properties are decoded when they are asked for.  What came from a client was checked once
+(`received_header`): its lengths, types and the names of its headers are sound, so nothing raises later.
+
+No text is judged: any bytes up to 255 pass.  Where they are not UTF-8, what is decoded has replacement characters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any, Final, TypedDict, Unpack
+
+from protocols.amqp.errors import FrameError
+from protocols.amqp.field_table import FieldTable, check_table, decode_table, encode_short_string, encode_table
+
+BASIC: Final = 60
+"""The class that has contents."""
+
+TRANSIENT, PERSISTENT = 1, 2
+"""Values of `delivery_mode`."""
+
+HEADER_CACHE_ENTRIES: Final = 4096
+"""Headers that were checked, kept by all connections together; all are forgotten when there is no room."""
+
+HEADER_CACHE_MAX_BYTES: Final = 128
+"""Longer ones are not kept: they seldom come again."""
+
+_U16: Final = Struct(">H")
+_U64: Final = Struct(">Q")
+
+_TEXT, _TABLE, _OCTET, _TIMESTAMP = range(4)
+
+_PROPERTIES: Final[tuple[tuple[str, int], ...]] = (
+    ("content_type", _TEXT),
+    ("content_encoding", _TEXT),
+    ("headers", _TABLE),
+    ("delivery_mode", _OCTET),
+    ("priority", _OCTET),
+    ("correlation_id", _TEXT),
+    ("reply_to", _TEXT),
+    ("expiration", _TEXT),
+    ("message_id", _TEXT),
+    ("timestamp", _TIMESTAMP),
+    ("type", _TEXT),
+    ("user_id", _TEXT),
+    ("app_id", _TEXT),
+    ("cluster_id", _TEXT),
+)
+"""In the order of their flags, from the highest bit down."""
+
+_FLAGS: Final = {name: 0x8000 >> at for at, (name, _) in enumerate(_PROPERTIES)}
+_NO_PROPERTY: Final = 0x0003
+"""Bits of the flags that are no property: one more word of flags follows, which basic has not."""
+
+
+class PropertyValues(TypedDict, total=False):
+    """Properties by name; None for one that is not to be there."""
+
+    content_type: str | None
+    content_encoding: str | None
+    headers: FieldTable | None
+    delivery_mode: int | None
+    priority: int | None
+    correlation_id: str | None
+    reply_to: str | None
+    expiration: str | None
+    message_id: str | None
+    timestamp: int | None
+    type: str | None
+    user_id: str | None
+    app_id: str | None
+    cluster_id: str | None
+
+
+class ContentHeader:
+    """See the module.  Two are equal where their bytes are.  One may be shared by many messages: nothing that it gives
+    may be changed."""
+
+    __slots__ = ("_headers", "_places", "data")
+
+    def __init__(self, data: bytes = b"\0\0") -> None:
+        self.data = data
+        self._places: dict[int, tuple[int, int]] | None = None
+        self._headers: FieldTable | None = None
+
+    @classmethod
+    def of(cls, **values: Unpack[PropertyValues]) -> ContentHeader:
+        """A header with these properties.  ValueError for what does not fit."""
+        return _EMPTY.replaced(**values)
+
+    def replaced(self, **values: Unpack[PropertyValues]) -> ContentHeader:
+        """The same with these properties instead, or without them where they are None; the bytes of the others are
+        what they were."""
+        flags = 0
+        out = [b""]
+        given: Mapping[str, Any] = values
+        places = self.places()
+        for name, kind in _PROPERTIES:
+            flag = _FLAGS[name]
+            if name in given:
+                if given[name] is not None:
+                    flags |= flag
+                    out.append(_encode(kind, given[name]))
+            elif flag in places:
+                flags |= flag
+                start, end = places[flag]
+                out.append(self.data[start:end])
+        out[0] = _U16.pack(flags)
+        return ContentHeader(b"".join(out))
+
+    def values(self) -> PropertyValues:
+        """Every property that is there, by name."""
+        there = self.places()
+        return {name: getattr(self, name) for name, flag in _FLAGS.items() if flag in there}  # type: ignore[return-value]
+
+    def places(self) -> dict[int, tuple[int, int]]:
+        """Where each property that is there begins and ends, by its flag.  FrameError for a header that is not
+        sound."""
+        places = self._places
+        if places is None:
+            places = self._places = _walk(self.data)
+        return places
+
+    @property
+    def content_type(self) -> str | None:
+        return self._text(0x8000)
+
+    @property
+    def content_encoding(self) -> str | None:
+        return self._text(0x4000)
+
+    @property
+    def headers(self) -> FieldTable | None:
+        """The table of the application's headers; None where there is none.  Decoded once."""
+        if self._headers is None:
+            place = self.places().get(0x2000)
+            if place is not None:
+                self._headers = decode_table(self.data, *place)[0]
+        return self._headers
+
+    @property
+    def delivery_mode(self) -> int | None:
+        """`TRANSIENT` or `PERSISTENT`, if it is either."""
+        return self._octet(0x1000)
+
+    @property
+    def priority(self) -> int | None:
+        return self._octet(0x0800)
+
+    @property
+    def correlation_id(self) -> str | None:
+        return self._text(0x0400)
+
+    @property
+    def reply_to(self) -> str | None:
+        return self._text(0x0200)
+
+    @property
+    def expiration(self) -> str | None:
+        """Milliseconds as text; whether it is a number is not checked."""
+        return self._text(0x0100)
+
+    @property
+    def message_id(self) -> str | None:
+        return self._text(0x0080)
+
+    @property
+    def timestamp(self) -> int | None:
+        """Seconds since 1970."""
+        place = self.places().get(0x0040)
+        return None if place is None else int(_U64.unpack_from(self.data, place[0])[0])
+
+    @property
+    def type(self) -> str | None:
+        return self._text(0x0020)
+
+    @property
+    def user_id(self) -> str | None:
+        return self._text(0x0010)
+
+    @property
+    def app_id(self) -> str | None:
+        return self._text(0x0008)
+
+    @property
+    def cluster_id(self) -> str | None:
+        return self._text(0x0004)
+
+    def _text(self, flag: int) -> str | None:
+        place = self.places().get(flag)
+        return None if place is None else self.data[place[0] + 1 : place[1]].decode("utf-8", "replace")
+
+    def _octet(self, flag: int) -> int | None:
+        place = self.places().get(flag)
+        return None if place is None else self.data[place[0]]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ContentHeader) and self.data == other.data
+
+    def __hash__(self) -> int:
+        return hash(self.data)
+
+    def __repr__(self) -> str:
+        return f"ContentHeader({self.data!r})"
+
+
+_EMPTY: Final = ContentHeader()
+
+_checked: Final[dict[bytes, ContentHeader]] = {}
+
+
+def received_header(data: bytes) -> ContentHeader:
+    """The header with these bytes, checked.  FrameError where they are not sound."""
+    header = _checked.get(data)
+    if header is None:
+        header = ContentHeader(data)
+        header.places()
+        if len(data) <= HEADER_CACHE_MAX_BYTES:
+            if len(_checked) >= HEADER_CACHE_ENTRIES:
+                _checked.clear()
+            _checked[data] = header
+    return header
+
+
+def _walk(data: bytes) -> dict[int, tuple[int, int]]:
+    end = len(data)
+    if end < 2:
+        raise FrameError("a content header ends within its flags", BASIC)
+    flags = data[0] << 8 | data[1]
+    if flags & _NO_PROPERTY:
+        raise FrameError("a content header with flags that basic has not", BASIC)
+    places: dict[int, tuple[int, int]] = {}
+    pos = 2
+    for flag, kind in _plan(flags):
+        start = pos
+        if kind == _TEXT:
+            pos += data[pos] + 1 if pos < end else 1
+        elif kind == _TABLE:
+            try:
+                pos = check_table(data, pos, end)
+            except FrameError as error:
+                raise FrameError(f"malformed headers: {error.text}", BASIC) from None
+        else:
+            pos += 1 if kind == _OCTET else 8
+        if pos > end:
+            raise FrameError("a content header ends within a property", BASIC)
+        places[flag] = (start, pos)
+    if pos != end:
+        raise FrameError("a content header with octets behind its properties", BASIC)
+    return places
+
+
+_plans: Final[dict[int, tuple[tuple[int, int], ...]]] = {}
+
+
+def _plan(flags: int) -> tuple[tuple[int, int], ...]:
+    """Flag and type of each property that is there; kept for each of the 16384 combinations once it was seen."""
+    plan = _plans.get(flags)
+    if plan is None:
+        plan = _plans[flags] = tuple((_FLAGS[name], kind) for name, kind in _PROPERTIES if flags & _FLAGS[name])
+    return plan
+
+
+def _encode(kind: int, value: Any) -> bytes:
+    if kind == _TEXT:
+        return encode_short_string(value)
+    if kind == _TABLE:
+        return encode_table(value)
+    size = 1 if kind == _OCTET else 8
+    try:
+        return int(value).to_bytes(size, "big")
+    except OverflowError:
+        raise ValueError(f"{value} does not fit {size} octets") from None

@@ -1,0 +1,209 @@
+"""Bytes of one connection to frames.  Messages and acknowledgements, which are nearly all there is, are read in place.
+
+A publish whose method, header and one body stand next to one another as whole frames becomes a `Publish` at once, and a
+run of them on one channel one `Publishes`; so do acknowledgements.  Whatever is not exactly so goes frame by frame, and
+the channel puts it together or says what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from protocols.amqp.connection_events import ACK, NACK, REJECT, Acks, Publish, Publishes
+from protocols.amqp.content import received_header
+from protocols.amqp.errors import AmqpError, FrameError, unexpected_frame
+from protocols.amqp.frames import BODY, FRAME_END, FRAME_HEAD_BYTES, FRAME_OVERHEAD, HEADER, HEARTBEAT, METHOD
+from protocols.amqp.method_codec import decode_method
+from protocols.amqp.methods_basic import BasicPublish
+from protocols.amqp.reply_codes import ReplyCode
+
+TARGET_CACHE_ENTRIES: Final = 4096
+"""Arguments of basic.publish that were decoded, kept by all connections together; all are forgotten when there is no
+room."""
+
+TARGET_CACHE_MAX_BYTES: Final = 256
+"""Longer ones are not kept, so that the cache stays within a few MiB whatever peers send."""
+
+Target: TypeAlias = tuple[str, str, bool]
+"""Exchange, routing key, mandatory."""
+
+_targets: Final[dict[bytes, Target]] = {}
+
+_BASIC_PUBLISH: Final = 60 << 16 | 40
+_BASIC: Final = 60
+_SETTLEMENTS: Final = frozenset((60 << 16 | ACK, 60 << 16 | REJECT, 60 << 16 | NACK))
+_SETTLEMENT_SIZE: Final = 21
+"""Of a whole frame: ack, reject and nack have the same."""
+
+_head: Final = Struct(">BHI").unpack_from
+_method_head: Final = Struct(">BHII").unpack_from
+_content_head: Final = Struct(">BHIHHQ").unpack_from
+_settlement: Final = Struct(">BHIIQBB").unpack_from
+_u32: Final = Struct(">I").unpack_from
+
+_LEAST_HEADER_FRAME: Final = 22
+_KINDS: Final = frozenset((METHOD, HEADER, BODY, HEARTBEAT))
+
+
+class Frame(NamedTuple):
+    """A frame that the connection looks at; heartbeats are none."""
+
+    kind: int
+    channel: int
+    payload: bytes
+
+
+Item: TypeAlias = Frame | Publishes | Acks
+
+
+class Decoder:
+    """Decodes what one client sends after the protocol header.
+
+    `frame_max` may change between reads.  `max_message_size_bytes`: larger messages go frame by frame.  `error` is what
+    was wrong with the bytes: what came before it was returned, and nothing is after it.
+    """
+
+    __slots__ = ("_max_message", "_needed", "_partial", "error", "frame_max")
+
+    def __init__(self, frame_max: int, max_message_size_bytes: int) -> None:
+        self.frame_max = frame_max
+        self.error: AmqpError | None = None
+        self._max_message = max_message_size_bytes
+        self._partial: bytearray | None = None  # the first bytes of one frame
+        self._needed = 0  # how many bytes `_partial` must have before it is worth parsing again
+
+    def feed(self, data: bytes) -> list[Item]:
+        """What these bytes complete, in order."""
+        items: list[Item] = []
+        if self.error is not None:
+            return items
+        partial = self._partial
+        if partial is not None:
+            partial += data
+            if len(partial) < self._needed:
+                return items
+            data = bytes(partial)
+            self._partial = None
+        try:
+            pos, needed = self._parse(data, items)
+        except AmqpError as error:
+            # Its traceback would keep this chunk alive for as long as the connection.
+            self.error = error.with_traceback(None)
+            return items
+        if pos < len(data):
+            self._partial = bytearray(memoryview(data)[pos:])
+            self._needed = needed
+        return items
+
+    def _parse(self, data: bytes, items: list[Item]) -> tuple[int, int]:
+        """Append every whole frame; where the rest begins, and how many bytes it needs to be a frame."""
+        size, pos, limit = len(data), 0, self.frame_max
+        while size - pos >= FRAME_OVERHEAD:
+            kind, channel, length = _head(data, pos)
+            if kind not in _KINDS:
+                raise FrameError(f"unknown frame type {kind}")
+            if length > limit:
+                raise FrameError(f"a frame of {length + FRAME_OVERHEAD} bytes, frame_max is {limit}")
+            end = pos + FRAME_HEAD_BYTES + length
+            if end >= size:
+                return pos, length + FRAME_OVERHEAD
+            if data[end] != FRAME_END:
+                raise FrameError(f"the frame end octet is 0x{data[end]:02x}")
+            if kind == METHOD and length > 4:
+                index = _u32(data, pos + FRAME_HEAD_BYTES)[0]
+                before = pos
+                if index == _BASIC_PUBLISH:
+                    pos = self._take_publishes(data, pos, channel, items)
+                elif index in _SETTLEMENTS:
+                    pos = _take_settlements(data, pos, channel, items)
+                if pos > before:
+                    continue
+            elif kind == HEARTBEAT:
+                _check_heartbeat(channel, length)
+                pos = end + 1
+                continue
+            items.append(Frame(kind, channel, data[pos + FRAME_HEAD_BYTES : end]))
+            pos = end + 1
+        return pos, FRAME_OVERHEAD
+
+    def _take_publishes(self, data: bytes, pos: int, channel: int, items: list[Item]) -> int:
+        """Append the run of whole messages that begins here, if there is one; where it ends.  A frame that does not fit
+        ends the run, and is looked at again by itself."""
+        size, limit, most = len(data), self.frame_max, self._max_message
+        run: list[Publish] = []
+        while size - pos > 11:
+            kind, number, length, index = _method_head(data, pos)
+            end = pos + 7 + length
+            at = end + 1
+            if index != _BASIC_PUBLISH or kind != METHOD or number != channel or size - at < _LEAST_HEADER_FRAME:
+                break
+            if length > limit or data[end] != FRAME_END:
+                break
+            kind, number, length, class_id, _, body_size = _content_head(data, at)
+            header_end = at + 7 + length
+            if kind != HEADER or number != channel or class_id != _BASIC or not 14 <= length <= limit:
+                break
+            if header_end >= size or data[header_end] != FRAME_END or body_size > most:
+                break
+            then = header_end + 1
+            body = b""
+            if body_size:
+                if size - then < body_size + FRAME_OVERHEAD or body_size > limit:
+                    break
+                kind, number, length = _head(data, then)
+                body_end = then + 7 + length
+                if kind != BODY or number != channel or length != body_size or data[body_end] != FRAME_END:
+                    break
+                body = data[then + 7 : body_end]
+                then = body_end + 1
+            arguments = data[pos + 11 : end]
+            exchange, routing_key, mandatory = _targets.get(arguments) or publish_target(arguments)
+            header = received_header(data[at + 19 : header_end])
+            if not run:
+                items.append(Publishes(channel, run))
+            run.append(Publish(exchange, routing_key, mandatory, header, body))
+            pos = then
+        return pos
+
+
+def _take_settlements(data: bytes, pos: int, channel: int, items: list[Item]) -> int:
+    """Append the run of acknowledgements that begins here, if there is one; where it ends."""
+    run: list[tuple[int, int, bool, bool]] = []
+    last = len(data) - _SETTLEMENT_SIZE
+    while pos <= last:
+        kind, number, length, index, tag, bits, end = _settlement(data, pos)
+        if kind != METHOD or number != channel or length != 13 or index not in _SETTLEMENTS or end != FRAME_END:
+            break
+        method_id = index & 0xFFFF
+        if method_id == ACK:
+            run.append((ACK, tag, bits & 1 == 1, False))
+        elif method_id == NACK:
+            run.append((NACK, tag, bits & 1 == 1, bits & 2 == 2))
+        else:
+            run.append((REJECT, tag, False, bits & 1 == 1))
+        pos += _SETTLEMENT_SIZE
+    if run:
+        items.append(Acks(channel, run))
+    return pos
+
+
+def publish_target(arguments: bytes) -> Target:
+    """Exchange, routing key and mandatory of basic.publish.  NOT_IMPLEMENTED for `immediate`, as in RabbitMQ."""
+    method = decode_method(b"\x00\x3c\x00\x28" + arguments)
+    assert isinstance(method, BasicPublish)
+    if method.immediate:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "immediate=true", method.class_id, method.method_id)
+    target = (method.exchange, method.routing_key, method.mandatory)
+    if len(arguments) <= TARGET_CACHE_MAX_BYTES:
+        if len(_targets) >= TARGET_CACHE_ENTRIES:
+            _targets.clear()
+        _targets[arguments] = target
+    return target
+
+
+def _check_heartbeat(channel: int, length: int) -> None:
+    if length:
+        raise FrameError("a heartbeat with a payload")
+    if channel:
+        raise unexpected_frame(f"a heartbeat on channel {channel}")

@@ -1,0 +1,272 @@
+"""Field tables and arrays (4.2.5.5), with the types that RabbitMQ knows (its errata to AMQP 0-9-1).
+
+Decoded values are Python's, and are written again with these types: bool `t`, int `I` where it fits and `l` else, as
+RabbitMQ's Java client does, float `d`, Decimal `D`, str `S`, bytes `x`, `Timestamp` `T`, dict `F`, list `A`, None `V`.
+A table of these types, without duplicate keys, comes out with the bytes that it went in with.  Other integers (`b B s u
+i L`) and `f` keep their value and lose their width; a long string that is not UTF-8 becomes `bytes`.  What must stay
+byte for byte is not decoded in the first place (`content.ContentHeader`).
+
+Bad bytes raise FrameError and nothing else, and each byte is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from struct import Struct
+from typing import Any, Final, TypeAlias
+
+from protocols.amqp.errors import FrameError
+
+MAX_DEPTH: Final = 32
+"""Tables and arrays within one another."""
+
+MAX_TABLE_BYTES: Final = 1 << 20
+"""Of one table, as bytes; that it fits its frame is a limit of its own."""
+
+FieldValue: TypeAlias = Any
+"""bool, int, float, Decimal, str, bytes, Timestamp, None, or a dict or list of such."""
+
+FieldTable: TypeAlias = dict[str, FieldValue]
+
+MAX_SHORT_STRING_BYTES: Final = 255
+
+_U32: Final = Struct(">I")
+_DECIMAL: Final = Struct(">Bi")
+_INT32: Final = range(-(1 << 31), 1 << 31)
+_INT64: Final = range(-(1 << 63), 1 << 63)
+
+
+class Timestamp(int):
+    """Seconds since 1970, as `T` has them; an int that is written as a timestamp again."""
+
+    __slots__ = ()
+
+
+def decode_table(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[FieldTable, int]:
+    """The table that begins at `pos` with its length and must end at `end` or before; and where it ends."""
+    pos, stop = _bounds(data, pos, end, depth)
+    table: FieldTable = {}
+    while pos < stop:
+        key_end = pos + 1 + data[pos]
+        if key_end >= stop:
+            raise FrameError("a field table ends within a field")
+        try:
+            key = data[pos + 1 : key_end].decode()
+        except UnicodeDecodeError:
+            raise FrameError("the name of a field is not UTF-8") from None
+        table[key], pos = _decode_value(data, key_end, stop, depth)
+    return table, stop
+
+
+def decode_array(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[list[FieldValue], int]:
+    """The array that begins at `pos` with its length; and where it ends."""
+    pos, stop = _bounds(data, pos, end, depth)
+    values: list[FieldValue] = []
+    while pos < stop:
+        value, pos = _decode_value(data, pos, stop, depth)
+        values.append(value)
+    return values, stop
+
+
+def check_table(data: bytes, pos: int, end: int, depth: int = 0) -> int:
+    """Where the table ends, or FrameError where `decode_table` would raise it; builds nothing."""
+    pos, stop = _bounds(data, pos, end, depth)
+    while pos < stop:
+        key_end = pos + 1 + data[pos]
+        if key_end >= stop:
+            raise FrameError("a field table ends within a field")
+        key = data[pos + 1 : key_end]
+        if not key.isascii():
+            try:
+                key.decode()
+            except UnicodeDecodeError:
+                raise FrameError("the name of a field is not UTF-8") from None
+        pos = _check_value(data, key_end, stop, depth)
+    return stop
+
+
+def encode_table(table: FieldTable) -> bytes:
+    """The table with its length.  ValueError for what no table can hold: the caller made it."""
+    encoded = _encode_table(table, 0)
+    if len(encoded) - 4 > MAX_TABLE_BYTES:
+        raise ValueError(f"a field table of {len(encoded)} bytes, the limit is {MAX_TABLE_BYTES}")
+    return encoded
+
+
+def encode_short_string(text: str) -> bytes:
+    """A short string with its length.  ValueError above 255 bytes."""
+    raw = text.encode()
+    if len(raw) > MAX_SHORT_STRING_BYTES:
+        raise ValueError(f"a short string of {len(raw)} bytes, the limit is {MAX_SHORT_STRING_BYTES}")
+    return bytes((len(raw),)) + raw
+
+
+def _bounds(data: bytes, pos: int, end: int, depth: int) -> tuple[int, int]:
+    """Where the content of a table, array or long string begins and ends."""
+    if depth > MAX_DEPTH:
+        raise FrameError(f"field tables more than {MAX_DEPTH} deep")
+    start = pos + 4
+    if start > end:
+        raise FrameError("a field ends within its length")
+    size: int = _U32.unpack_from(data, pos)[0]
+    if size > end - start or size > MAX_TABLE_BYTES:
+        raise FrameError("a field is longer than what holds it")
+    return start, start + size
+
+
+def _decode_value(data: bytes, pos: int, end: int, depth: int) -> tuple[FieldValue, int]:
+    """The value whose type octet is at `pos`, which is before `end`."""
+    kind = data[pos]
+    fixed = _FIXED.get(kind)
+    if fixed is not None:
+        stop = pos + 1 + fixed.size
+        if stop > end:
+            raise FrameError("a field ends within its value")
+        if kind == 0x44:
+            return _decimal(*_DECIMAL.unpack_from(data, pos + 1)), stop
+        value = fixed.unpack_from(data, pos + 1)[0]
+        return (Timestamp(value) if kind == 0x54 else value), stop
+    if kind == 0x53 or kind == 0x78:  # S, x
+        start, stop = _bounds(data, pos + 1, end, 0)
+        raw = data[start:stop]
+        if kind == 0x53:
+            try:
+                return raw.decode(), stop
+            except UnicodeDecodeError:
+                pass
+        return raw, stop
+    if kind == 0x46:
+        return decode_table(data, pos + 1, end, depth + 1)
+    if kind == 0x41:
+        return decode_array(data, pos + 1, end, depth + 1)
+    if kind == 0x56:
+        return None, pos + 1
+    raise FrameError(f"a field of the unknown type 0x{kind:02x}")
+
+
+def _check_value(data: bytes, pos: int, end: int, depth: int) -> int:
+    kind = data[pos]
+    fixed = _FIXED.get(kind)
+    if fixed is not None:
+        stop = pos + 1 + fixed.size
+        if stop > end:
+            raise FrameError("a field ends within its value")
+        return stop
+    if kind == 0x53 or kind == 0x78:
+        return _bounds(data, pos + 1, end, 0)[1]
+    if kind == 0x46:
+        return check_table(data, pos + 1, end, depth + 1)
+    if kind == 0x41:
+        pos, stop = _bounds(data, pos + 1, end, depth + 1)
+        while pos < stop:
+            pos = _check_value(data, pos, stop, depth + 1)
+        return stop
+    if kind == 0x56:
+        return pos + 1
+    raise FrameError(f"a field of the unknown type 0x{kind:02x}")
+
+
+_FIXED: Final[dict[int, Struct]] = {
+    ord(kind): Struct(f">{layout}")
+    for kind, layout in {
+        "t": "?",
+        "b": "b",
+        "B": "B",
+        "s": "h",
+        "u": "H",
+        "I": "i",
+        "i": "I",
+        "l": "q",
+        "L": "q",
+        "f": "f",
+        "d": "d",
+        "D": "Bi",
+        "T": "Q",
+    }.items()
+}
+"""Types of one length.  `L` is signed, as in RabbitMQ and its clients."""
+
+
+def _decimal(scale: int, digits: int) -> Decimal:
+    """Built from its digits, so that no context rounds it."""
+    return Decimal((int(digits < 0), tuple(map(int, str(abs(digits)))), -scale))
+
+
+def _encode_table(table: FieldTable, depth: int) -> bytes:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"field tables more than {MAX_DEPTH} deep")
+    content = b"".join([encode_short_string(key) + _encode_value(value, depth) for key, value in table.items()])
+    return _U32.pack(len(content)) + content
+
+
+def _encode_value(value: FieldValue, depth: int) -> bytes:
+    encoder = _ENCODERS.get(type(value))
+    if encoder is not None:
+        return encoder(value)
+    if isinstance(value, dict):
+        return b"F" + _encode_table(value, depth + 1)
+    if isinstance(value, list | tuple):
+        if depth >= MAX_DEPTH:
+            raise ValueError(f"field arrays more than {MAX_DEPTH} deep")
+        content = b"".join([_encode_value(each, depth + 1) for each in value])
+        return b"A" + _U32.pack(len(content)) + content
+    for kind in (str, bytes, Timestamp, int, float):  # what is derived from these, such as enumerations
+        if isinstance(value, kind):
+            return _ENCODERS[kind](value)
+    raise ValueError(f"a field of the type {type(value).__name__}")
+
+
+def _encode_int(value: int) -> bytes:
+    if value in _INT32:
+        return b"I" + value.to_bytes(4, "big", signed=True)
+    if value in _INT64:
+        return b"l" + value.to_bytes(8, "big", signed=True)
+    raise ValueError(f"{value} does not fit 64 bits")
+
+
+def _encode_timestamp(value: Timestamp) -> bytes:
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"{value} is no timestamp")
+    return b"T" + value.to_bytes(8, "big")
+
+
+def _encode_decimal(value: Decimal) -> bytes:
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise ValueError(f"{value} is no decimal of AMQP")
+    unscaled = int("".join(map(str, digits)) or "0") * 10 ** min(max(exponent, 0), 10)
+    if sign:
+        unscaled = -unscaled
+    scale = max(-exponent, 0)
+    if unscaled not in _INT32 or exponent > 10 or scale > 255:
+        raise ValueError(f"{value} is beyond the decimals of AMQP")
+    return b"D" + _DECIMAL.pack(scale, unscaled)
+
+
+def _encode_double(value: float) -> bytes:
+    return b"d" + _DOUBLE.pack(value)
+
+
+def _encode_text(value: str) -> bytes:
+    raw = value.encode()
+    return b"S" + _U32.pack(len(raw)) + raw
+
+
+def _encode_bytes(value: bytes) -> bytes:
+    return b"x" + _U32.pack(len(value)) + value
+
+
+_DOUBLE: Final = Struct(">d")
+
+_ENCODERS: Final[dict[type[Any], Callable[[Any], bytes]]] = {
+    bool: lambda value: b"t\x01" if value else b"t\x00",
+    int: _encode_int,
+    Timestamp: _encode_timestamp,
+    float: _encode_double,
+    Decimal: _encode_decimal,
+    str: _encode_text,
+    bytes: _encode_bytes,
+    bytearray: _encode_bytes,
+    type(None): lambda _: b"V",
+}

@@ -1,0 +1,45 @@
+"""Frames (4.2.3): their layout, and how they are written.
+
+A frame is type, channel, size, payload and the end octet.  `frame_max` counts all of it: a payload has up to
+`frame_max - FRAME_OVERHEAD` bytes.  Of what comes in 8 bytes more are let pass, as RabbitMQ does, since some clients
+count the payload only.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final
+
+METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
+"""Types of frames."""
+
+FRAME_END: Final = 0xCE
+FRAME_HEAD_BYTES: Final = 7
+FRAME_OVERHEAD: Final = 8
+"""What a frame has beside its payload."""
+
+FRAME_MIN_SIZE: Final = 4096
+"""The frame_max that every peer takes (4.2.3)."""
+
+PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+"""What a client begins with, and what a server answers to anything else."""
+
+HEARTBEAT_FRAME: Final = b"\x08\x00\x00\x00\x00\x00\x00\xce"
+
+_HEAD: Final = Struct(">BHI")
+_CONTENT_HEAD: Final = Struct(">HHQ")
+
+
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
+    """One frame."""
+    return b"%b%b\xce" % (_HEAD.pack(kind, channel, len(payload)), payload)
+
+
+def header_payload(properties: bytes, body_size: int) -> bytes:
+    """The payload of a header frame: class, weight, body size, and the bytes of a `ContentHeader`."""
+    return _CONTENT_HEAD.pack(60, 0, body_size) + properties
+
+
+def max_payload(frame_max: int) -> int:
+    """Bytes that a frame's payload may have."""
+    return frame_max - FRAME_OVERHEAD

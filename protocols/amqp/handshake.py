@@ -1,0 +1,67 @@
+"""What the two sides agree on before a connection is open: capabilities and limits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocols.amqp.connection_events import ConnectionLimits, Greeting
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.field_table import FieldTable
+from protocols.amqp.frames import FRAME_MIN_SIZE
+from protocols.amqp.methods_connection import ConnectionStart, ConnectionTune, ConnectionTuneOk
+from protocols.amqp.reply_codes import ReplyCode
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the client says that it understands, of what a server must not do unasked."""
+
+    authentication_failure_close: bool = False
+    connection_blocked: bool = False
+    consumer_cancel_notify: bool = False
+
+
+def capabilities_of(client_properties: FieldTable) -> Capabilities:
+    """From `capabilities` of the client's properties; whatever is not true there is absent."""
+    given = client_properties.get("capabilities")
+    if not isinstance(given, dict):
+        return Capabilities()
+    return Capabilities(
+        authentication_failure_close=given.get("authentication_failure_close") is True,
+        connection_blocked=given.get("connection.blocked") is True,
+        consumer_cancel_notify=given.get("consumer_cancel_notify") is True,
+    )
+
+
+def start(greeting: Greeting) -> ConnectionStart:
+    return ConnectionStart(
+        0, 9, greeting.server_properties, greeting.mechanisms.encode(), greeting.locales.encode()
+    )  # fmt: skip
+
+
+def offer(limits: ConnectionLimits) -> ConnectionTune:
+    return ConnectionTune(limits.channel_max, limits.frame_max, limits.heartbeat_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """The limits that hold.  `heartbeat_seconds` 0 = none."""
+
+    channel_max: int
+    frame_max: int
+    heartbeat_seconds: int
+
+
+def negotiate(limits: ConnectionLimits, wanted: ConnectionTuneOk) -> Tuned:
+    """What holds after the client's answer: its values where they are lower, ours where it has 0, its heartbeat
+    whatever it is.  NOT_ALLOWED for a frame_max above ours or below what every peer takes (4.2.3)."""
+    frame_max = wanted.frame_max or limits.frame_max
+    if frame_max > limits.frame_max:
+        how = f"greater than the maximum allowed value ({limits.frame_max})"
+    elif frame_max < FRAME_MIN_SIZE:
+        how = f"lower than the minimum allowed value ({FRAME_MIN_SIZE})"
+    else:
+        channel_max = min(wanted.channel_max or limits.channel_max, limits.channel_max)
+        return Tuned(channel_max, frame_max, wanted.heartbeat)
+    text = f"negotiated frame_max = {frame_max} is {how}"
+    raise AmqpError(ReplyCode.NOT_ALLOWED, text, wanted.class_id, wanted.method_id)

@@ -1,0 +1,110 @@
+"""Outgoing: what goes out of one connection, in the order in which it is called for.
+
+Nothing is sent on a channel that is not open: whoever sends need not know that it was closed a moment ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from protocols.amqp.channel import OPEN, Channel
+from protocols.amqp.delivery import ContentTemplate, deliver_frame, get_ok_frame
+from protocols.amqp.field_table import encode_short_string
+from protocols.amqp.frames import HEARTBEAT_FRAME, METHOD, frame, max_payload
+from protocols.amqp.heartbeats import Heartbeats
+from protocols.amqp.methods import AmqpMethod, BasicReturn, encode_method
+
+CONSUMER_TAG_CACHE_ENTRIES: Final = 256
+"""Consumer tags of one connection that are kept encoded; all are forgotten when there is no room."""
+
+
+class Outgoing:
+    """See the module."""
+
+    __slots__ = ("_channels", "_consumers", "_heartbeats", "_out", "frame_max")
+
+    def __init__(self, frame_max: int, now: float) -> None:
+        self._out: list[bytes] = []
+        self._channels: dict[int, Channel] = {}
+        self._consumers: dict[str, bytes] = {}
+        self._heartbeats = Heartbeats(now)
+        self.frame_max = frame_max
+        """Of whole frames, as agreed."""
+
+    def data_to_send(self) -> bytes:
+        """The bytes that are due; empty if none."""
+        out = self._out
+        if not out:
+            return b""
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        if data is not HEARTBEAT_FRAME:
+            self._heartbeats.has_sent = True
+        return data
+
+    def is_channel_open(self, channel: int) -> bool:
+        """Whether anything can be sent on it."""
+        found = self._channels.get(channel)
+        return found is not None and found.state == OPEN
+
+    def send(self, channel: int, method: AmqpMethod) -> None:
+        """Any method without content.  ValueError where it does not fit a frame."""
+        if self.is_channel_open(channel):
+            self._send(channel, method)
+
+    def deliver(
+        self, channel: int, consumer_tag: str, delivery_tag: int, redelivered: bool, message: ContentTemplate
+    ) -> None:
+        """One message to a consumer."""
+        self.deliver_run(channel, consumer_tag, ((delivery_tag, redelivered, message),))
+
+    def deliver_run(
+        self, channel: int, consumer_tag: str, deliveries: Iterable[tuple[int, bool, ContentTemplate]]
+    ) -> None:
+        """Messages to one consumer: delivery tag, redelivered and message of each."""
+        if not self.is_channel_open(channel):
+            return
+        consumer = self._consumers.get(consumer_tag)
+        if consumer is None:
+            consumer = self._encode_consumer(consumer_tag)
+        add, frame_max = self._out.append, self.frame_max
+        for delivery_tag, redelivered, message in deliveries:
+            frames = message.frames(channel, frame_max)
+            add(deliver_frame(channel, consumer, delivery_tag, redelivered, message))
+            add(frames)
+
+    def get_ok(
+        self, channel: int, delivery_tag: int, redelivered: bool, message: ContentTemplate, message_count: int
+    ) -> None:
+        """The message that basic.get asked for; `message_count`: how many are left."""
+        if self.is_channel_open(channel):
+            frames = message.frames(channel, self.frame_max)
+            self._out += (get_ok_frame(channel, delivery_tag, redelivered, message, message_count), frames)
+
+    def return_(self, channel: int, reply_code: int, text: str, exchange: str, routing_key: str,
+                message: ContentTemplate) -> None:  # fmt: skip
+        """A mandatory message that could not be routed."""
+        if self.is_channel_open(channel):
+            frames = message.frames(channel, self.frame_max)
+            self._send(channel, BasicReturn(reply_code, text, exchange, routing_key))
+            self._out.append(frames)
+
+    def confirm(self, channel: int, tags: Sequence[int], *, is_nack: bool = False) -> None:
+        """Publishes of the channel are durable, or with `is_nack` lost.  Tags count from 1 since confirm.select; each
+        is confirmed once, in any order."""
+        found = self._channels.get(channel)
+        if found is not None and found.state == OPEN and tags:
+            self._out.append(found.confirms.frames(channel, tags, is_nack=is_nack))
+
+    def _encode_consumer(self, consumer_tag: str) -> bytes:
+        if len(self._consumers) >= CONSUMER_TAG_CACHE_ENTRIES:
+            self._consumers.clear()
+        encoded = self._consumers[consumer_tag] = encode_short_string(consumer_tag)
+        return encoded
+
+    def _send(self, channel: int, method: AmqpMethod) -> None:
+        payload = encode_method(method)
+        if len(payload) > max_payload(self.frame_max):
+            raise ValueError(f"{method.name} of {len(payload)} bytes in frames of {self.frame_max}")
+        self._out.append(frame(METHOD, channel, payload))
