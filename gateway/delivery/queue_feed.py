@@ -1,0 +1,197 @@
+"""QueueFeed: one AMQP queue's consumers on this gateway, and the pop that feeds them.
+
+Nothing is taken from the queue that no consumer has credit for; what comes goes to consumers in turn, those of the
+highest priority first; what came too late for the last of them goes back to its place.  Gateways that consume from one
+queue know nothing of each other; the store shares out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from gateway.delivery.leases import Leases, Ticket
+
+WAIT_MS: Final = 20_000
+"""How long a pop waits for messages."""
+LEASE_MS: Final = 10_000
+PAUSE_SECONDS: Final = 0.2
+"""How long a feed waits when the store refuses."""
+TICK_SECONDS: Final = 0.5
+"""How often is looked which leases are to be renewed."""
+
+log = structlog.get_logger(__name__)
+
+
+class QueueConsumer(Protocol):
+    """A consumer of a channel."""
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def credit(self) -> int:
+        """How many messages it can be handed now."""
+        ...
+
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        """Send them; no more than `credit`."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+class QueueFeed:
+    """`key`: namespace and name of the queue.  `sort_out`: takes out of what was popped what is not to be delivered.
+    `on_idle`: called when the feed has no consumer and holds nothing."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        topic: str,
+        group: str,
+        sort_out: Callable[[list[Ticket]], list[Ticket]],
+        on_idle: Callable[[QueueFeed], None],
+    ) -> None:
+        self.topic, self.group = topic, group
+        self.is_single = False
+        """Whether only the first consumer is handed anything (single active consumer)."""
+        self._store = store
+        self._sort_out = sort_out
+        self._on_idle = on_idle
+        self._loop = asyncio.get_running_loop()
+        self.leases = Leases(store, clock, topic, group, lambda tickets, released: None)
+        self.leases.lease_ms = LEASE_MS
+        self.consumers: dict[QueueConsumer, None] = {}
+        self._turn = 0
+        self._pop: asyncio.Task[None] | None = None
+        self._ticking: asyncio.TimerHandle | None = self._loop.call_later(TICK_SECONDS, self._tick)
+        self._is_closed = False
+        self._is_paused = False
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def add(self, consumer: QueueConsumer) -> None:
+        self.consumers[consumer] = None
+        self.look()
+
+    def remove(self, consumer: QueueConsumer) -> None:
+        """What it holds stays its channel's."""
+        self.consumers.pop(consumer, None)
+        if not self._credit():
+            self._stop()
+        else:
+            self.look()
+
+    def look(self) -> None:
+        """There may be credit now, or a message: pop, unless a pop is under way."""
+        if self._pop is None and not self._is_closed and not self._is_paused and self._credit():
+            self._pop = self._loop.create_task(self._run())
+
+    def look_again(self) -> None:
+        """There may be less credit than the pop that waits asked for."""
+        if self._pop is not None and not self._credit():
+            self._stop()
+
+    def _active(self) -> Sequence[QueueConsumer]:
+        """Who may be handed something, in the order in which it is asked."""
+        consumers = list(self.consumers)
+        if self.is_single:
+            return consumers[:1]
+        if len(consumers) > 1:
+            start = self._turn % len(consumers)
+            consumers = consumers[start:] + consumers[:start]
+            consumers.sort(key=lambda consumer: -consumer.priority)
+        return consumers
+
+    def _credit(self) -> int:
+        return sum(consumer.credit for consumer in self._active())
+
+    def _stop(self) -> None:
+        if self._pop is not None:
+            self._pop.cancel()  # what it has claimed by now goes back
+
+    # -- the pop -------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        try:
+            while count := min(self._credit(), MAX_POP_MESSAGES):
+                request = PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS)
+                deliveries = await self._store.pop(request)
+                if self._is_closed:
+                    self.leases.release(self.leases.take(deliveries))
+                    return
+                if deliveries:
+                    self._hand_out(self._sort_out(self.leases.take(deliveries)))
+                    await asyncio.sleep(0)
+        except EntrepotError as error:
+            if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
+                log.warning("a queue cannot be read now", topic=self.topic, problem=error.message)
+            self._is_paused = True
+            self._loop.call_later(PAUSE_SECONDS, self._go_on)
+        finally:
+            self._pop = None
+            if not self._is_closed:
+                self._loop.call_soon(self.look)
+
+    def _go_on(self) -> None:
+        self._is_paused = False
+        self.look()
+
+    def _hand_out(self, tickets: list[Ticket]) -> None:
+        """One to each in turn."""
+        parts: dict[QueueConsumer, list[Ticket]] = {}
+        at = 0
+        active = self._active()
+        rooms = {consumer: consumer.credit for consumer in active}
+        while at < len(tickets):
+            best = max((consumer.priority for consumer in active if rooms[consumer] > 0), default=None)
+            if best is None:
+                break
+            for consumer in active:
+                if at < len(tickets) and rooms[consumer] > 0 and consumer.priority == best:
+                    parts.setdefault(consumer, []).append(tickets[at])
+                    rooms[consumer] -= 1
+                    at += 1
+                    self._turn += 1
+        if at < len(tickets):
+            self.leases.release(tickets[at:])
+        for consumer, part in parts.items():
+            consumer.take(part)
+
+    # -- one message ---------------------------------------------------------------------------------------------
+
+    async def get(self) -> Ticket | None:
+        """The next message, if there is one now (basic.get)."""
+        while True:
+            deliveries = await self._store.pop(PopRequest(self.topic, self.group, 1, 0, LEASE_MS))
+            if not deliveries:
+                return None
+            tickets = self._sort_out(self.leases.take(deliveries))
+            if tickets:
+                return tickets[0]
+
+    # -- leases --------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self.leases.renew_due()
+        self._ticking = None if self._is_closed else self._loop.call_later(TICK_SECONDS, self._tick)
+        if not self.consumers and self._pop is None and self.leases.is_idle:
+            self._on_idle(self)
+
+    async def close(self) -> None:
+        """Give back what is under way, and return when the store knows."""
+        self._is_closed = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._stop()
+        if self._pop is not None:
+            await asyncio.wait((self._pop,), timeout=1)
+        await self.leases.settle()

@@ -1,0 +1,55 @@
+"""QueueFeeds: the feeds of this gateway, one for each queue that somebody consumes from or gets of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from domain.clock import Clock
+from domain.ports import Store
+from gateway.delivery.leases import Ticket
+from gateway.delivery.queue_feed import QueueFeed
+from gateway.vhosts.vhost import Queue
+
+SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
+"""Takes out of what was popped of a queue what is not to be delivered."""
+
+
+class QueueFeeds:
+    """See the module."""
+
+    def __init__(self, store: Store, clock: Clock, sort_out: SortOut) -> None:
+        self._store, self._clock, self._sort_out = store, clock, sort_out
+        self._feeds: dict[str, QueueFeed] = {}
+
+    def of(self, queue: Queue) -> QueueFeed:
+        """The feed of a queue, begun if it is not there."""
+        feed = self._feeds.get(queue.topic)
+        if feed is None:
+
+            def sort_out(tickets: list[Ticket]) -> list[Ticket]:
+                return self._sort_out(queue, tickets)
+
+            feed = QueueFeed(self._store, self._clock, queue.topic, queue.group, sort_out, self._idle)
+            feed.is_single = queue.declaration.arguments.single_active_consumer
+            self._feeds[queue.topic] = feed
+        return feed
+
+    def consumers(self, queue: Queue) -> int:
+        """How many consumers of a queue are on this gateway."""
+        feed = self._feeds.get(queue.topic)
+        return 0 if feed is None else len(feed.consumers)
+
+    def forget(self, queue: Queue) -> QueueFeed | None:
+        """The queue is gone: its feed, which is to be closed."""
+        return self._feeds.pop(queue.topic, None)
+
+    def _idle(self, feed: QueueFeed) -> None:
+        if self._feeds.get(feed.topic) is feed:
+            del self._feeds[feed.topic]
+            asyncio.get_running_loop().create_task(feed.close())
+
+    async def close(self) -> None:
+        """Return when the store knows of all that ended."""
+        feeds, self._feeds = tuple(self._feeds.values()), {}
+        await asyncio.gather(*(feed.close() for feed in feeds), return_exceptions=True)

@@ -1,0 +1,248 @@
+"""ChannelConsuming: the consumers of one channel, and what they and basic.get have been given and not settled.
+
+Invariant: a delivery tag stands for one message until that is settled, once; what is not settled when the channel ends
+goes back to its place in its queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gateway.delivery.leases import Ticket, acknowledge_all
+from gateway.vhosts.vhost import Queue
+from protocols.amqp.connection_events import ACK, Settlement
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.mapping import template_of
+from protocols.amqp.methods import BasicCancel
+from protocols.amqp.reply_codes import ReplyCode
+
+if TYPE_CHECKING:
+    from gateway.frontends.amqp.channel import AmqpChannel
+
+NO_ACK_BATCH: Final = 200
+"""Messages that a consumer without acknowledgements is handed at a time, as long as the socket takes them."""
+
+
+class Held(NamedTuple):
+    """A message that was delivered and is not settled."""
+
+    ticket: Ticket
+    queue: Queue
+    consumer: Consumer | None
+    since: float
+
+
+class Consumer:
+    """A consumer.  `prefetch`: how many messages it may hold; 0 for no limit of its own."""
+
+    __slots__ = ("_consuming", "arguments", "exclusive", "held", "no_ack", "prefetch", "priority", "queue", "tag")
+
+    def __init__(
+        self,
+        consuming: ChannelConsuming,
+        tag: str,
+        queue: Queue,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        priority: int,
+        prefetch: int,
+        arguments: dict[str, object],
+    ) -> None:
+        self._consuming = consuming
+        self.tag, self.queue = tag, queue
+        self.no_ack, self.exclusive, self.priority, self.prefetch = no_ack, exclusive, priority, prefetch
+        self.arguments = arguments
+        self.held = 0
+
+    @property
+    def channel(self) -> AmqpChannel:
+        return self._consuming.channel
+
+    @property
+    def credit(self) -> int:
+        return self._consuming.credit(self)
+
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        self._consuming.deliver(self, tickets)
+
+
+class ChannelConsuming:
+    """One channel's.  `prefetch`: of consumers that come from now on; `channel_prefetch`: of all of them together."""
+
+    __slots__ = ("_next_tag", "channel", "channel_prefetch", "consumers", "held", "is_flowing", "prefetch", "tx")
+
+    def __init__(self, channel: AmqpChannel) -> None:
+        self.channel = channel
+        self.consumers: dict[str, Consumer] = {}
+        self.held: dict[int, Held] = {}
+        self.prefetch = self.channel_prefetch = 0
+        self.is_flowing = True
+        self.tx: list[Settlement] = []
+        """Settlements of a transaction that wait for its end."""
+        self._next_tag = 1
+
+    # -- credit --------------------------------------------------------------------------------------------------
+
+    def credit(self, consumer: Consumer) -> int:
+        """How many messages a consumer can be handed now."""
+        driver = self.channel.conversation.driver
+        if driver is None or driver.is_congested or not self.channel.is_open:
+            return 0
+        if consumer.no_ack:
+            return NO_ACK_BATCH
+        room = self.channel.conversation.frontend.max_unacknowledged - len(self.held)
+        if consumer.prefetch:
+            room = min(room, consumer.prefetch - consumer.held)
+        if self.channel_prefetch:
+            room = min(room, self.channel_prefetch - len(self.held))
+        return max(room, 0)
+
+    def has_room(self) -> None:
+        """Credit may have grown."""
+        feeds = self.channel.conversation.frontend.feeds
+        for queue in {consumer.queue for consumer in self.consumers.values()}:
+            feeds.of(queue).look()
+
+    def set_prefetch(self, count: int, *, of_channel: bool) -> None:
+        if of_channel:
+            self.channel_prefetch = count
+            self.has_room()
+        else:
+            self.prefetch = count
+
+    # -- deliveries ----------------------------------------------------------------------------------------------
+
+    def deliver(self, consumer: Consumer, tickets: Sequence[Ticket]) -> None:
+        """Send messages to a consumer."""
+        conversation = self.channel.conversation
+        now = conversation.frontend.time()
+        tag = self._next_tag
+        self._next_tag += len(tickets)
+        run = [
+            (tag + place, ticket.attempt > 1, template_of(ticket.message)) for place, ticket in enumerate(tickets)
+        ]
+        if consumer.no_ack:
+            acknowledge_all(tickets)
+        else:
+            for place, ticket in enumerate(tickets):
+                self.held[tag + place] = Held(ticket, consumer.queue, consumer, now)
+            consumer.held += len(tickets)
+        conversation.machine.deliver_run(self.channel.number, consumer.tag, run)
+        conversation.flush()
+
+    def get_ok(self, queue: Queue, ticket: Ticket, message_count: int, *, no_ack: bool) -> None:
+        """Answer basic.get with a message."""
+        conversation = self.channel.conversation
+        tag = self._next_tag
+        self._next_tag += 1
+        if no_ack:
+            ticket.acknowledge()
+        else:
+            self.held[tag] = Held(ticket, queue, None, conversation.frontend.time())
+        template = template_of(ticket.message)
+        conversation.machine.get_ok(self.channel.number, tag, ticket.attempt > 1, template, message_count)
+
+    # -- settlements ---------------------------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
+        """A run of acknowledgements and refusals.  Raises PRECONDITION_FAILED for an unknown tag."""
+        if self.channel.publishing.is_tx:
+            self.tx += settlements
+            return None
+        return self.apply(settlements)
+
+    def apply(self, settlements: Sequence[Settlement]) -> Awaitable[None] | None:
+        acknowledged: list[Held] = []
+        dead: list[Held] = []
+        try:
+            for method, tag, multiple, requeue in settlements:
+                found = self._take(tag, multiple)
+                if method == ACK:
+                    acknowledged += found
+                elif requeue:
+                    dead += self._requeue(found)
+                else:
+                    dead += found
+        finally:
+            acknowledge_all([held.ticket for held in acknowledged])
+            self._settled(acknowledged)
+            self._settled(dead)
+        if dead:
+            return self.channel.conversation.frontend.dead_letters.reject([(held.queue, held.ticket) for held in dead])
+        return None
+
+    def _take(self, tag: int, multiple: bool) -> list[Held]:
+        held = self.held
+        if not multiple:
+            found = held.pop(tag, None)
+            if found is None:
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+            return [found]
+        if tag and tag not in held and (tag >= self._next_tag or not held or tag < next(iter(held))):
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        tags = [each for each in held if not tag or each <= tag]
+        return [held.pop(each) for each in tags]
+
+    def _requeue(self, found: list[Held]) -> list[Held]:
+        """Give back; what has come back too often is returned: it is a dead letter."""
+        dead: list[Held] = []
+        for held in found:
+            limit = held.queue.declaration.arguments.attempts_allowed
+            if limit is not None and held.ticket.attempt > limit:
+                dead.append(held)
+            else:
+                held.ticket.release()
+        self._settled([held for held in found if held not in dead])
+        return dead
+
+    def _settled(self, found: Sequence[Held]) -> None:
+        if not found:
+            return
+        for held in found:
+            if held.consumer is not None:
+                held.consumer.held -= 1
+        self.has_room()
+
+    def recover(self) -> None:
+        """basic.recover: everything goes back."""
+        found = list(self.held.values())
+        self.held.clear()
+        for held in found:
+            held.ticket.release()
+        self._settled(found)
+
+    def oldest(self) -> float | None:
+        """Since when the message is held that is held longest."""
+        return next((held.since for held in self.held.values()), None)
+
+    # -- consumers -----------------------------------------------------------------------------------------------
+
+    def add(self, consumer: Consumer) -> None:
+        self.consumers[consumer.tag] = consumer
+        self.channel.conversation.frontend.consumer_came(consumer)
+
+    def cancel(self, tag: str) -> Consumer | None:
+        """End a consumer; what it holds is still the channel's."""
+        consumer = self.consumers.pop(tag, None)
+        if consumer is not None:
+            self.channel.conversation.frontend.consumer_went(consumer)
+        return consumer
+
+    def queue_gone(self, consumer: Consumer) -> None:
+        """The consumer's queue was deleted: tell it, if it understands that."""
+        if self.consumers.pop(consumer.tag, None) is None:
+            return
+        conversation = self.channel.conversation
+        if conversation.machine.capabilities.consumer_cancel_notify:
+            self.channel.send(BasicCancel(consumer.tag, True))
+            conversation.flush()
+
+    def close(self) -> None:
+        """The channel is over."""
+        for tag in tuple(self.consumers):
+            self.cancel(tag)
+        held, self.held = self.held, {}
+        for each in held.values():
+            each.ticket.release()

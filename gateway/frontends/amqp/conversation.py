@@ -1,0 +1,256 @@
+"""AmqpConversation: one connection: its login, its virtual host, and its channels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from domain.access.model import Principal
+from domain.errors import Code, EntrepotError
+from gateway.driver import Driver
+from gateway.frontends.amqp.channel import AmqpChannel
+from gateway.frontends.amqp.login import credentials_of
+from gateway.vhosts.vhost import Vhost
+from protocols.amqp.connection import ServerConnection
+from protocols.amqp.connection_events import (
+    Acks,
+    ChannelClosed,
+    ChannelOpened,
+    Closed,
+    Closing,
+    Event,
+    Login,
+    Method,
+    Open,
+    Publishes,
+)
+from protocols.amqp.methods import AmqpMethod, ConnectionUpdateSecret, ConnectionUpdateSecretOk
+from protocols.amqp.reply_codes import ReplyCode
+
+if TYPE_CHECKING:
+    from gateway.frontends.amqp.frontend import AmqpFrontend
+
+log = structlog.get_logger(__name__)
+
+
+class AmqpConversation:
+    """See the module."""
+
+    __slots__ = (
+        "_is_ended",
+        "_login",
+        "channels",
+        "client_properties",
+        "connected_at_ms",
+        "driver",
+        "frontend",
+        "identity",
+        "machine",
+        "principal",
+        "vhost",
+    )
+
+    def __init__(self, frontend: AmqpFrontend, now: float) -> None:
+        self.frontend = frontend
+        self.machine = ServerConnection(frontend.limits, frontend.greeting, now)
+        self.driver: Driver | None = None
+        self.identity = frontend.new_identity()
+        """Names the connection among all of all gateways: exclusive queues are its."""
+        self.principal: Principal | None = None
+        self.vhost: Vhost | None = None
+        self.channels: dict[int, AmqpChannel] = {}
+        self.client_properties: dict[str, object] = {}
+        self.connected_at_ms = 0
+        self._login: Login | None = None
+        self._is_ended = False
+
+    # -- the driver's side ---------------------------------------------------------------------------------------
+
+    def connected(self, driver: Driver) -> None:
+        self.driver = driver
+        self.frontend.opened(self)
+
+    def received(self, data: bytes, now: float) -> None:
+        for event in self.machine.receive_data(data, now):
+            self._handle(event)
+
+    def data_to_send(self) -> bytes:
+        return self.machine.data_to_send()
+
+    def deadline(self) -> float:
+        return self.machine.deadline()
+
+    def timed_out(self, now: float) -> None:
+        for event in self.machine.handle_timeout(now):
+            self._handle(event)
+        self.flush()
+
+    def resumed(self, now: float) -> None:
+        self.machine.note_alive(now)
+
+    def writable(self) -> None:
+        for channel in tuple(self.channels.values()):
+            channel.consuming.has_room()
+
+    def lost(self) -> None:
+        self._end()
+        self.frontend.closed(self)
+        self.driver = None
+
+    # -- events --------------------------------------------------------------------------------------------------
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Publishes | Acks):
+            channel = self.channels.get(event.channel)
+            if channel is not None:
+                channel.take(event)
+        elif isinstance(event, Method):
+            if event.channel == 0:
+                self._update_secret(event.method)
+            elif (channel := self.channels.get(event.channel)) is not None:
+                channel.take(event)
+        elif isinstance(event, ChannelOpened):
+            self.channels[event.channel] = AmqpChannel(self, event.channel)
+        elif isinstance(event, ChannelClosed):
+            self._channel_closed(event)
+        elif isinstance(event, Login):
+            self._login = event
+            self.frontend.spawn(self._authenticate(event))
+        elif isinstance(event, Open):
+            self._open(event.virtual_host)
+        elif isinstance(event, Closing):
+            self._closing(event)
+        elif isinstance(event, Closed) and self.driver is not None:
+            self.driver.close()
+
+    async def _authenticate(self, login: Login) -> None:
+        machine = self.machine
+        try:
+            if self.driver is None:
+                return
+            credentials = credentials_of(login, self.driver.source)
+            principal = await self.frontend.security.authenticate(credentials)
+        except EntrepotError as error:
+            log.info("a login was refused", peer=self.peer, reason=error.message)
+            text = f"Login was refused using authentication mechanism {login.mechanism[:40]}"
+            self._handle(machine.refuse(text))
+            self.flush()
+            return
+        if machine.is_closed or self.driver is None:
+            return
+        self.principal = principal
+        self.client_properties = dict(login.client_properties)
+        machine.authenticated()
+        self._go_on()
+
+    def _open(self, name: str) -> None:
+        vhost = self.frontend.definitions.vhost(name)
+        frontend, machine = self.frontend, self.machine
+        refused = frontend.refusal()
+        if refused is not None:
+            self._handle(machine.close(ReplyCode.CONNECTION_FORCED, refused))
+        elif vhost is None:
+            self._handle(machine.close(ReplyCode.NOT_ALLOWED, f"vhost {name} not found", 10, 40))
+        else:
+            self.vhost = vhost
+            self.connected_at_ms = frontend.clock.now_ms()
+            machine.opened()
+            if self.driver is not None:
+                self.driver.admitted()
+                self.driver.deadline_moved()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        for event in self.machine.go_on():
+            self._handle(event)
+        self.flush()
+
+    def _update_secret(self, method: AmqpMethod) -> None:
+        if isinstance(method, ConnectionUpdateSecret):
+            self.frontend.spawn(self._take_secret(method))
+
+    async def _take_secret(self, method: ConnectionUpdateSecret) -> None:
+        """A new secret of the same user, whose old one is about to expire."""
+        login, principal = self._login, self.principal
+        if login is None or principal is None or self.driver is None:
+            return
+        response = b"\0" + principal.name.encode() + b"\0" + method.new_secret
+        try:
+            again = Login("PLAIN", response, {}, login.locale)
+            renewed = await self.frontend.security.authenticate(credentials_of(again, self.driver.source))
+            if renewed.name != principal.name:
+                raise EntrepotError(Code.UNAUTHORIZED, "the secret is somebody else's")
+        except EntrepotError as error:
+            text = f"connection.update-secret: {error.message}"
+            self._handle(self.machine.close(ReplyCode.NOT_ALLOWED, text, 10, 70))
+        else:
+            self.principal = renewed
+            self.machine.answer(ConnectionUpdateSecretOk())
+        self.flush()
+
+    # -- channels ------------------------------------------------------------------------------------------------
+
+    def _channel_closed(self, event: ChannelClosed) -> None:
+        channel = self.channels.pop(event.channel, None)
+        if channel is not None:
+            channel.close()
+        if event.is_clients:
+            self.machine.close_channel_ok(event.channel)
+
+    def close_connection(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
+        """End the connection from the server's side."""
+        self._handle(self.machine.close(code, text, class_id, method_id))
+        self.flush()
+
+    # -- what is asked of it -------------------------------------------------------------------------------------
+
+    @property
+    def peer(self) -> str:
+        return "" if self.driver is None else self.driver.peer
+
+    @property
+    def user(self) -> str:
+        return "" if self.principal is None else self.principal.name
+
+    def flush(self) -> None:
+        if self.driver is not None:
+            self.driver.flush()
+
+    def pause_reading(self) -> None:
+        if self.driver is not None:
+            self.driver.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Read on, unless one of the channels still has too much to do."""
+        if self.driver is not None and not any(channel.is_full for channel in self.channels.values()):
+            self.driver.resume_reading()
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _closing(self, event: Closing) -> None:
+        if not event.is_clients:
+            log.info("connection closed by the server", protocol="amqp", peer=self.peer, text=event.text)
+        self._end()
+        if event.is_final:
+            if self.driver is not None:
+                self.driver.close()
+        elif event.is_clients:
+            self.frontend.spawn(self._close_ok())
+
+    async def _close_ok(self) -> None:
+        """What it had for itself is gone when the client hears of the end."""
+        await self.frontend.owners_gone(self)
+        self.machine.close_ok()
+        if self.driver is not None:
+            self.driver.close()
+
+    def _end(self) -> None:
+        """Give everything back: once."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        for channel in tuple(self.channels.values()):
+            channel.close()
+        self.channels.clear()
+        self.frontend.ended(self)

@@ -1,0 +1,221 @@
+"""ChannelPublishing: basic.publish on one channel, confirms, returns and transactions.
+
+A run of publishes becomes one send.  A confirm says that the message is durable in every queue it was routed to; what
+could be routed nowhere is returned, if that was asked for, before its confirm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from domain.errors import EntrepotError
+from domain.message import Message
+from domain.routing.exchange_routing import UnknownExchange
+from gateway.messaging.send import Refusals
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.delivery import ContentTemplate
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.mapping import expiration_ms
+from protocols.amqp.reply_codes import ReplyCode
+
+if TYPE_CHECKING:
+    from gateway.frontends.amqp.channel import AmqpChannel
+
+MAX_TX_PUBLISHES: Final = 100_000
+"""Publishes of one transaction that wait for its end."""
+_HAS_HEADERS: Final = 0x20
+"""In the first byte of the flags."""
+_HAS_CHECKED: Final = 0x01
+"""In the same: expiration; user-id is in the next byte."""
+
+log = structlog.get_logger(__name__)
+
+
+class ChannelPublishing:
+    """One channel's."""
+
+    __slots__ = ("_channel", "_is_relief_asked", "_sequence", "confirms", "is_tx", "transaction")
+
+    def __init__(self, channel: AmqpChannel) -> None:
+        self._channel = channel
+        self._sequence = 0
+        self._is_relief_asked = False
+        self.confirms = False
+        self.is_tx = False
+        self.transaction: list[Publish] = []
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether more is published than the store takes in just now."""
+        return self._is_relief_asked
+
+    def take(self, publishes: list[Publish]) -> Awaitable[None] | None:
+        """A run of messages came.  Raises what closes the channel: then those before it are on their way."""
+        if not self.is_tx:
+            return self._publish(publishes)
+        for publish in publishes:
+            self._check(publish)
+        if len(self.transaction) + len(publishes) > MAX_TX_PUBLISHES:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "too many messages in one transaction", 60, 40)
+        self.transaction += publishes
+        return None
+
+    def _publish(self, publishes: Sequence[Publish]) -> Awaitable[None] | None:
+        channel = self._channel
+        frontend = channel.conversation.frontend
+        vhost = channel.conversation.vhost
+        assert vhost is not None
+        crossing, now_ms = frontend.placing, frontend.clock.now_ms()
+        sent = _Sent(channel)
+        unrouted: list[int] = []
+        try:
+            for publish in publishes:
+                self._check(publish)
+                queues = self._route(publish)
+                if queues is None:
+                    continue
+                self._sequence += self.confirms
+                message = crossing.message(vhost, publish, queues, now_ms)
+                if not queues and publish.mandatory:
+                    self._return(publish)
+                if message is None:
+                    unrouted.append(self._sequence)
+                else:
+                    sent.messages.append(message)
+                    sent.tags.append(self._sequence)
+        finally:
+            if unrouted and self.confirms:
+                channel.conversation.machine.confirm(channel.number, unrouted)
+            work = None
+            if sent.messages:
+                work = frontend.overflow.admit(vhost, sent.messages, sent)
+        if frontend.sender.backlogged:
+            self._pause()
+        return work
+
+    def _check(self, publish: Publish) -> None:
+        """What RabbitMQ looks at before it routes."""
+        channel = self._channel
+        flags = publish.header.data
+        if flags[0] & _HAS_CHECKED and (expiration := publish.header.expiration) is not None:
+            try:
+                expiration_ms(expiration)
+            except ValueError as error:
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, str(error), 60, 40) from None
+        if flags[1] & 0x10 and (user := publish.header.user_id) is not None:
+            conversation = channel.conversation
+            if user != conversation.login_name:
+                text = f"user_id property set to '{user}' but authenticated user was '{conversation.login_name}'"
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
+
+    def _route(self, publish: Publish) -> tuple[str, ...] | None:
+        """The queues; None where it was a reply that went straight to who waits for it."""
+        channel = self._channel
+        frontend, vhost = channel.conversation.frontend, channel.conversation.vhost
+        assert vhost is not None
+        name = publish.exchange
+        frontend.access.check_publish(channel.conversation, vhost, publish)
+        exchange = vhost.routing.exchange(name)
+        if exchange is None:
+            raise AmqpError(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{vhost.name}'", 60, 40)
+        if exchange.internal:
+            text = f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'"
+            raise AmqpError(ReplyCode.ACCESS_REFUSED, text, 60, 40)
+        if not name and frontend.replies.is_reply(publish.routing_key):
+            self._sequence += self.confirms
+            frontend.replies.send(publish)
+            if self.confirms:
+                channel.conversation.machine.confirm(channel.number, (self._sequence,))
+            return None
+        header = publish.header
+        keys: Sequence[str] = (publish.routing_key,)
+        if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
+            keys = _all_keys(publish)
+        found = vhost.routing.route(name, keys, lambda: header.headers or {}, lambda: dict(header.values()))
+        assert not isinstance(found, UnknownExchange)
+        return found
+
+    def _return(self, publish: Publish) -> None:
+        template = ContentTemplate(publish.exchange, publish.routing_key, publish.header.data, publish.body)
+        channel = self._channel
+        channel.conversation.machine.return_(
+            channel.number, ReplyCode.NO_ROUTE, "NO_ROUTE", publish.exchange, publish.routing_key, template
+        )
+
+    # -- transactions --------------------------------------------------------------------------------------------
+
+    async def commit(self) -> None:
+        """Publish what waited; return when it is durable.  Raises AmqpError where any of it was refused."""
+        publishes, self.transaction = self.transaction, []
+        if not publishes:
+            return
+        work = self._publish(publishes)
+        if work is not None:
+            await work
+        await self._channel.conversation.frontend.sender.settle()
+
+    # -- backpressure --------------------------------------------------------------------------------------------
+
+    def _pause(self) -> None:
+        frontend = self._channel.conversation.frontend
+        self._channel.conversation.pause_reading()
+        if not self._is_relief_asked:
+            self._is_relief_asked = True
+            frontend.sender.when_relieved(self._relieved)
+
+    def _relieved(self) -> None:
+        self._is_relief_asked = False
+        self._channel.conversation.resume_reading()
+
+
+class _Sent:
+    """A run of messages that were sent, with their places in the channel's sequence."""
+
+    __slots__ = ("channel", "messages", "tags")
+
+    def __init__(self, channel: AmqpChannel) -> None:
+        self.channel = channel
+        self.messages: list[Message] = []
+        self.tags: list[int] = []
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        channel = self.channel
+        conversation = channel.conversation
+        if not channel.is_open:
+            return
+        if failure is not None:
+            conversation.close_connection(ReplyCode.INTERNAL_ERROR, failure.message)
+            return
+        if not channel.publishing.confirms:
+            if refusals is not None:
+                log.warning("messages were refused", peer=conversation.peer, count=_count(refusals))
+            return
+        if refusals is None:
+            conversation.machine.confirm(channel.number, self.tags)
+        else:
+            taken = [tag for tag, refusal in zip(self.tags, refusals, strict=True) if refusal is None]
+            refused = [tag for tag, refusal in zip(self.tags, refusals, strict=True) if refusal is not None]
+            if taken:
+                conversation.machine.confirm(channel.number, taken)
+            conversation.machine.confirm(channel.number, refused, is_nack=True)
+        conversation.flush()
+
+
+def _count(refusals: Sequence[EntrepotError | None]) -> int:
+    return sum(refusal is not None for refusal in refusals)
+
+
+def _all_keys(publish: Publish) -> list[str]:
+    """The routing key and those of the headers CC and BCC."""
+    keys = [publish.routing_key]
+    headers = publish.header.headers or {}
+    for name in ("CC", "BCC"):
+        more = headers.get(name, [])
+        if not isinstance(more, list):
+            text = f"invalid type '{type(more).__name__}' for header '{name}'"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
+        keys += [key for key in more if isinstance(key, str)]
+    return keys

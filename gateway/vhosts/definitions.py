@@ -1,0 +1,255 @@
+"""Definitions: what exchanges, queues and bindings there are, of all virtual hosts, and how they come and go.
+
+A declaration is made durable in the key-values by compare-and-set, so two gateways that declare one name at once agree
+on which was first; whoever declared sees it at once, other gateways when their watch is told.  A queue's Topic and
+group are there before its key, and go after it: what is routed finds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
+from domain.ports import Store
+from domain.queue_declaration import QueueDeclaration
+from domain.routing.binding import Binding, DestinationKind
+from domain.routing.exchange import Exchange
+from domain.routing.exchange_routing import Removal
+from domain.shard import broker_of_place
+from domain.topic import Cleanup, Topic, TopicType
+from gateway.vhosts import records
+from gateway.vhosts.records import PREFIX, QueueRecord
+from gateway.vhosts.vhost import Queue, Vhost, namespace_of
+from protocols.amqp.field_table import encode_table
+
+MAX_TRIES: Final = 20
+PAGE: Final = 1000
+LEASE_SECONDS: Final = 10
+"""How long what was delivered stays with a gateway that says nothing of it: it renews it while its channel lives."""
+MAX_KEYS_PER_WRITE: Final = 5000
+
+log = structlog.get_logger(__name__)
+
+
+class Definitions:
+    """See the module.  `start` before the first question, `close` at the end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._vhosts: dict[str, Vhost] = {}
+        self._versions: dict[str, int] = {}
+        """Of what this gateway wrote and the watch has not told yet."""
+        self._told_version = ABSENT
+        self._noticing: list[set[str]] = []
+        """The keys that the watch told of while somebody asks the store: the answer may be older than that."""
+        self._stop_watching: Callable[[], None] = lambda: None
+        self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
+
+    async def start(self) -> None:
+        """Learn what there is.  Raises what the store raises."""
+        self._stop_watching = self._store.watch(PREFIX, self._told)
+        after = ""
+        with self._noticed() as changed:
+            while page := await self._store.scan(PREFIX, after=after, limit=PAGE):
+                for kept in page:
+                    if kept.key not in changed:
+                        self._apply(kept.key, kept.value)
+                after = page[-1].key
+
+    @contextmanager
+    def _noticed(self) -> Iterator[set[str]]:
+        changed: set[str] = set()
+        self._noticing.append(changed)
+        try:
+            yield changed
+        finally:
+            self._noticing = [each for each in self._noticing if each is not changed]
+
+    def close(self) -> None:
+        self._stop_watching()
+
+    def vhosts(self) -> list[Vhost]:
+        """Every virtual host: one for each namespace."""
+        return [self._vhost(namespace) for namespace in self._store.namespaces()]
+
+    def vhost(self, name: str) -> Vhost | None:
+        """A virtual host by its name, or None."""
+        namespace = namespace_of(name)
+        return self._vhost(namespace) if namespace in self._store.namespaces() else None
+
+    def _vhost(self, namespace: str) -> Vhost:
+        found = self._vhosts.get(namespace)
+        if found is None:
+            found = self._vhosts[namespace] = Vhost(namespace)
+        return found
+
+    # -- what is told --------------------------------------------------------------------------------------------
+
+    def _told(self, events: Sequence[KeyValueEvent]) -> None:
+        for event in events:
+            if not _is_older(event.version, self._told_version):
+                self._told_version = event.version
+            for changed in self._noticing:
+                changed.add(event.key)
+            own = self._versions.get(event.key, ABSENT)
+            if _is_older(event.version, own):
+                continue  # from before our own write
+            self._versions.pop(event.key, None)
+            if event.version != own or own == ABSENT:
+                self._apply(event.key, event.value)
+
+    def _apply(self, key: str, value: bytes | None) -> None:
+        where = records.split_key(key)
+        if where is None:
+            return
+        namespace, kind = where
+        vhost = self._vhost(namespace)
+        try:
+            record = None if value is None else records.decode_record(kind, value)
+        except msgspec.DecodeError as error:
+            log.error("a definition cannot be read", key=key, problem=str(error))
+            return
+        gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
+        vhost.apply(key, record)
+        if gone is not None:
+            for callback in self.on_queue_gone:
+                callback(vhost, gone)
+
+    async def _write(self, changes: Sequence[KeyValueChange]) -> None:
+        """Durable, and known here, when this returns.  Raises PRECONDITION_FAILED where somebody else was first."""
+        for start in range(0, len(changes), MAX_KEYS_PER_WRITE):
+            part = changes[start : start + MAX_KEYS_PER_WRITE]
+            version = await self._store.write(part)
+            if version == self._told_version or _is_older(version, self._told_version):
+                continue  # the watch has told it, and perhaps newer ones
+            for change in part:
+                self._versions[change.key] = version
+                self._apply(change.key, change.value)
+
+    async def _learn(self, key: str) -> None:
+        """Somebody else was first: what does the key say?"""
+        with self._noticed() as changed:
+            [found] = await self._store.get([key])
+        if key not in changed:
+            self._apply(key, None if found is None else found.value)
+
+    # -- exchanges -----------------------------------------------------------------------------------------------
+
+    async def declare_exchange(self, vhost: Vhost, exchange: Exchange) -> Exchange:
+        """Make an exchange, or find the one there is: whether that is the same is for the caller to ask."""
+        key = records.exchange_key(vhost.namespace, exchange.name)
+        for _ in _tries(exchange.name):
+            found = vhost.routing.exchange(exchange.name)
+            if found is not None:
+                return found
+            vhost.routing.check_room(exchange)
+            try:
+                await self._write([KeyValueChange(key, records.exchange_record(exchange), ABSENT)])
+            except EntrepotError as error:
+                if error.code is not Code.PRECONDITION_FAILED:
+                    raise
+                await self._learn(key)
+        return exchange
+
+    async def delete_exchange(self, vhost: Vhost, name: str) -> None:
+        """Delete an exchange with its bindings and what goes with them; nothing where it is not there."""
+        await self._remove(vhost, vhost.routing.removal_of_exchange(name))
+
+    # -- bindings ------------------------------------------------------------------------------------------------
+
+    async def bind(self, vhost: Vhost, binding: Binding) -> None:
+        """Bind; idempotent.  Both ends were looked at before."""
+        if not vhost.routing.has_binding(binding):
+            vhost.routing.check_room()
+            key = records.binding_key(vhost.namespace, binding)
+            await self._write([KeyValueChange(key, records.binding_record(binding))])
+
+    async def unbind(self, vhost: Vhost, binding: Binding) -> None:
+        """Unbind; nothing where there is no such binding."""
+        await self._remove(vhost, vhost.routing.removal_of_binding(binding))
+
+    # -- queues --------------------------------------------------------------------------------------------------
+
+    async def declare_queue(
+        self, vhost: Vhost, declaration: QueueDeclaration, *, gateway: str, connection: str, now_ms: int
+    ) -> tuple[Queue, bool]:
+        """Make a queue, or find the one there is; and whether it is new."""
+        name = declaration.name
+        key = records.queue_key(vhost.namespace, name)
+        for _ in _tries(name):
+            found = vhost.queue(name)
+            if found is not None:
+                return found, False
+            owner = connection if declaration.exclusive else ""
+            queue = Queue(declaration, vhost.namespace, gateway, owner)
+            await self._make(queue)
+            record = QueueRecord(
+                name,
+                declaration.durable,
+                declaration.exclusive,
+                declaration.auto_delete,
+                encode_table(dict(declaration.arguments.given)),
+                gateway if declaration.exclusive or not declaration.durable else "",
+                owner,
+                now_ms,
+            )
+            try:
+                await self._write([KeyValueChange(key, records.encode_record(record), ABSENT)])
+            except EntrepotError as error:
+                if error.code is not Code.PRECONDITION_FAILED:
+                    raise
+                await self._learn(key)
+                continue
+            return vhost.queues[name], True
+        raise AssertionError("unreachable")
+
+    async def _make(self, queue: Queue) -> None:
+        levels = queue.declaration.arguments.max_priority
+        kind = TopicType.NORMAL if levels is None else TopicType.PRIORITY
+        queues = 1 if levels is None else levels + 1
+        await self._store.put_group(
+            ConsumerGroup(queue.group, max_attempts=UNLIMITED_ATTEMPTS, invisible_seconds=LEASE_SECONDS)
+        )
+        await self._store.put_topic(Topic(queue.topic, queues, kind, cleanup=Cleanup.CONSUMED))
+
+    async def delete_queue(self, vhost: Vhost, queue: Queue) -> None:
+        """Delete a queue with its bindings, what waits in it, and what goes with that."""
+        removal = vhost.routing.removal_of_queue(queue.name)
+        await self._remove(vhost, removal)
+        for forget in (self._store.delete_topic(queue.topic), self._store.delete_group(queue.group)):
+            try:
+                await forget
+            except EntrepotError as error:
+                if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
+                    raise
+
+    async def _remove(self, vhost: Vhost, removal: Removal) -> None:
+        namespace = vhost.namespace
+        keys = [records.binding_key(namespace, binding) for binding in removal.bindings]
+        keys += [records.exchange_key(namespace, name) for name in removal.exchanges]
+        if removal.queue is not None:
+            keys.append(records.queue_key(namespace, removal.queue))
+        if keys:
+            await self._write([KeyValueChange(key, None) for key in dict.fromkeys(keys)])
+
+    def destination_exists(self, vhost: Vhost, binding: Binding) -> bool:
+        if binding.destination_kind is DestinationKind.QUEUE:
+            return binding.destination in vhost.queues
+        return vhost.routing.exchange(binding.destination) is not None
+
+
+def _is_older(version: int, other: int) -> bool:
+    """Whether a version is known to be before another: those of two keepers cannot be compared."""
+    return version < other and broker_of_place(version) == broker_of_place(other)
+
+
+def _tries(name: str) -> Iterator[int]:
+    yield from range(MAX_TRIES)
+    raise EntrepotError(Code.UNAVAILABLE, f"others change {name[:80]!r} all the time")

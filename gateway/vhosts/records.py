@@ -1,0 +1,154 @@
+"""The key-values of virtual hosts.
+
+| key                                          | value                          |
+|----------------------------------------------|--------------------------------|
+| `amqp/<namespace>/exchange/<encoded name>`   | `ExchangeRecord`               |
+| `amqp/<namespace>/queue/<encoded name>`      | `QueueRecord`                  |
+| `amqp/<namespace>/binding/<hash>`            | `BindingRecord`                |
+
+Values are msgpack arrays; a field is only ever added at the end, with a default.  Arguments are AMQP's own encoding of
+a table, so that they keep their types.  Names in keys are `domain.routing.entity_name`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+from domain.queue_declaration import QueueDeclaration, declared_queue
+from domain.routing.binding import Binding, DestinationKind
+from domain.routing.entity_name import encoded_name
+from domain.routing.exchange import Exchange, ExchangeType
+from protocols.amqp.field_table import decode_table, encode_table
+
+PREFIX: Final = "amqp/"
+KINDS: Final = ("exchange", "queue", "binding")
+"""In the order in which they need each other."""
+
+
+class ExchangeRecord(msgspec.Struct, array_like=True):
+    name: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+
+class QueueRecord(msgspec.Struct, array_like=True):
+    """`gateway` and `connection`: whose an exclusive queue is, and which gateway made a transient one."""
+
+    name: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: bytes
+    gateway: str = ""
+    connection: str = ""
+    made_at_ms: int = 0
+
+
+class BindingRecord(msgspec.Struct, array_like=True):
+    source: str
+    kind: str
+    destination: str
+    routing_key: str
+    arguments: bytes
+
+
+Record = ExchangeRecord | QueueRecord | BindingRecord
+_RECORDS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
+    "exchange": msgspec.msgpack.Decoder(ExchangeRecord),
+    "queue": msgspec.msgpack.Decoder(QueueRecord),
+    "binding": msgspec.msgpack.Decoder(BindingRecord),
+}
+encode_record: Final = msgspec.msgpack.Encoder().encode
+
+
+def decode_record(kind: str, value: bytes) -> Record:
+    """Raises `msgspec.DecodeError`."""
+    found: Record = _RECORDS[kind].decode(value)
+    return found
+
+
+def split_key(key: str) -> tuple[str, str] | None:
+    """Namespace and kind of a key; None for one that is not ours."""
+    parts = key.removeprefix(PREFIX).split("/")
+    return (parts[0], parts[1]) if len(parts) == 3 and parts[1] in KINDS else None
+
+
+def exchange_key(namespace: str, name: str) -> str:
+    return f"{PREFIX}{namespace}/exchange/{encoded_name(name)}"
+
+
+def queue_key(namespace: str, name: str) -> str:
+    return f"{PREFIX}{namespace}/queue/{encoded_name(name)}"
+
+
+def binding_key(namespace: str, binding: Binding) -> str:
+    """By what makes two bindings the same."""
+    parts = (binding.source, binding.destination_kind.value, binding.destination, binding.routing_key)
+    text = "".join(f"{len(part)}:{part}" for part in parts).encode("utf-8", "surrogateescape")
+    digest = blake2b(text + encode_table(dict(sorted(binding.arguments.items()))), digest_size=16).hexdigest()
+    return f"{PREFIX}{namespace}/binding/{digest}"
+
+
+def exchange_record(exchange: Exchange) -> bytes:
+    return encode_record(
+        ExchangeRecord(
+            exchange.name,
+            exchange.type.value,
+            exchange.durable,
+            exchange.auto_delete,
+            exchange.internal,
+            encode_table(dict(exchange.arguments)),
+        )
+    )
+
+
+def binding_record(binding: Binding) -> bytes:
+    return encode_record(
+        BindingRecord(
+            binding.source,
+            binding.destination_kind.value,
+            binding.destination,
+            binding.routing_key,
+            encode_table(dict(binding.arguments)),
+        )
+    )
+
+
+def exchange_of(record: ExchangeRecord) -> Exchange:
+    return Exchange(
+        record.name,
+        ExchangeType(record.type),
+        record.durable,
+        record.auto_delete,
+        record.internal,
+        arguments_of(record.arguments),
+    )
+
+
+def binding_of(record: BindingRecord) -> Binding:
+    kind = DestinationKind(record.kind)
+    return Binding(record.source, record.destination, record.routing_key, arguments_of(record.arguments), kind)
+
+
+def declaration_of(record: QueueRecord, vhost: str) -> QueueDeclaration:
+    return declared_queue(
+        record.name,
+        vhost,
+        durable=record.durable,
+        exclusive=record.exclusive,
+        auto_delete=record.auto_delete,
+        arguments=arguments_of(record.arguments),
+    )
+
+
+def arguments_of(data: bytes) -> Mapping[str, object]:
+    """The arguments of an encoded table."""
+    table, _ = decode_table(data, 0, len(data))
+    return table

@@ -1,0 +1,177 @@
+"""AMQP messages and the domain's, both ways.
+
+| AMQP                                | message                                                          |
+|-------------------------------------|------------------------------------------------------------------|
+| exchange, routing key, properties   | system amqp, byte for byte: what an AMQP consumer gets           |
+| body                                | body                                                             |
+| content-type                        | system content_type                                              |
+| correlation-id, reply-to            | system correlation_id (bytes), reply_to                          |
+| expiration                          | system expires_at_ms                                             |
+| priority                            | system priority                                                  |
+| headers that are text or numbers    | properties                                                       |
+| headers `cloudEvents:x`, `cloudEvents_x` | property `ce_x`                                             |
+
+A message of another door is shown to AMQP consumers as one of `amq.topic`, its sub-topic with `.` for `/` as routing
+key, and attributes of events as headers `cloudEvents_x`.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from domain.message import (
+    NO_SYSTEM_PROPERTIES,
+    Destinations,
+    Message,
+    Properties,
+    PropertyValue,
+    StoredMessage,
+    SystemProperty,
+)
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.delivery import ContentTemplate
+from protocols.amqp.field_table import FieldTable, FieldValue
+
+MQTT_EXCHANGE: Final = "amq.topic"
+"""The exchange whose routing keys are MQTT's topic names."""
+CE_PREFIX: Final = "ce_"
+CE_HEADERS: Final = ("cloudEvents:", "cloudEvents_")
+PROTOCOL: Final = "amqp"
+PERSISTENT: Final = 2
+_WELL_KNOWN: Final = 0x8000 | 0x2000 | 0x0800 | 0x0400 | 0x0200 | 0x0100
+"""Flags of the properties that mean something to other doors."""
+
+
+def to_message(publish: Publish, destinations: Destinations, sub_topic: str, filter_hash: int, now_ms: int) -> Message:
+    """The message of a publish that goes to `destinations`.  ValueError for an expiration that is no number."""
+    header = publish.header
+    system: dict[str, PropertyValue] = {SystemProperty.AMQP: origin(publish.exchange, publish.routing_key, header)}
+    properties: Properties = ()
+    if int.from_bytes(header.data[:2], "big") & _WELL_KNOWN:
+        properties = _note_well_known(header, system, now_ms)
+    topic, queue_id = destinations[0]
+    return Message(
+        topic,
+        publish.body,
+        sub_topic,
+        queue_id,
+        2,
+        "",
+        (),
+        "",
+        b"",
+        now_ms,
+        filter_hash,
+        properties,
+        system,
+        destinations[1:],
+    )
+
+
+def _note_well_known(header: ContentHeader, system: dict[str, PropertyValue], now_ms: int) -> Properties:
+    if header.content_type is not None:
+        system[SystemProperty.CONTENT_TYPE] = header.content_type
+    if header.correlation_id is not None:
+        system[SystemProperty.CORRELATION_ID] = header.correlation_id.encode()
+    if header.reply_to is not None:
+        system[SystemProperty.REPLY_TO] = header.reply_to
+    if header.priority is not None:
+        system[SystemProperty.PRIORITY] = str(header.priority)
+    if header.expiration is not None:
+        system[SystemProperty.EXPIRES_AT_MS] = str(now_ms + expiration_ms(header.expiration))
+    headers = header.headers
+    return tuple(_user_properties(headers)) if headers else ()
+
+
+def expiration_ms(text: str) -> int:
+    """Milliseconds of the property `expiration`.  ValueError for what is no number that is not below 0."""
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f"invalid expiration {text[:40]!r}")
+    return int(text)
+
+
+def _user_properties(headers: FieldTable) -> list[tuple[str, PropertyValue]]:
+    found: list[tuple[str, PropertyValue]] = []
+    for name, value in headers.items():
+        plain = _plain(value)
+        if plain is not None:
+            for prefix in CE_HEADERS:
+                if name.startswith(prefix):
+                    name = CE_PREFIX + name[len(prefix) :]
+            found.append((name, plain))
+    return found
+
+
+def _plain(value: FieldValue) -> PropertyValue | None:
+    """A value that other doors have a word for."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float | Decimal):
+        return str(value)
+    return value if isinstance(value, str | bytes) else None
+
+
+# -- what AMQP consumers get -----------------------------------------------------------------------------------------
+
+
+def origin(exchange: str, routing_key: str, header: ContentHeader) -> bytes:
+    """The value of `SystemProperty.AMQP`: two short strings, and the content header's flags and properties."""
+    source, key = exchange.encode(), routing_key.encode()
+    return b"%c%b%c%b%b" % (len(source), source, len(key), key, header.data)
+
+
+def origin_of(message: Message) -> tuple[str, str, bytes]:
+    """Exchange, routing key and properties that an AMQP consumer sees."""
+    kept = message.system.get(SystemProperty.AMQP)
+    if isinstance(kept, bytes):
+        middle = 1 + kept[0]
+        end = middle + 1 + kept[middle]
+        exchange = kept[1:middle].decode()
+        return exchange, kept[middle + 1 : end].decode(), kept[end:]
+    return MQTT_EXCHANGE, routing_key_of(message.sub_topic or message.topic), _header_of(message).data
+
+
+def routing_key_of(sub_topic: str) -> str:
+    """A topic name of MQTT as routing key (RabbitMQ's MQTT plugin does the same)."""
+    return sub_topic.replace("/", ".")[:255]
+
+
+def header_of(message: Message) -> ContentHeader:
+    """The properties that an AMQP consumer sees."""
+    return ContentHeader(origin_of(message)[2])
+
+
+def template_of(message: StoredMessage) -> ContentTemplate:
+    """The message, encoded for consumers."""
+    exchange, routing_key, properties = origin_of(message)
+    return ContentTemplate(exchange, routing_key, properties, message.body)
+
+
+def _header_of(message: Message) -> ContentHeader:
+    """The properties of a message that came by another door."""
+    system = message.system or NO_SYSTEM_PROPERTIES
+    correlation = system.get(SystemProperty.CORRELATION_ID)
+    headers: FieldTable = {}
+    for name, value in message.properties:
+        if name.startswith(CE_PREFIX):
+            name = "cloudEvents_" + name[len(CE_PREFIX) :]
+        headers[name[:128]] = value
+    priority = message.system_text(SystemProperty.PRIORITY)
+    return ContentHeader.of(
+        content_type=_short(message.system_text(SystemProperty.CONTENT_TYPE)),
+        headers=headers or None,
+        delivery_mode=PERSISTENT,
+        priority=min(int(priority), 255) if priority is not None else None,
+        correlation_id=_short(
+            correlation.decode("utf-8", "replace") if isinstance(correlation, bytes) else correlation
+        ),
+        reply_to=_short(message.system_text(SystemProperty.REPLY_TO)),
+        timestamp=message.born_time_ms // 1000 or None,
+    )
+
+
+def _short(text: str | None) -> str | None:
+    """What a short string can hold; longer ones AMQP has no place for."""
+    return text if text is not None and len(text.encode()) <= 255 else None
