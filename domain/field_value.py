@@ -1,8 +1,8 @@
 """Values of AMQP field tables: when two of them are equal, and how RabbitMQ writes them and their types in its texts.
 
-A value is what a decoder makes of it: None (void), bool, int, float, Decimal, str or bytes (longstr), datetime
-(timestamp), a mapping (table) or a sequence (array).  Equality is RabbitMQ's, which is Erlang's `==`: 1 is 1.0 but
-not true, text is the bytes it stands for, and a timestamp is its seconds.
+A value is what a decoder makes of it: None (void), bool, int, float, Decimal, str or bytes (longstr), a subclass of int
+or a datetime (timestamp), a mapping (table) or a sequence (array).  Equality is RabbitMQ's, which is Erlang's `==`: 1
+is 1.0 but not true, text is the bytes it stands for, and a timestamp is its seconds.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ def type_name(value: object) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
+        if type(value) is not int:
+            return "timestamp"
         return "signedint" if value in _SIGNED_INT else "long"
     names: tuple[tuple[type | tuple[type, ...], str], ...] = (
         ((str, bytes, bytearray, memoryview), "longstr"),
