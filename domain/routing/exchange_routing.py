@@ -25,7 +25,6 @@ MAX_EXCHANGES: Final = 100_000
 MAX_BINDINGS: Final = 1_000_000
 """Named limits of one vhost."""
 _NONE: Final[Mapping[Binding, None]] = {}
-Destination = tuple[DestinationKind, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +48,15 @@ class Removal:
 
 class _Entry:
     """An exchange with its bindings.  `consulted`: some answer that is remembered may have come through it.
-    `feeders`: the exchanges that have bindings to it, with how many."""
+    `leading`: the bindings that lead to it; `feeders`: the exchanges that these are of, with how many of each."""
 
-    __slots__ = ("alternate", "bindings", "consulted", "exchange", "feeders", "routes", "table")
+    __slots__ = ("alternate", "bindings", "consulted", "exchange", "feeders", "leading", "routes", "table")
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.table = _table(exchange)
         self.bindings: dict[Binding, None] = {}
+        self.leading: dict[Binding, None] = {}
         self.feeders: dict[str, int] = {}
         self.alternate = exchange.alternate
         self.routes = RememberedRoutes()
@@ -69,8 +69,7 @@ class Routing:
     def __init__(self, vhost: str = "/") -> None:
         self.vhost = vhost
         self._entries = {exchange.name: _Entry(exchange) for exchange in PREDECLARED}
-        self._queues: dict[str, None] = {}
-        self._to: dict[Destination, dict[Binding, None]] = {}
+        self._queues: dict[str, dict[Binding, None]] = {}  # with the bindings that lead to each
         self._alternates_of: dict[str, dict[str, None]] = {}  # by the alternate: for which exchanges it is one
         self._bindings = 0
 
@@ -173,7 +172,13 @@ class Routing:
 
     def bindings_of_destination(self, kind: DestinationKind, name: str) -> tuple[Binding, ...]:
         """The bindings that lead to a queue or an exchange, oldest first."""
-        return tuple(self._to.get((kind, name), _NONE))
+        return tuple(self._leading(kind, name))
+
+    def _leading(self, kind: DestinationKind, name: str) -> Mapping[Binding, None]:
+        if kind is DestinationKind.QUEUE:
+            return self._queues.get(name, _NONE)
+        entry = self._entries.get(name)
+        return _NONE if entry is None else entry.leading
 
     def is_bound(self, exchange: str) -> bool:
         """Whether the exchange has bindings, so that it is in use; those that lead to it do not count."""
@@ -201,7 +206,7 @@ class Routing:
         """Take in a queue; says whether it is new."""
         if name in self._queues:
             return False
-        self._queues[name] = None
+        self._queues[name] = {}
         return True
 
     def declare_exchange(self, exchange: Exchange) -> bool:
@@ -236,10 +241,12 @@ class Routing:
             return False
         entry.bindings[binding] = None
         entry.table.add(binding)
-        self._to.setdefault((binding.destination_kind, binding.destination), {})[binding] = None
-        if binding.destination_kind is DestinationKind.EXCHANGE:
-            feeders = self._entries[binding.destination].feeders
-            feeders[binding.source] = feeders.get(binding.source, 0) + 1
+        if binding.destination_kind is DestinationKind.QUEUE:
+            self._queues[binding.destination][binding] = None
+        else:
+            destination = self._entries[binding.destination]
+            destination.leading[binding] = None
+            destination.feeders[binding.source] = destination.feeders.get(binding.source, 0) + 1
         self._bindings += 1
         self._forget_all((binding.source,))
         return True
@@ -262,14 +269,14 @@ class Routing:
         """What goes with a queue: the bindings that lead to it, and what follows."""
         if name not in self._queues:
             return Removal()
-        return self._removal(list(self._to.get((DestinationKind.QUEUE, name), ())), queue=name)
+        return self._removal(list(self._queues[name]), queue=name)
 
     def removal_of_exchange(self, name: str) -> Removal:
         """What goes with an exchange: its bindings and those that lead to it, and what follows."""
         entry = self._entries.get(name)
         if entry is None:
             return Removal()
-        lost = [*entry.bindings, *self._to.get((DestinationKind.EXCHANGE, name), ())]
+        lost = [*entry.bindings, *entry.leading]
         return self._removal(lost, exchange=name)
 
     def _removal(self, lost: list[Binding], *, exchange: str | None = None, queue: str | None = None) -> Removal:
@@ -285,7 +292,7 @@ class Routing:
             left[binding.source] = left.get(binding.source, len(source.bindings)) - 1
             if source.exchange.auto_delete and not left[binding.source]:
                 exchanges[binding.source] = None
-                lost += self._to.get((DestinationKind.EXCHANGE, binding.source), ())
+                lost += source.leading
         return Removal(tuple(bindings), tuple(exchanges), queue)
 
     def remove(self, removal: Removal) -> None:
@@ -296,7 +303,7 @@ class Routing:
         for name in removal.exchanges:
             self._remove_exchange(name)
         if removal.queue is not None and removal.queue in self._queues:
-            for binding in self.bindings_of_destination(DestinationKind.QUEUE, removal.queue):
+            for binding in tuple(self._queues[removal.queue]):
                 self._unbind(binding)
             del self._queues[removal.queue]
 
@@ -304,7 +311,7 @@ class Routing:
         entry = self._entries.get(name)
         if entry is None:
             return
-        for binding in (*entry.bindings, *self.bindings_of_destination(DestinationKind.EXCHANGE, name)):
+        for binding in (*entry.bindings, *entry.leading):
             self._unbind(binding)
         self._forget_all((name,))
         self._note_alternate(entry, entry.alternate, None)
@@ -318,16 +325,14 @@ class Routing:
         del entry.bindings[binding]
         entry.table.remove(binding)
         self._bindings -= 1
-        destination = (binding.destination_kind, binding.destination)
-        leading = self._to[destination]
-        del leading[binding]
-        if not leading:
-            del self._to[destination]
-        if binding.destination_kind is DestinationKind.EXCHANGE:
-            feeders = self._entries[binding.destination].feeders
-            feeders[binding.source] -= 1
-            if not feeders[binding.source]:
-                del feeders[binding.source]
+        if binding.destination_kind is DestinationKind.QUEUE:
+            del self._queues[binding.destination][binding]
+            return
+        destination = self._entries[binding.destination]
+        del destination.leading[binding]
+        destination.feeders[binding.source] -= 1
+        if not destination.feeders[binding.source]:
+            del destination.feeders[binding.source]
 
     # -- what is remembered ------------------------------------------------------------------------------------------
 
