@@ -1,4 +1,6 @@
-"""`python -m benchmarks [--quick] [mqtt [--only W4]] [sessions] [store] [http] [remote]`: run, print, keep it all."""
+"""`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [exchanges]`.
+
+Run, print, keep it all."""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from rich.console import Console
 from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
 from benchmarks.report import machine_facts
 
-NAMES: Final = ("store", "mqtt", "sessions", "http", "remote")
+NAMES: Final = ("store", "mqtt", "sessions", "http", "remote", "exchanges")
 
 
 def main() -> int:

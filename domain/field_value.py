@@ -1,0 +1,146 @@
+"""Values of AMQP field tables: when two of them are equal, and how RabbitMQ writes them and their types in its texts.
+
+A value is what a decoder makes of it: None (void), bool, int, float, Decimal, str or bytes (longstr), a subclass of int
+or a datetime (timestamp), a mapping (table) or a sequence (array).  Equality is RabbitMQ's, which is Erlang's `==`: 1
+is 1.0 but not true, text is the bytes it stands for, and a timestamp is its seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Final
+
+_EMPTY: Final[Mapping[str, object]] = MappingProxyType({})
+_NOTHING: Final[tuple[Hashable, ...]] = ()
+_BARE_ATOM: Final = re.compile(r"[a-z][A-Za-z0-9_@]*")
+_SIGNED_INT: Final = range(-(1 << 31), 1 << 31)
+
+
+def no_arguments() -> Mapping[str, object]:
+    """The empty table, which all share that have nothing to say."""
+    return _EMPTY
+
+
+def comparable(value: object) -> Hashable:
+    """What stands for the value where values are compared: equal if and only if the values are."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool) or value is None:
+        return ("atom", value)  # in Python true is 1
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "surrogateescape")
+    if isinstance(value, datetime):
+        return int(value.timestamp())
+    if isinstance(value, Decimal):
+        sign, digits, exponent = value.as_tuple()
+        return ("decimal", sign, digits, exponent)
+    if isinstance(value, Mapping):
+        return ("table", *((name, type_name(each), comparable(each)) for name, each in value.items()))
+    if isinstance(value, Sequence):
+        return ("array", *((type_name(each), comparable(each)) for each in value))
+    raise TypeError(f"{type(value).__name__} is not a type of field values")
+
+
+def table_identity(table: Mapping[str, object]) -> tuple[Hashable, ...]:
+    """What makes a table of arguments that table: its names, types and values, whatever their order."""
+    if not table:
+        return _NOTHING
+    return tuple((name, type_class(table[name]), comparable(table[name])) for name in sorted(table))
+
+
+def type_name(value: object) -> str:
+    """RabbitMQ's name of the value's type.  Widths of integers are not kept: up to 32 bits it is `signedint`."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        if type(value) is not int:
+            return "timestamp"
+        return "signedint" if value in _SIGNED_INT else "long"
+    names: tuple[tuple[type | tuple[type, ...], str], ...] = (
+        ((str, bytes, bytearray, memoryview), "longstr"),
+        (float, "double"),
+        (datetime, "timestamp"),
+        (Decimal, "decimal"),
+        (Mapping, "table"),
+        (Sequence, "array"),
+    )
+    return next((name for kinds, name in names if isinstance(value, kinds)), "void")
+
+
+def type_class(value: object) -> str:
+    """The class in which RabbitMQ takes types for the same: integers of any width are `int`."""
+    name = type_name(value)
+    return "int" if name in ("signedint", "long", "decimal") else name
+
+
+def atom(text: str) -> str:
+    """An Erlang atom as it is printed: quoted where it has to be."""
+    return text if _BARE_ATOM.fullmatch(text) else f"'{text}'"
+
+
+def term(value: object) -> str:
+    """A value as Erlang prints it in RabbitMQ's texts (`~p`)."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "undefined"
+    if isinstance(value, str):
+        return f'<<"{value}">>'
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f'<<"{bytes(value).decode("utf-8", "replace")}">>'
+    if isinstance(value, datetime):
+        return str(int(value.timestamp()))
+    if isinstance(value, Mapping):
+        return "[" + ",".join(f"{{{term(k)},{type_name(v)},{term(v)}}}" for k, v in value.items()) + "]"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(f"{{{type_name(each)},{term(each)}}}" for each in value) + "]"
+    return str(value)
+
+
+def text_of(value: object) -> str | None:
+    """The text of a longstr, or None of any other type."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).decode("utf-8", "surrogateescape")
+    return None
+
+
+# -- arguments of a declaration that is repeated ------------------------------------------------------------------
+
+
+def field_inequivalence(name: str, of: str, received: object, current: object) -> str:
+    """RabbitMQ's text where two declarations differ in one field.  `of`: whose, as `queue 'q' in vhost '/'`."""
+    return f"inequivalent arg '{name}' for {of}: received {_plain(received)} but current is {_plain(current)}"
+
+
+def argument_inequivalence(
+    name: str, of: str, received: Mapping[str, object], current: Mapping[str, object]
+) -> str | None:
+    """RabbitMQ's text where two tables differ in one argument, or None where they do not."""
+    there, here = name in received, name in current
+    if not there and not here:
+        return None
+    if there and here:
+        new, old = received[name], current[name]
+        if type_class(new) == type_class(old) and comparable(new) == comparable(old):
+            return None
+        return field_inequivalence(name, of, new, old)
+    new_text = _typed(received[name]) if there else "none"
+    old_text = _typed(current[name]) if here else "none"
+    return f"inequivalent arg '{name}' for {of}: received {new_text} but current is {old_text}"
+
+
+def _plain(value: object) -> str:
+    text = text_of(value)
+    return f"'{term(value) if text is None else text}'"
+
+
+def _typed(value: object) -> str:
+    return f"the value {_plain(value)} of type '{type_name(value)}'"

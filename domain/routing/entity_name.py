@@ -1,0 +1,59 @@
+"""Names of AMQP's queues and exchanges as names of topics and groups, and back.
+
+AMQP takes any text of up to 255 bytes, topics and groups a small alphabet and `domain.names.MAX_GROUP_LENGTH`
+characters.  Letters, digits, `_` and `-` stand for themselves; every other byte is `%XX`.  A name that would begin with
+`%`, as the system's own do, and the empty one get a `|` in front.  What is then too long is cut and ends with `|` and a
+hash of the whole: such a name does not say what it stands for, and the entity's definition has to keep the original.
+Two entities never have one name: `|` is in no other place of an encoded name.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.names import MAX_GROUP_LENGTH
+
+MAX_ENTITY_BYTES: Final = 255
+MAX_ENCODED_LENGTH: Final = MAX_GROUP_LENGTH
+_HASH_BYTES: Final = 16
+_MARK: Final = "|"
+_PLAIN: Final = frozenset(b"-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_BYTES: Final = tuple(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256))
+
+
+def encoded_name(entity: str) -> str:
+    """The name of the topic or group that stands for the entity.  Raises BAD_REQUEST (longer than 255 bytes)."""
+    raw = entity.encode("utf-8", "surrogateescape")
+    if len(raw) > MAX_ENTITY_BYTES:
+        raise EntrepotError(Code.BAD_REQUEST, f"a name has up to {MAX_ENTITY_BYTES} bytes, not {len(raw)}")
+    pieces = [_BYTES[byte] for byte in raw]
+    if not pieces or len(pieces[0]) > 1:
+        pieces.insert(0, _MARK)
+    name = "".join(pieces)
+    if len(name) <= MAX_ENCODED_LENGTH:
+        return name
+    ending = _MARK + blake2b(raw, digest_size=_HASH_BYTES).hexdigest()
+    room, kept = MAX_ENCODED_LENGTH - len(ending), 0
+    while room >= len(pieces[kept]):  # whole pieces only
+        room -= len(pieces[kept])
+        kept += 1
+    return "".join(pieces[:kept]) + ending
+
+
+def decoded_name(name: str) -> str | None:
+    """The entity that the name stands for, or None where only its definition can tell, or the name is no encoded
+    one."""
+    body = name.removeprefix(_MARK)
+    if _MARK in body:
+        return None
+    first, *escaped = body.split("%")
+    try:
+        raw = first.encode("ascii") + b"".join(
+            bytes.fromhex(piece[:2]) + piece[2:].encode("ascii") for piece in escaped
+        )
+        entity = raw.decode("utf-8", "surrogateescape")
+        return entity if encoded_name(entity) == name else None
+    except (ValueError, EntrepotError):
+        return None
