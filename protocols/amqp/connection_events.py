@@ -30,7 +30,7 @@ class ConnectionLimits:
     """How long the other side's part in the end of the connection is waited for."""
 
 
-WAITING_MAX_BYTES: Final = 262_144
+EARLY_MAX_BYTES: Final = 1 << 20
 """What may come while the caller has not decided on a login or a virtual host."""
 
 

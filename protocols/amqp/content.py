@@ -234,17 +234,17 @@ def _walk(data: bytes) -> dict[int, tuple[int, int]]:
         raise FrameError("a content header with flags that basic has not", BASIC)
     places: dict[int, tuple[int, int]] = {}
     pos = 2
-    for flag, kind in _plan(flags):
+    for flag, kind in _plans.get(flags) or _plan(flags):
         start = pos
-        if kind == _TEXT:
-            pos += data[pos] + 1 if pos < end else 1
+        if kind == _TEXT and pos < end:
+            pos += data[pos] + 1
         elif kind == _TABLE:
             try:
                 pos = check_table(data, pos, end)
             except FrameError as error:
                 raise FrameError(f"malformed headers: {error.text}", BASIC) from None
         else:
-            pos += 1 if kind == _OCTET else 8
+            pos += 8 if kind == _TIMESTAMP else 1
         if pos > end:
             raise FrameError("a content header ends within a property", BASIC)
         places[flag] = (start, pos)
@@ -258,9 +258,8 @@ _plans: Final[dict[int, tuple[tuple[int, int], ...]]] = {}
 
 def _plan(flags: int) -> tuple[tuple[int, int], ...]:
     """Flag and type of each property that is there; kept for each of the 16384 combinations once it was seen."""
-    plan = _plans.get(flags)
-    if plan is None:
-        plan = _plans[flags] = tuple((_FLAGS[name], kind) for name, kind in _PROPERTIES if flags & _FLAGS[name])
+    plan = tuple((_FLAGS[name], kind) for name, kind in _PROPERTIES if flags & _FLAGS[name])
+    _plans[flags] = plan
     return plan
 
 

@@ -110,7 +110,7 @@ class Decoder:
                 return pos, length + FRAME_OVERHEAD
             if data[end] != FRAME_END:
                 raise FrameError(f"the frame end octet is 0x{data[end]:02x}")
-            if kind == METHOD and length > 4:
+            if kind == METHOD and length > 4 and channel:
                 index = _u32(data, pos + FRAME_HEAD_BYTES)[0]
                 before = pos
                 if index == _BASIC_PUBLISH:
