@@ -44,11 +44,11 @@ class ContentTemplate:
         self._frames = b""
 
     def frames(self, channel: int, frame_max: int) -> bytes:
-        """Header and bodies; bodies are cut where frame_max wants it."""
+        """Header and bodies; bodies are cut where frame_max wants it.  ValueError as `content_frames`."""
         if channel == self._channel and frame_max == self._frame_max:
             return self._frames
-        self._channel, self._frame_max = channel, frame_max
         self._frames = content_frames(channel, self._properties, self.body, frame_max)
+        self._channel, self._frame_max = channel, frame_max
         return self._frames
 
 

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.amqp.connection_events import Acks, Closed, Closing, Event, Publishes
-from protocols.amqp.field_table import FrameError, check_table, decode_table
+from protocols.amqp.errors import FrameError
+from protocols.amqp.field_table import check_table, decode_table
 from protocols.amqp.frames import METHOD, frame
 from protocols.amqp.methods import encode_method
 from tests.support.amqp_machine import CHANNEL, HANDSHAKE, LIMITS, Machine, opened_machine, published
