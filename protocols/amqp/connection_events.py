@@ -64,7 +64,7 @@ class Login:
     """The client's first response (`connection.start-ok`).  Answered by `challenge`, `authenticated` or `refuse`."""
 
     mechanism: str
-    response: bytes
+    response: bytes = field(repr=False)
     client_properties: FieldTable
     locale: str
 
@@ -73,7 +73,7 @@ class Login:
 class LoginContinues:
     """The response to a challenge.  Answered like `Login`."""
 
-    response: bytes
+    response: bytes = field(repr=False)
 
 
 @dataclass(slots=True)
