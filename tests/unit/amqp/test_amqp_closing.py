@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closed, Closing, Method
+from protocols.amqp.content import ContentHeader
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.methods import (
     BasicAck,
+    BasicPublish,
     BasicQosOk,
     ChannelClose,
     ChannelCloseOk,
@@ -107,6 +109,7 @@ def test_the_servers_end_of_a_channel() -> None:
     assert heard(machine.connection.data_to_send()) == [(1, TOLD)]
     assert not machine.connection.is_channel_open(1)
     late = published(1, "e", "k", b"late") + said(1, BasicAck(1), QueueDeclare(), ChannelOpen())
+    late += published(1, "e", "k", b"late", ContentHeader(b"\xff\xff")) + said(1, BasicPublish("e", immediate=True))
     assert machine.feed(late + published(2, "e", "k", b"other")) == b""
     assert machine.bodies() == [(2, b"other")]
     assert len(machine.events) == 1
