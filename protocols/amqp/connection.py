@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from protocols.amqp.connection_channels import ConnectionChannels
 from protocols.amqp.connection_events import (
-    WAITING_MAX_BYTES,
+    EARLY_MAX_BYTES,
     ChannelClosed,
     Closed,
     Closing,
@@ -28,7 +28,7 @@ from protocols.amqp.connection_events import (
 )
 from protocols.amqp.decoder import Decoder, Frame, Item
 from protocols.amqp.errors import AmqpError, unexpected_frame
-from protocols.amqp.frames import HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER
+from protocols.amqp.frames import FRAME_HEAD_BYTES, FRAME_OVERHEAD, HEARTBEAT_FRAME, METHOD, PROTOCOL_HEADER
 from protocols.amqp.handshake import Capabilities, capabilities_of, negotiate, offer, start
 from protocols.amqp.methods import (
     AmqpMethod,
@@ -58,12 +58,10 @@ class ServerConnection(ConnectionChannels):
     __slots__ = (
         "_closing_until",
         "_decoder",
+        "_early",
         "_handshake_until",
-        "_header",
         "_now",
         "_state",
-        "_waiting",
-        "_waiting_bytes",
         "capabilities",
         "greeting",
     )
@@ -72,12 +70,10 @@ class ServerConnection(ConnectionChannels):
         super().__init__(limits, now)
         self._decoder = Decoder(limits.handshake_frame_max, limits.max_message_size_bytes)
         self._state = WAITING
-        self._header = b""
+        self._early = bytearray()  # what came before the connection is open and was not looked at
         self._now = now
         self._handshake_until = now + limits.handshake_timeout_seconds
         self._closing_until: float | None = None
-        self._waiting: list[Item] | None = None
-        self._waiting_bytes = 0
         self.greeting = greeting
         self.capabilities = Capabilities()
 
@@ -100,45 +96,55 @@ class ServerConnection(ConnectionChannels):
 
     def receive_data(self, data: bytes, now: float) -> Iterator[Event]:
         """What the client's bytes mean, in order.  Each event must be dealt with before the next is asked for.  What
-        comes before the caller has decided is kept for `go_on`."""
+        comes before the caller has decided is kept, and taken by `go_on` or with what comes next."""
         if self._state == CLOSED or not data:
             return
         self._now = self._heartbeats.heard = now
-        if self._state == WAITING:
-            missing = len(PROTOCOL_HEADER) - len(self._header)
-            self._header, data = self._header + data[:missing], data[missing:]
-            if len(self._header) < len(PROTOCOL_HEADER):
-                return
-            if self._header != PROTOCOL_HEADER:
-                self._out.append(PROTOCOL_HEADER)
-                yield self._drop(ReplyCode.FRAME_ERROR, "the client speaks another protocol or version")
-                return
-            self._state = STARTED
-            self._send(0, start(self.greeting))
-        items = self._decoder.feed(data)
-        if not self.is_deciding:
-            yield from self._take_all(items if self._waiting is None else self._take_waiting() + items)
+        if self._state >= OPEN and not self._early:
+            yield from self._take_all(self._decoder.feed(data))
             return
-        self._waiting = self._waiting or []
-        self._waiting += items
-        self._waiting_bytes += len(data)
-        if self._waiting_bytes > WAITING_MAX_BYTES:
-            yield self._violation(AmqpError(ReplyCode.RESOURCE_ERROR, "too much came before the answer"))
+        self._early += data
+        yield from self.go_on()
+        if len(self._early) > EARLY_MAX_BYTES and self._state < OPEN:
+            yield self._violation(AmqpError(ReplyCode.RESOURCE_ERROR, "too much came before the connection was open"))
 
     def go_on(self) -> Iterator[Event]:
         """The caller has decided: what had come behind it."""
-        if not self.is_deciding:
-            yield from self._take_all(self._take_waiting())
+        while self._state < OPEN and not self.is_deciding:
+            early = self._take_early()
+            if not early:
+                return
+            if self._state > WAITING:
+                yield from self._take_all(self._decoder.feed(early))
+            elif early == PROTOCOL_HEADER:
+                self._state = STARTED
+                self._send(0, start(self.greeting))
+            else:
+                self._out.append(PROTOCOL_HEADER)
+                yield self._drop(ReplyCode.FRAME_ERROR, "the client speaks another protocol or version")
+        if self._state >= OPEN and self._early:
+            early = bytes(self._early)
+            self._early.clear()
+            yield from self._take_all(self._decoder.feed(early))
 
-    def _take_waiting(self) -> list[Item]:
-        waiting, self._waiting = self._waiting or [], None
-        self._waiting_bytes = 0
-        return waiting
+    def _take_early(self) -> bytes:
+        """The protocol header, or one frame of the handshake: each may change what the next is measured by.  Empty if
+        it is not whole; what is too large for a frame is the decoder's to refuse."""
+        early = self._early
+        size = len(PROTOCOL_HEADER)
+        if self._state > WAITING and len(early) >= FRAME_HEAD_BYTES:
+            length = int.from_bytes(early[3:7], "big")
+            size = FRAME_OVERHEAD + (length if length <= self._decoder.frame_max else 0)
+        if len(early) < size:
+            return b""
+        taken = bytes(early[:size])
+        del early[:size]
+        return taken
 
     def _take_all(self, items: list[Item]) -> Iterator[Event]:
-        at = 0
         for item in items:
-            at += 1
+            if self._state == CLOSED:
+                return
             try:
                 if isinstance(item, Frame):
                     event = self._take_frame(item)
@@ -146,20 +152,11 @@ class ServerConnection(ConnectionChannels):
                     event = self._take_run(item) if self._is_in_place() else None
             except AmqpError as violation:
                 event = self._answer(violation, item.channel)
-            if event is None:
-                continue
-            yield event
-            if self._state == CLOSED:
-                return
-            if self.is_deciding:
-                self._waiting = items[at:]
-                return
+            if event is not None:
+                yield event
         error = self._decoder.error
         if error is not None and self._state < CLOSING:
             yield self._violation(error)
-        elif error is not None and self._state == CLOSING:  # its close-ok cannot be read any more
-            self._state = CLOSED
-            yield Closed()
 
     def _take_frame(self, item: Frame) -> Event | None:
         kind, number, payload = item

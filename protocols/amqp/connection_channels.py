@@ -50,7 +50,7 @@ class ConnectionChannels(Outgoing):
     def _take_run(self, run: Publishes | Acks) -> Event | None:
         channel = self._channels.get(run.channel)
         if channel is None:
-            raise _not_open(_BASIC_CLASS)
+            raise _not_open(_BASIC_CLASS, 40 if isinstance(run, Publishes) else run.settlements[0][0])
         if channel.state != channels.OPEN:
             return None
         channel.check_idle()

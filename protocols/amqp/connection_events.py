@@ -30,7 +30,7 @@ class ConnectionLimits:
     """How long the other side's part in the end of the connection is waited for."""
 
 
-WAITING_MAX_BYTES: Final = 262_144
+EARLY_MAX_BYTES: Final = 1 << 20
 """What may come while the caller has not decided on a login or a virtual host."""
 
 
@@ -64,7 +64,7 @@ class Login:
     """The client's first response (`connection.start-ok`).  Answered by `challenge`, `authenticated` or `refuse`."""
 
     mechanism: str
-    response: bytes
+    response: bytes = field(repr=False)
     client_properties: FieldTable
     locale: str
 
@@ -73,7 +73,7 @@ class Login:
 class LoginContinues:
     """The response to a challenge.  Answered like `Login`."""
 
-    response: bytes
+    response: bytes = field(repr=False)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from struct import Struct
-from typing import Any, Final, TypedDict, Unpack
+from typing import Any, Final, TypeAlias, TypedDict, Unpack
 
 from protocols.amqp.errors import FrameError
 from protocols.amqp.field_table import FieldTable, check_table, decode_table, encode_short_string, encode_table
@@ -26,7 +26,7 @@ HEADER_CACHE_ENTRIES: Final = 4096
 """Headers that were checked, kept by all connections together; all are forgotten when there is no room."""
 
 HEADER_CACHE_MAX_BYTES: Final = 128
-"""Longer ones are not kept: they seldom come again."""
+"""Longer ones are not kept, nor those with a correlation id, message id or timestamp: they do not come again."""
 
 _U16: Final = Struct(">H")
 _U64: Final = Struct(">Q")
@@ -79,11 +79,11 @@ class ContentHeader:
     """See the module.  Two are equal where their bytes are.  One may be shared by many messages: nothing that it gives
     may be changed."""
 
-    __slots__ = ("_headers", "_places", "data")
+    __slots__ = ("_headers", "_starts", "data")
 
     def __init__(self, data: bytes = b"\0\0") -> None:
         self.data = data
-        self._places: dict[int, tuple[int, int]] | None = None
+        self._starts: list[int] | None = None
         self._headers: FieldTable | None = None
 
     @classmethod
@@ -97,32 +97,36 @@ class ContentHeader:
         flags = 0
         out = [b""]
         given: Mapping[str, Any] = values
-        places = self.places()
         for name, kind in _PROPERTIES:
             flag = _FLAGS[name]
             if name in given:
                 if given[name] is not None:
                     flags |= flag
                     out.append(_encode(kind, given[name]))
-            elif flag in places:
+            elif (place := self._place(flag)) is not None:
                 flags |= flag
-                start, end = places[flag]
-                out.append(self.data[start:end])
+                out.append(self.data[place[0] : place[1]])
         out[0] = _U16.pack(flags)
         return ContentHeader(b"".join(out))
 
     def values(self) -> PropertyValues:
         """Every property that is there, by name."""
-        there = self.places()
+        self.check()
+        there = _plan_of(self.data)[1]
         return {name: getattr(self, name) for name, flag in _FLAGS.items() if flag in there}  # type: ignore[return-value]
 
-    def places(self) -> dict[int, tuple[int, int]]:
-        """Where each property that is there begins and ends, by its flag.  FrameError for a header that is not
-        sound."""
-        places = self._places
-        if places is None:
-            places = self._places = _walk(self.data)
-        return places
+    def check(self) -> None:
+        """FrameError for a header that is not sound."""
+        if self._starts is None:
+            self._starts = _walk(self.data)
+
+    def _place(self, flag: int) -> tuple[int, int] | None:
+        """Where a property begins and ends, if it is there."""
+        starts = self._starts
+        if starts is None:
+            starts = self._starts = _walk(self.data)
+        at = _plan_of(self.data)[1].get(flag)
+        return None if at is None else (starts[at], starts[at + 1])
 
     @property
     def content_type(self) -> str | None:
@@ -136,7 +140,7 @@ class ContentHeader:
     def headers(self) -> FieldTable | None:
         """The table of the application's headers; None where there is none.  Decoded once."""
         if self._headers is None:
-            place = self.places().get(0x2000)
+            place = self._place(0x2000)
             if place is not None:
                 self._headers = decode_table(self.data, *place)[0]
         return self._headers
@@ -170,7 +174,7 @@ class ContentHeader:
     @property
     def timestamp(self) -> int | None:
         """Seconds since 1970."""
-        place = self.places().get(0x0040)
+        place = self._place(0x0040)
         return None if place is None else int(_U64.unpack_from(self.data, place[0])[0])
 
     @property
@@ -190,11 +194,11 @@ class ContentHeader:
         return self._text(0x0004)
 
     def _text(self, flag: int) -> str | None:
-        place = self.places().get(flag)
+        place = self._place(flag)
         return None if place is None else self.data[place[0] + 1 : place[1]].decode("utf-8", "replace")
 
     def _octet(self, flag: int) -> int | None:
-        place = self.places().get(flag)
+        place = self._place(flag)
         return None if place is None else self.data[place[0]]
 
     def __eq__(self, other: object) -> bool:
@@ -217,51 +221,61 @@ def received_header(data: bytes) -> ContentHeader:
     header = _checked.get(data)
     if header is None:
         header = ContentHeader(data)
-        header.places()
-        if len(data) <= HEADER_CACHE_MAX_BYTES:
+        header.check()
+        if len(data) <= HEADER_CACHE_MAX_BYTES and not (data[0] & 0x04 or data[1] & 0xC0):
             if len(_checked) >= HEADER_CACHE_ENTRIES:
                 _checked.clear()
             _checked[data] = header
     return header
 
 
-def _walk(data: bytes) -> dict[int, tuple[int, int]]:
+def _walk(data: bytes) -> list[int]:
+    """Where each property that is there begins, in order, and where the last one ends."""
     end = len(data)
     if end < 2:
         raise FrameError("a content header ends within its flags", BASIC)
     flags = data[0] << 8 | data[1]
-    if flags & _NO_PROPERTY:
-        raise FrameError("a content header with flags that basic has not", BASIC)
-    places: dict[int, tuple[int, int]] = {}
+    starts = []
     pos = 2
-    for flag, kind in _plan(flags):
-        start = pos
-        if kind == _TEXT:
-            pos += data[pos] + 1 if pos < end else 1
-        elif kind == _TABLE:
-            try:
+    try:
+        for kind in (_plans.get(flags) or _plan(flags))[0]:
+            starts.append(pos)
+            if kind == _TEXT:
+                pos += data[pos] + 1
+            elif kind == _TABLE:
                 pos = check_table(data, pos, end)
-            except FrameError as error:
-                raise FrameError(f"malformed headers: {error.text}", BASIC) from None
-        else:
-            pos += 1 if kind == _OCTET else 8
-        if pos > end:
-            raise FrameError("a content header ends within a property", BASIC)
-        places[flag] = (start, pos)
+            else:
+                pos += 8 if kind == _TIMESTAMP else 1
+    except IndexError:
+        pos = end + 1
+    except FrameError as error:
+        raise FrameError(f"malformed headers: {error.text}", BASIC) from None
     if pos != end:
-        raise FrameError("a content header with octets behind its properties", BASIC)
-    return places
+        what = "ends within a property" if pos > end else "has octets behind its properties"
+        raise FrameError(f"a content header {what}", BASIC)
+    starts.append(pos)
+    return starts
 
 
-_plans: Final[dict[int, tuple[tuple[int, int], ...]]] = {}
+_Plan: TypeAlias = tuple[tuple[int, ...], dict[int, int]]
+"""The types of the properties that are there, in order, and the place of each among them by its flag."""
+
+_plans: Final[dict[int, _Plan]] = {}
 
 
-def _plan(flags: int) -> tuple[tuple[int, int], ...]:
-    """Flag and type of each property that is there; kept for each of the 16384 combinations once it was seen."""
-    plan = _plans.get(flags)
-    if plan is None:
-        plan = _plans[flags] = tuple((_FLAGS[name], kind) for name, kind in _PROPERTIES if flags & _FLAGS[name])
+def _plan(flags: int) -> _Plan:
+    """What flags say; kept for each of the 16384 combinations once it was seen."""
+    if flags & _NO_PROPERTY:
+        raise FrameError("flags that basic has not", BASIC)
+    there = [(_FLAGS[name], kind) for name, kind in _PROPERTIES if flags & _FLAGS[name]]
+    plan = tuple(kind for _, kind in there), {flag: at for at, (flag, _) in enumerate(there)}
+    _plans[flags] = plan
     return plan
+
+
+def _plan_of(data: bytes) -> _Plan:
+    flags = data[0] << 8 | data[1]
+    return _plans.get(flags) or _plan(flags)
 
 
 def _encode(kind: int, value: Any) -> bytes:

@@ -110,7 +110,7 @@ class Decoder:
                 return pos, length + FRAME_OVERHEAD
             if data[end] != FRAME_END:
                 raise FrameError(f"the frame end octet is 0x{data[end]:02x}")
-            if kind == METHOD and length > 4:
+            if kind == METHOD and length > 4 and channel:
                 index = _u32(data, pos + FRAME_HEAD_BYTES)[0]
                 before = pos
                 if index == _BASIC_PUBLISH:
@@ -128,8 +128,8 @@ class Decoder:
         return pos, FRAME_OVERHEAD
 
     def _take_publishes(self, data: bytes, pos: int, channel: int, items: list[Item]) -> int:
-        """Append the run of whole messages that begins here, if there is one; where it ends.  A frame that does not fit
-        ends the run, and is looked at again by itself."""
+        """Append the run of whole messages that begins here, if there is one; where it ends.  What is not sound ends
+        the run, and is looked at again frame by frame."""
         size, limit, most = len(data), self.frame_max, self._max_message
         run: list[Publish] = []
         while size - pos > 11:
@@ -158,8 +158,11 @@ class Decoder:
                 body = data[then + 7 : body_end]
                 then = body_end + 1
             arguments = data[pos + 11 : end]
-            exchange, routing_key, mandatory = _targets.get(arguments) or publish_target(arguments)
-            header = received_header(data[at + 19 : header_end])
+            try:
+                exchange, routing_key, mandatory = _targets.get(arguments) or publish_target(arguments)
+                header = received_header(data[at + 19 : header_end])
+            except AmqpError:  # the channel finds it again, if it still looks at what comes
+                break
             if not run:
                 items.append(Publishes(channel, run))
             run.append(Publish(exchange, routing_key, mandatory, header, body))

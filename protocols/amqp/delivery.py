@@ -21,34 +21,43 @@ _GET_OK: Final = 60 << 16 | 71
 _GET_OK_TAIL: Final = Struct(">IB").pack
 
 
+ROUTE_CACHE_ENTRIES: Final = 4096
+"""Exchanges with routing keys that are kept encoded, by all connections together; all are forgotten when there is no
+room.  Each has at most 513 bytes."""
+
+_routes: Final[dict[tuple[str, str], bytes]] = {}
+
+
 class ContentTemplate:
     """A message encoded once for many consumers.  `properties`: the bytes of its `ContentHeader`.  ValueError for names
     above 255 bytes."""
 
-    __slots__ = ("_channel", "_frame_max", "_frames", "_properties", "_route", "body", "route_end")
+    __slots__ = ("_channel", "_frame_max", "_frames", "_properties", "body", "route_end")
 
     def __init__(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
-        self._route = encode_short_string(exchange) + encode_short_string(routing_key)
-        self.route_end = self._route + b"\xce"
-        """Exchange and routing key, and the end of a method frame behind them."""
+        self.route_end = _routes.get((exchange, routing_key)) or _encode_route(exchange, routing_key)
+        """Exchange and routing key as arguments, and the end of a method frame behind them."""
         self._properties = properties
         self.body = body
         self._channel = -1
         self._frame_max = 0
         self._frames = b""
 
-    @property
-    def route(self) -> bytes:
-        """Exchange and routing key as arguments of a method."""
-        return self._route
-
     def frames(self, channel: int, frame_max: int) -> bytes:
-        """Header and bodies; bodies are cut where frame_max wants it."""
+        """Header and bodies; bodies are cut where frame_max wants it.  ValueError as `content_frames`."""
         if channel == self._channel and frame_max == self._frame_max:
             return self._frames
-        self._channel, self._frame_max = channel, frame_max
         self._frames = content_frames(channel, self._properties, self.body, frame_max)
+        self._channel, self._frame_max = channel, frame_max
         return self._frames
+
+
+def _encode_route(exchange: str, routing_key: str) -> bytes:
+    encoded = encode_short_string(exchange) + encode_short_string(routing_key) + b"\xce"
+    if len(_routes) >= ROUTE_CACHE_ENTRIES:
+        _routes.clear()
+    _routes[exchange, routing_key] = encoded
+    return encoded
 
 
 def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int) -> bytes:
@@ -78,6 +87,6 @@ def get_ok_frame(
     channel: int, delivery_tag: int, redelivered: bool, message: ContentTemplate, message_count: int
 ) -> bytes:
     """basic.get-ok; `message_count`: how many are left."""
-    route = message.route
+    route = message.route_end[:-1]
     head = _DELIVER_HEAD(1, channel, len(route) + 17, _GET_OK)
     return head + _DELIVER_TAG(delivery_tag, redelivered) + route + _GET_OK_TAIL(message_count, 0xCE)

@@ -32,6 +32,7 @@ FieldTable: TypeAlias = dict[str, FieldValue]
 MAX_SHORT_STRING_BYTES: Final = 255
 
 _U32: Final = Struct(">I")
+_read_u32: Final = _U32.unpack_from
 _DECIMAL: Final = Struct(">Bi")
 _INT32: Final = range(-(1 << 31), 1 << 31)
 _INT64: Final = range(-(1 << 63), 1 << 63)
@@ -72,17 +73,22 @@ def decode_array(data: bytes, pos: int, end: int, depth: int = 0) -> tuple[list[
 def check_table(data: bytes, pos: int, end: int, depth: int = 0) -> int:
     """Where the table ends, or FrameError where `decode_table` would raise it; builds nothing."""
     pos, stop = _bounds(data, pos, end, depth)
+    is_ascii = data[pos:stop].isascii()  # usual, and then every name is UTF-8
     while pos < stop:
         key_end = pos + 1 + data[pos]
         if key_end >= stop:
             raise FrameError("a field table ends within a field")
-        key = data[pos + 1 : key_end]
-        if not key.isascii():
+        if not is_ascii:
             try:
-                key.decode()
+                data[pos + 1 : key_end].decode()
             except UnicodeDecodeError:
                 raise FrameError("the name of a field is not UTF-8") from None
-        pos = _check_value(data, key_end, stop, depth)
+        if data[key_end] == 0x53 and key_end + 5 <= stop:  # S, the usual value
+            pos = key_end + 5 + _read_u32(data, key_end + 1)[0]
+            if pos > stop:
+                raise FrameError("a field is longer than what holds it")
+        else:
+            pos = _check_value(data, key_end, stop, depth)
     return stop
 
 

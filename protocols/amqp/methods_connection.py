@@ -39,7 +39,7 @@ class ConnectionStartOk(AmqpMethod):
 
     client_properties: Table = field(default_factory=dict)
     mechanism: ShortString = ""
-    response: LongString = b""
+    response: LongString = field(default=b"", repr=False)
     locale: ShortString = ""
 
 
@@ -56,7 +56,7 @@ class ConnectionSecure(AmqpMethod):
 class ConnectionSecureOk(AmqpMethod):
     """The response to a challenge."""
 
-    response: LongString = b""
+    response: LongString = field(default=b"", repr=False)
 
 
 @method(10, 30, "connection.tune", SERVER)
@@ -138,7 +138,7 @@ class ConnectionUnblocked(AmqpMethod):
 class ConnectionUpdateSecret(AmqpMethod):
     """A new secret, such as a fresh token (RabbitMQ)."""
 
-    new_secret: LongString = b""
+    new_secret: LongString = field(default=b"", repr=False)
     reason: ShortString = ""
 
 
