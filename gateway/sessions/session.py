@@ -68,6 +68,7 @@ class Session:
         self._moved: Cursors = {topic: dict(queues) for topic, queues in window.moved.items()}
         self._moved_replays = {name: dict(cursors) for name, cursors in window.moved_replays.items()}
         self._moved_count = sum(map(len, self._moved.values()))
+        self._at_end: Callable[[], None] | None = None
         self._held: list[Callable[[], None]] = []
         self._writing: list[Callable[[], None]] = []
         self._taken: list[KeyValueChange] = []
@@ -82,8 +83,8 @@ class Session:
     # -- changes -------------------------------------------------------------------------------------------------
 
     def after_durable(self, callback: Callable[[], None], *, record: bool = False, window: bool = False) -> None:
-        """Call back when the session, as it is at the end of this tick, is durable; at once if nothing of it is kept.
-        Callbacks come in order.  `record`, `window`: what of it has changed."""
+        """Call back when the session, as it is at the end of this tick, is durable; at once if nothing of it is kept,
+        never once it is fenced.  Callbacks come in order.  `record`, `window`: what of it has changed."""
         if not self.is_kept or not self.persists:
             callback()
             return
@@ -133,6 +134,7 @@ class Session:
             callback()
             return
         self._is_ended = deletes
+        self._at_end = callback
         self._is_record_dirty = True
         self._held.append(callback)
         self._journal.submit(self)
@@ -215,13 +217,10 @@ class Session:
 
     def fenced(self) -> None:
         self._is_fenced = True
-        ended = self._is_ended or not self.record.owner
-        waiting, self._writing, self._held = [*self._writing, *self._held], [], []
-        if ended:  # who waits for the end has it
-            for callback in waiting:
-                callback()
-        else:
-            self.on_fenced()
+        self._writing, self._held = [], []  # nothing that waited for its record happens
+        self.on_fenced()
+        if self._at_end is not None:  # but who waits for the end has it
+            self._at_end()
 
 
 def released(held: OutgoingRecord) -> OutgoingRecord:

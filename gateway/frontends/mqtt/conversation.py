@@ -337,6 +337,7 @@ class MqttConversation:
 
     def fenced(self) -> None:
         """Another gateway has the session: nothing of it is ours to write any more."""
+        self.publishing.give_up()
         self._give_up("another gateway took this client id", is_fenced=True)
 
     def _give_up(self, text: str, *, is_fenced: bool) -> None:
@@ -379,7 +380,7 @@ class MqttConversation:
         session = self.session
         if session is not None:
             self._leave(session)
-            if is_fenced:
+            if is_taken:  # what was not answered is published again by the connection that comes now
                 self.publishing.give_up()
             self.frontend.depart(self, session, closing, is_taken=is_taken, is_fenced=is_fenced)
         elif self._connecting is None or self._connecting.is_over:

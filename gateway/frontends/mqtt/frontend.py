@@ -242,7 +242,7 @@ class MqttFrontend:
         if is_fenced:
             conversation.gone()
         elif is_taken:
-            session.end(conversation.gone, deletes=False)
+            self.spawn(self._hand_on(conversation, session))
         else:
             if closing.session_expiry is not None:
                 session.record.expiry_seconds = min(closing.session_expiry, self.max_session_expiry_seconds)
@@ -252,7 +252,13 @@ class MqttFrontend:
         """The connection went while its session was opened."""
         self.spawn(self._depart(conversation, session, keeps_will=True))
 
+    async def _hand_on(self, conversation: MqttConversation, session: Session) -> None:
+        """Leave a session to the connection that takes it over."""
+        await conversation.publishing.settle()
+        session.end(conversation.gone, deletes=False)
+
     async def _depart(self, conversation: MqttConversation, session: Session, *, keeps_will: bool) -> None:
+        await conversation.publishing.settle()
         record = session.record
         will = depart(record, self.clock.now_ms(), keeps_will=keeps_will)
         if will is not None:

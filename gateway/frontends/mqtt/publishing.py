@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 Refused = tuple[ReasonCode, str]
+SETTLE_SECONDS: Final = 5.0
+"""How long the end of a connection waits for what it published."""
 _WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 """What a publish of each QoS is answered with, the identifier left out."""
 
@@ -38,7 +41,7 @@ _WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 class Publishing:
     """One connection's."""
 
-    __slots__ = ("_conversation", "_first", "_gate", "_gated", "_is_relief_asked", "_last")
+    __slots__ = ("_conversation", "_first", "_gate", "_gated", "_idle", "_is_relief_asked", "_last", "_under_way")
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
@@ -47,6 +50,8 @@ class Publishing:
         self._gated: deque[_Sent] | None = None
         self._gate: asyncio.Task[None] | None = None
         self._is_relief_asked = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
 
     def take(self, packets: list[Publish]) -> None:
         """Send a run of publishes on its way."""
@@ -140,13 +145,23 @@ class Publishing:
         session = self._conversation.session
         needs_record = session is not None and session.persists and sent.has_qos_2
         if not needs_record and sent.retained is None and self._gated is None:
-            self._conversation.frontend.sender.send(sent.messages, sent)
+            self._go(sent)
             return
         if self._gated is None:
             self._gated = deque((sent,))
             self._gate = self._conversation.frontend.spawn(self._pass_gate())
         else:
             self._gated.append(sent)
+
+    def _go(self, sent: _Sent) -> None:
+        self._under_way += 1
+        self._conversation.frontend.sender.send(sent.messages, sent)
+
+    def arrived(self) -> None:
+        """A run that was sent is stored, or was refused."""
+        self._under_way -= 1
+        if not self._under_way and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     async def _pass_gate(self) -> None:
         gated, conversation = self._gated, self._conversation
@@ -161,16 +176,30 @@ class Publishing:
                 if sent.retained is not None:  # before it is live: who subscribes in between misses neither
                     await conversation.frontend.retained.keep_and_wait(sent.retained)
                 gated.popleft()
-                conversation.frontend.sender.send(sent.messages, sent)
+                self._go(sent)
         except EntrepotError as error:
             conversation.close(ReasonCode.UNSPECIFIED_ERROR, error.message)
         finally:
             self._gated = self._gate = None
 
     def give_up(self) -> None:
-        """The session is another gateway's: what waits for its record is sent by nobody here."""
+        """The session is another connection's: what waits for its record is sent by nobody here."""
         if self._gate is not None:
             self._gate.cancel()
+
+    async def settle(self) -> None:
+        """Return when what was taken is stored or given up, or that takes too long: who goes on with the session asks
+        the store for it."""
+        session = self._conversation.session
+        if session is None or not session.persists:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                if self._gate is not None:
+                    await asyncio.wait((self._gate,))
+                if self._under_way:
+                    self._idle = asyncio.get_running_loop().create_future()
+                    await self._idle
 
     async def _record(self, sent: _Sent) -> None:
         """Note which messages the identifiers become; return when that is durable."""
@@ -265,6 +294,10 @@ class _Sent(Awaited):
         self.messages.append(message)
         if SystemProperty.RETAIN in message.system:
             self.retained = [*(self.retained or ()), message]
+
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        self.conversation.publishing.arrived()
+        super().__call__(failure, refusals)
 
     @property
     def has_qos_2(self) -> bool:
