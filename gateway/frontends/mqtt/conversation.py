@@ -393,10 +393,6 @@ class MqttConversation:
         if session.persists:
             cursors = self.subscribing.positions()
             session.positions = lambda: cursors
-        window = self.machine.window
-        for packet_id, held in window.held.items():
-            if isinstance(held, Ticket) and (packet_id in window.unreceived or packet_id in window.released):
-                held.acknowledge()  # of QoS 2, begun with this client: nobody else may get it (4.8.2-5)
         self.subscribing.close()
         self.lagging = None
         self.outbox.close()

@@ -286,6 +286,7 @@ class Subscribing:
         hub = conversation.frontend.hub
         if text.startswith(SHARE):
             member = (self.shares or {}).pop(text)
+            conversation.outbox.leave_share(member)
             conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
         elif text.startswith(REPLAY):
             reader = (self.replays or {}).pop(text)
@@ -373,6 +374,7 @@ class Subscribing:
             reader.lagging = None
             hub.unsubscribe(reader, reader.topic_filters[0])
         for member in (self.shares or {}).values():
+            conversation.outbox.leave_share(member)
             conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
         self.filters, self.shares, self.replays = {}, None, None
 
