@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 Refused = tuple[ReasonCode, str]
+MAX_GATED: Final = 64
+"""Runs of publishes that may wait for what has to be durable first: with more, no more is read.  A run is one read of
+the socket."""
 SETTLE_SECONDS: Final = 5.0
 """How long the end of a connection waits for what it published."""
 _WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
@@ -41,7 +44,17 @@ _WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 class Publishing:
     """One connection's."""
 
-    __slots__ = ("_conversation", "_first", "_gate", "_gated", "_idle", "_is_relief_asked", "_last", "_under_way")
+    __slots__ = (
+        "_conversation",
+        "_first",
+        "_gate",
+        "_gated",
+        "_idle",
+        "_is_gate_full",
+        "_is_relief_asked",
+        "_last",
+        "_under_way",
+    )
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
@@ -49,7 +62,7 @@ class Publishing:
         self._last: Awaited | None = None
         self._gated: deque[_Sent] | None = None
         self._gate: asyncio.Task[None] | None = None
-        self._is_relief_asked = False
+        self._is_relief_asked = self._is_gate_full = False
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
 
@@ -132,7 +145,7 @@ class Publishing:
     @property
     def is_paused(self) -> bool:
         """Whether more is published than the store takes in just now."""
-        return self._is_relief_asked
+        return self._is_relief_asked or self._is_gate_full
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
@@ -152,6 +165,9 @@ class Publishing:
             self._gate = self._conversation.frontend.spawn(self._pass_gate())
         else:
             self._gated.append(sent)
+            if len(self._gated) > MAX_GATED and self._conversation.driver is not None:
+                self._is_gate_full = True
+                self._conversation.driver.pause_reading()
 
     def _go(self, sent: _Sent) -> None:
         self._under_way += 1
@@ -177,6 +193,9 @@ class Publishing:
                     await conversation.frontend.retained.keep_and_wait(sent.retained)
                 gated.popleft()
                 self._go(sent)
+                if self._is_gate_full and len(gated) <= MAX_GATED // 2:
+                    self._is_gate_full = False
+                    conversation.resume_reading()
         except EntrepotError as error:
             conversation.close(ReasonCode.UNSPECIFIED_ERROR, error.message)
         finally:
