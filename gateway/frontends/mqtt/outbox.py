@@ -222,6 +222,8 @@ class Outbox:
             send(packet)
         self._conversation.messages_out += len(packets)
         self._conversation.flush()
+        if self._conversation.driver is not None:
+            self._conversation.driver.delivered()
 
     def _queue(self, run: Run, start: int, replay: str) -> int:
         """Let the rest wait as far as there is room; what is sent at most once is dropped instead."""
