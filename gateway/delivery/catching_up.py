@@ -144,5 +144,5 @@ class CatchingUp:
 
     def _grant(self, subscriber: Subscriber, message: StoredMessage) -> Grant | None:
         if message.system and SystemProperty.PUBLISHER in message.system:
-            return self._hub.match_without(message).grants.get(subscriber)
+            return self._hub.match_without(message, {}).grants.get(subscriber)
         return self._hub.match(message.sub_topic or message.topic).grants.get(subscriber)

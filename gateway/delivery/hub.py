@@ -236,6 +236,7 @@ class DeliveryHub:
     def _fan_out(self, messages: list[StoredMessage]) -> None:
         """Messages of one queue, in order."""
         runs: dict[Audience, list[StoredMessage]] = {}
+        without: Audiences = {}
         now_ms = self._clock.now_ms()
         for message in messages:
             name = message.sub_topic or message.topic
@@ -246,7 +247,7 @@ class DeliveryHub:
                 if is_expired(message, now_ms):
                     continue
                 if SystemProperty.PUBLISHER in message.system:
-                    match = self.match_without(message)
+                    match = self.match_without(message, without)
             for audience in match.audiences:
                 run = runs.get(audience)
                 if run is None:
@@ -296,10 +297,11 @@ class DeliveryHub:
             found = self._matches[sub_topic] = matched(self._trie.match(sub_topic), self._audiences)
         return found
 
-    def match_without(self, message: StoredMessage) -> Match:
-        """Who gets a message whose publisher has subscriptions with No Local."""
+    def match_without(self, message: StoredMessage, audiences: Audiences) -> Match:
+        """Who gets a message whose publisher has subscriptions with No Local.  `audiences`: those of the same batch;
+        they are not remembered beyond it, for every publisher has its own."""
         publisher = message.system_text(SystemProperty.PUBLISHER)
-        return matched(self._trie.match(message.sub_topic or message.topic), self._audiences, publisher)
+        return matched(self._trie.match(message.sub_topic or message.topic), audiences, publisher)
 
     def tail_position(self, key: QueueKey) -> int | None:
         """What the tail of a queue hands over next; None where none follows it."""

@@ -216,6 +216,21 @@ async def test_no_local(room: int) -> None:
     assert other.offsets == [0, 1, 2]
 
 
+async def test_publishers_with_no_local_leave_nothing_behind() -> None:
+    """Each of them leaves out another subscriber: those who are left are not remembered for each."""
+    store = SteppedStore()
+    hub = hub_of(store)
+    everybody = [HubSubscriber(client_id=f"c{number}") for number in range(100)]
+    for subscriber in everybody:
+        subscriber.subscribe(hub, "t/#", SubscriptionOptions(1, no_local=True))
+    for number in range(100):
+        store.append(1, system={SystemProperty.PUBLISHER: f"c{number}"})
+    store.tails["t"].step()
+    for number, subscriber in enumerate(everybody):
+        assert subscriber.offsets == [offset for offset in range(100) if offset != number]
+    assert len(hub._audiences) <= 1
+
+
 async def test_a_message_without_a_sub_topic_has_its_topic_s_name() -> None:
     store = SteppedStore()
     hub = hub_of(store)
