@@ -139,6 +139,8 @@ class DeliveryHub:
         resumed_at: dict[QueueKey, int] = {}
         for key, cursor in list(lagging.items()):
             tail = self._tails.get(key)
+            if tail is not None and not tail.next_offset:
+                continue  # it is empty, or its broker is away: who reads on finds out
             if tail is None or cursor == tail.next_offset:
                 del lagging[key]
                 continue

@@ -45,6 +45,7 @@ class SteppedStore:
         self.logs: dict[str, list[StoredMessage]] = {name: [] for name in self.names}
         self.tails: dict[str, SteppedTail] = {}
         self.min_offset = self.pulls = 0
+        self.is_away = False
         self.wanted: list[FilterExpression | None] = []
 
     @property
@@ -72,7 +73,9 @@ class SteppedStore:
     ) -> Pulled:
         self.pulls += 1
         self.wanted.append(wanted)
-        if offset < self.min_offset:
+        if self.is_away:
+            raise EntrepotError(Code.UNAVAILABLE, "its broker is away")
+        if not self.min_offset <= offset <= len(self.logs[topic]):
             raise EntrepotError(Code.ILLEGAL_OFFSET, "it is gone")
         log = self.logs[topic]
         read = log[offset : offset + max_messages]

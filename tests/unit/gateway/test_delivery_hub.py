@@ -318,6 +318,30 @@ async def test_a_cursor_beyond_the_end_is_of_another_queue(is_replay: bool, expe
     assert back.offsets == [*expected, 3]
 
 
+@pytest.mark.parametrize("cursor", [0, 5])
+async def test_a_session_comes_back_while_a_broker_is_away(cursor: int) -> None:
+    """Where the tail begins is not known yet, so nothing may be concluded from it: nothing twice, nothing lost."""
+    store = SteppedStore()
+    store.append(8)
+    store.is_away = True
+    hub = hub_of(store)
+    back = HubSubscriber()
+    back.subscribe(hub, "t/#", SubscriptionOptions(2))
+    tail = store.tails["t"]
+    tail.next_offset = 0
+    hub.resume(back, ["t/#"], {KEY: cursor})
+    await until(lambda: store.pulls, "it is read for")
+    store.is_away = False
+    await until(lambda: len(back.messages) >= 8 - cursor, "it is read on")
+    tail.next_offset = 7  # it begins where the first message is that came while the broker was away
+    store.append(2)
+    tail.step()
+    await until(lambda: not back.lagging, "it has caught up")
+    store.append(2)
+    tail.step()
+    assert back.offsets == list(range(cursor, 12))
+
+
 async def test_a_cursor_below_0_is_a_time() -> None:
     store = SteppedStore()
     store.append(10)
@@ -335,7 +359,10 @@ async def test_sessions_come_and_go(seed: int) -> None:
     HubSubscriber().subscribe(hub, "#")
     names = ["t/a", "t/b", "u/a", "u/b"]
     wanted = rng.sample(["t/a", "+/b", "u/#", "t/#"], 2)
-    cursors = {(topic, 0): 0 for topic in ("t", "u")}
+    for topic, tail in store.tails.items():  # else a tail at 0 would be one that has not begun
+        store.append(1, f"{topic}/first", qos=0)
+        tail.step()
+    cursors = {(topic, 0): 1 for topic in ("t", "u")}
     got: list[tuple[str, int]] = []
     for _ in range(10):
         session = HubSubscriber(rng.choice([0, 5, PLENTY]))
