@@ -69,6 +69,7 @@ class Session:
         self._moved_replays = {name: dict(cursors) for name, cursors in window.moved_replays.items()}
         self._moved_count = sum(map(len, self._moved.values()))
         self._at_end: Callable[[], None] | None = None
+        self._moved_out: KeyValueChange | None = None
         self._held: list[Callable[[], None]] = []
         self._writing: list[Callable[[], None]] = []
         self._taken: list[KeyValueChange] = []
@@ -127,14 +128,19 @@ class Session:
     def forget_replay(self, replay: str) -> None:
         self._moved_replays.pop(replay, None)
 
-    def end(self, callback: Callable[[], None], *, deletes: bool) -> None:
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another connection has it: nothing of it was, or will be, written here."""
+        return self._is_fenced
+
+    def end(self, callback: Callable[[], None], *, deletes: bool, moved: KeyValueChange | None = None) -> None:
         """The connection is over; `record` says how.  Call back when that is durable, or was fenced.  `deletes`: the
-        session is over with it."""
+        session is over with it; `moved`: what is to be written with that."""
         if not self.is_kept or self._is_fenced:
             callback()
             return
         self._is_ended = deletes
-        self._at_end = callback
+        self._at_end, self._moved_out = callback, moved
         self._is_record_dirty = True
         self._held.append(callback)
         self._journal.submit(self)
@@ -162,6 +168,8 @@ class Session:
                 self._moved, self._moved_replays, self._moved_count = {}, {}, 0
             if self.persists and (self._is_window_dirty or self._is_record_dirty):
                 changes.append(KeyValueChange(window_key, encode_record(self._window_record()), self._window_version))
+        if self._moved_out is not None:
+            changes.append(self._moved_out)
         self._is_record_dirty = self._is_window_dirty = False
         self._taken = changes
         if not changes:
@@ -179,6 +187,8 @@ class Session:
     def written(self, version: int) -> None:
         for change in self._taken:
             self._note_version(change.key, ABSENT if change.value is None else version)
+            if change is self._moved_out:
+                self._moved_out = None
         self._taken = []
         self._tell()
         if self._held or self._is_record_dirty or self._is_window_dirty:

@@ -261,9 +261,20 @@ class MqttFrontend:
         await conversation.publishing.settle()
         record = session.record
         will = depart(record, self.clock.now_ms(), keeps_will=keeps_will)
-        if will is not None:
-            await self.publish_will(record, will)
-        session.end(conversation.gone, deletes=not record.expiry_seconds)
+        if will is None:
+            session.end(conversation.gone, deletes=not record.expiry_seconds)
+            return
+        wills, ended = self.sessions.wills, asyncio.Event()
+        moved = wills.moved(session.name, record, will)
+        session.end(ended.set, deletes=not record.expiry_seconds, moved=moved)
+        await ended.wait()
+        try:
+            if not session.is_kept:
+                await self.publish_will(record, will)
+            elif not session.is_fenced:  # else whoever has the session has the will
+                await wills.publish(moved)
+        finally:
+            conversation.gone()
 
     async def publish_will(self, record: SessionRecord, will: WillRecord) -> None:
         """Publish a will.  What is refused is told of and dropped; there is nobody to tell."""
