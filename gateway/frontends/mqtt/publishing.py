@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
 from gateway.frontends.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
-from gateway.messaging.send import Refusals
+from gateway.messaging.send import Refusals, minted_at_ms
 from protocols.mqtt import mapping
 from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
 from protocols.mqtt.errors import REASON_OF_CODE
@@ -127,6 +127,7 @@ class Publishing:
             system = dict(message.system)
             if deliver_at_ms is not None:
                 system[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)  # and is not retained
+                message.born_time_ms = now_ms
             elif packet.retain:
                 system[SystemProperty.RETAIN] = "1"
             if conversation.wants_no_local:
@@ -234,6 +235,7 @@ class Publishing:
                 known = session.message_ids[packet_id] = self._conversation.frontend.sender.new_message_id()
                 is_new = True
             sent.messages[place].message_id = known
+            _time_by_id(sent.messages[place])
         if is_new:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             session.after_durable(lambda: None if future.done() else future.set_result(None), window=True)
@@ -247,9 +249,21 @@ class Publishing:
             packet_id = sent.words[place] & 0xFFFF
             if sent.words[place] >= PUBREC_WORD and packet_id in session.doubtful:
                 session.doubtful.discard(packet_id)
-                found = await self._conversation.frontend.store.messages_by_id(session.message_ids[packet_id])
-                if found:
+                if await self._is_stored(sent.messages[place]):
                     sent.note_stored(place)
+
+    async def _is_stored(self, message: Message) -> bool:
+        """Whether a message of this id is in a queue, or waits for its time."""
+        store, at_ms = self._conversation.frontend.store, message.system.get(SystemProperty.DELIVER_AT_MS)
+        if at_ms is not None:
+            try:
+                await store.retime(message.topic, message.message_id, int(at_ms), int(at_ms))
+            except EntrepotError as error:
+                if error.code not in (Code.OFFSET_NOT_FOUND, Code.TOPIC_NOT_FOUND, Code.ILLEGAL_DELIVERY_TIME):
+                    raise
+            else:
+                return True
+        return bool(await store.messages_by_id(message.message_id))
 
     # -- answers -------------------------------------------------------------------------------------------------
 
@@ -384,6 +398,15 @@ def _refuse(conversation: MqttConversation, packet_id: int, qos: int, reason: Re
     if qos == 2 and session is not None and session.message_ids.pop(packet_id, None) is not None:
         session.note_finished()
     conversation.machine.refuse_publish(packet_id, qos, reason, text)
+
+
+def _time_by_id(message: Message) -> None:
+    """Let a delay begin when the message's id was made: it is waited for at the same time when it is sent again."""
+    at_ms = message.system.get(SystemProperty.DELIVER_AT_MS)
+    if at_ms is not None:
+        delay_ms = int(at_ms) - message.born_time_ms
+        made_ms = minted_at_ms(message.message_id)
+        message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(made_ms + delay_ms)}
 
 
 def _is_as_declared(packet: Publish) -> bool:
