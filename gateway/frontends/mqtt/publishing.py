@@ -339,7 +339,9 @@ class _Sent(Awaited):
     def note_stored(self, place: int) -> None:
         """One of them need not be sent any more, only answered: first, as those after it were not told of."""
         self._stored = [self.words.pop(place), *(self._stored or ())]
-        self.messages.pop(place)
+        message = self.messages.pop(place)
+        if self.retained is not None:  # it was kept before it was stored: since then others may have been
+            self.retained = [each for each in self.retained if each is not message] or None
 
     def tell(self) -> None:
         assert self.outcome is not None
