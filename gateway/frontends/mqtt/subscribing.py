@@ -26,6 +26,9 @@ from protocols.mqtt.reason_codes import ReasonCode
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.conversation import MqttConversation
 
+MAX_FILTER_CHARACTERS: Final = 96 * 1024
+"""Of all filters of a client, so that they fit into its session's record; beyond it only short ones are taken."""
+SHORT_FILTER: Final = 96
 NEVER_RETAINED: Final = 2
 ONLY_IF_NEW: Final = 1
 """Retain handling (3.8.3.1)."""
@@ -106,10 +109,15 @@ class Subscribing:
             return ReasonCode.TOPIC_FILTER_INVALID
         if text not in self.records and len(self.records) >= frontend.limits.max_subscriptions:
             return ReasonCode.QUOTA_EXCEEDED
+        if len(text) > SHORT_FILTER and text not in self.records and self._filters_are_full(text):
+            return ReasonCode.QUOTA_EXCEEDED
         if not frontend.access.may_subscribe(conversation.principal, topic_filter, group):
             frontend.count_refused(conversation, text, "not authorized to subscribe")
             return ReasonCode.NOT_AUTHORIZED
         return None
+
+    def _filters_are_full(self, text: str) -> bool:
+        return len(text) + sum(map(len, self.records)) > MAX_FILTER_CHARACTERS
 
     def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
         """Note a subscription and let it have effect; a share is returned, to be joined."""

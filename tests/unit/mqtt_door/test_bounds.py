@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from protocols.mqtt.packets import Publish, Suback, Subscribe, Subscription
+from protocols.mqtt.reason_codes import ReasonCode
 from tests.support.mqtt_door import HeldStore, MqttDoor
 from tests.support.waiting import until
 
@@ -32,6 +33,28 @@ async def test_subscribing_again_and_again_without_reading() -> None:
         deaf.flush()
         await until(lambda: len(deaf.deliveries()) >= 200, "then it gets all")
         assert {each.topic for each in deaf.deliveries()} == {f"r/{number}" for number in range(200)}
+
+
+async def test_the_filters_of_a_session_fit_into_its_record() -> None:
+    """Beyond that a subscription is refused; the session goes on, and comes back as it was."""
+    async with MqttDoor() as door:
+        client = door.client()
+        await client.connect("c")
+        granted: list[str] = []
+        for number in range(40):
+            text = f"{number}/" + "€" * 20_000
+            reason = (await client.subscribe(Subscription(text, 1))).reasons[0]
+            if reason == 1:
+                granted.append(text)
+            else:
+                assert reason == ReasonCode.QUOTA_EXCEEDED
+        assert 0 < len(granted) < 40
+        assert (await client.subscribe(Subscription(granted[0], 0))).reasons == [0], "it has that one already"
+        assert (await client.subscribe(Subscription("short", 1))).reasons == [1]
+        client.lose()
+        again = door.client()
+        assert (await again.connect("c")).session_present
+        assert list(again.conversation.subscribing.records) == [*granted, "short"]
 
 
 async def test_more_is_published_than_can_be_retained_at_once() -> None:
