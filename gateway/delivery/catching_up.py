@@ -135,7 +135,7 @@ class CatchingUp:
         run: list[StoredMessage] = []
         granted: Grant | None = None
         for message in messages:
-            grant = self._grant(subscriber, message)
+            grant = self._grant(subscriber, message) if message.topic == key[0] else None
             if grant is None or is_expired(message, now_ms):
                 continue
             if message.queue_offset < resumed_at and not min(grant.qos, message.qos):

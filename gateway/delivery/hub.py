@@ -175,7 +175,7 @@ class DeliveryHub:
                 left = self._left.pop(key, None)
                 begin = left[1] if left is not None and left[0] == revision and left[1] else start
                 self._revisions[key] = revision
-                tail = self._tails[key] = self._store.tail(topic, queue_id, begin, self._fan_out)
+                tail = self._tails[key] = self._store.tail(topic, queue_id, begin, partial(self._fan_out, key))
                 self._followed.setdefault(topic, set()).add(key)
                 self._starting.add(key)
                 tail.when_begun(partial(self._begun, key))
@@ -233,15 +233,19 @@ class DeliveryHub:
 
     def tell(self, messages: list[StoredMessage]) -> None:
         """Fan out messages of QoS 0 that are in no queue."""
-        self._fan_out(messages)
+        self._fan_out((messages[0].topic, messages[0].queue_id), messages)
 
-    def _fan_out(self, messages: list[StoredMessage]) -> None:
-        """Messages of one queue, in order."""
+    def _fan_out(self, key: QueueKey, messages: list[StoredMessage]) -> None:
+        """Messages of one queue, in order.  One that is here only because a message of another Topic is in further
+        queues comes from the queue of its own."""
         runs: dict[Audience, list[StoredMessage]] = {}
         without: Audiences = {}
         now_ms = self._clock.now_ms()
+        topic = key[0]
         for message in messages:
-            name = message.sub_topic or message.topic
+            if message.topic != topic:
+                continue
+            name = message.sub_topic or topic
             match = self._matches.get(name) or self.match(name)
             if match is NOBODY:
                 continue
@@ -258,7 +262,7 @@ class DeliveryHub:
                     run.append(message)
         if runs:
             made = {audience: make_run(run, audience.grant, audience.is_five, now_ms) for audience, run in runs.items()}
-            self._hand_over((messages[0].topic, messages[0].queue_id), made)
+            self._hand_over(key, made)
 
     def _hand_over(self, key: QueueKey, runs: dict[Audience, Run]) -> None:
         """Give runs of one queue to their audiences; who is in several of these gets them in the order of the queue."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from domain.errors import Code, EntrepotError
@@ -67,6 +68,10 @@ class SteppedStore:
     def tail(self, topic: str, queue_id: int, start: Position | None, on_messages: OnMessages) -> SteppedTail:
         self.tails[topic] = SteppedTail(self.logs.setdefault(topic, []), on_messages)
         return self.tails[topic]
+
+    def refer(self, topic: str) -> None:
+        """Let the last message of `t` be in a queue of another topic too: it keeps the name of its own."""
+        self.logs[topic].append(replace(self.logs["t"][-1], queue_offset=len(self.logs[topic])))
 
     async def pull(
         self, topic: str, queue_id: int, offset: int, max_messages: int, wanted: FilterExpression | None = None

@@ -302,7 +302,7 @@ class Outbox:
             packet_id = machine.window.next_id
             message = ticket.message
             machine.window.held[packet_id] = OutgoingRecord(
-                packet_id, message.topic, message.queue_id, message.queue_offset, 2
+                packet_id, ticket.leases.topic, message.queue_id, message.queue_offset, 2
             )
             if self._held_back is None:
                 self._held_back = {}

@@ -231,6 +231,27 @@ async def test_publishers_with_no_local_leave_nothing_behind() -> None:
     assert len(hub._audiences) <= 1
 
 
+async def test_a_message_in_further_queues_comes_from_that_of_its_own_topic() -> None:
+    """Live and read on; and the places in the two queues are not taken for each other."""
+    store = SteppedStore("t", "u")
+    hub = hub_of(store)
+    quick, slow = HubSubscriber(), HubSubscriber(room=0)
+    for subscriber in (quick, slow):
+        subscriber.subscribe(hub, "#")
+    store.append(3, "u/x")
+    for _ in range(2):
+        store.append(1, "t/x")
+        store.refer("u")
+    store.append(1, "u/x")
+    for tail in store.tails.values():
+        tail.step()
+    assert slow.lagging == {("t", 0): 0, ("u", 0): 0}
+    await caught_up(hub, slow)
+    expected = [("t", 0), ("t", 1), *(("u", offset) for offset in (0, 1, 2, 5))]
+    for subscriber in (quick, slow):
+        assert sorted((message.topic, message.queue_offset) for message in subscriber.messages) == expected
+
+
 async def test_a_message_without_a_sub_topic_has_its_topic_s_name() -> None:
     store = SteppedStore()
     hub = hub_of(store)
