@@ -217,7 +217,7 @@ class DeliveryHub:
         """A topic came, grew, moved or went.  What is new of it is followed from when somebody wanted it."""
         topic = self._store.topic(name)
         there = () if topic is None else self._store.queues(topic).readable
-        for key in [key for key in self._tails if key[0] == name and key[1] not in there]:
+        for key in [key for key in self._followed.get(name, ()) if key[1] not in there]:
             self._unfollow(key)
         if topic is None:
             for key in [key for key in self._left if key[0] == name]:
