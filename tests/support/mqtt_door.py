@@ -104,9 +104,12 @@ class DoorClient:
         self.packets.remove(packet)  # type: ignore[arg-type]
         return packet
 
-    async def connect(self, client_id: str, *, expiry: int = 600, clean: bool = False) -> Connack:
+    def say_connect(self, client_id: str, *, expiry: int = 600, clean: bool = False) -> None:
         properties = {PropertyId.SESSION_EXPIRY_INTERVAL: expiry} if self._version == 5 else {}
         self.say(Connect(client_id, self._version, clean, properties=properties))
+
+    async def connect(self, client_id: str, *, expiry: int = 600, clean: bool = False) -> Connack:
+        self.say_connect(client_id, expiry=expiry, clean=clean)
         answer = await self.expect(Connack)
         assert answer.reason == 0, answer
         return answer

@@ -139,6 +139,7 @@ class MqttConversation:
         self.outbox.drain()
 
     def lost(self) -> None:
+        self.machine.lost()
         self.end(Closing(ReasonCode.UNSPECIFIED_ERROR, "the connection was lost", is_clients=True))
         self.frontend.closed(self)
         self.driver = None
