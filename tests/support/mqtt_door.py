@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from domain.key_value import KeyValueChange
-from domain.ports import Store
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
 from gateway.frontends.mqtt.conversation import MqttConversation
@@ -120,12 +119,12 @@ class DoorClient:
 
 
 class MqttDoor:
-    """Its parts as the gateway puts them together."""
+    """Its parts as the gateway puts them together.  `beside`: another gateway, whose store and clock it shares."""
 
-    def __init__(self, settings: Settings | None = None, store: Store | None = None) -> None:
-        settings = settings or Settings()
-        self.clock = ManualClock()
-        self.store = HeldStore(self.clock) if store is None else store
+    def __init__(self, beside: MqttDoor | None = None, *, is_alone: bool = True) -> None:
+        settings = Settings()
+        self.clock = ManualClock() if beside is None else beside.clock
+        self.store = HeldStore(self.clock) if beside is None else beside.store
         topology = Topology(self.store, settings.topics)
         self.sender = Sender(self.store, topology, self.clock)
         self.security = Security(self.store, settings.security, self.clock)
@@ -148,7 +147,7 @@ class MqttDoor:
             self.security,
             settings,
             self.clock,
-            is_alone=True,
+            is_alone=is_alone,
         )
 
     async def __aenter__(self) -> MqttDoor:

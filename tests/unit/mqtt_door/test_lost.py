@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from protocols.mqtt.packets import Publish, Subscription
-from tests.support.mqtt_door import HeldStore, MqttDoor
+from tests.support.mqtt_door import MqttDoor
 from tests.support.waiting import until
 
 
 async def test_while_its_connect_is_decided() -> None:
     async with MqttDoor() as door:
         store = door.store
-        assert isinstance(store, HeldStore)
         store.gate.clear()
         first = door.client()
         first.say_connect("c")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from protocols.mqtt.packets import Puback, Publish, Pubrec, Pubrel, Subscription, Unsuback, Unsubscribe
-from tests.support.mqtt_door import DoorClient, HeldStore, MqttDoor
+from tests.support.mqtt_door import DoorClient, MqttDoor
 from tests.support.waiting import until
 
 SHARE = Subscription("$share/g/t/#", 2)
@@ -33,7 +33,6 @@ async def test_what_had_not_left_yet_goes_to_another_member_alone(unsubscribes: 
     """The member goes while the record that tells of the message is being written."""
     async with MqttDoor() as door:
         store = door.store
-        assert isinstance(store, HeldStore)
         first = await member(door, "first", 600)
         store.gate.clear()
         await publish(door, b"m")
