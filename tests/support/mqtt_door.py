@@ -123,8 +123,8 @@ class MqttDoor:
 
     def __init__(self, beside: MqttDoor | None = None, *, is_alone: bool = True) -> None:
         settings = Settings()
-        self.clock = ManualClock() if beside is None else beside.clock
-        self.store = HeldStore(self.clock) if beside is None else beside.store
+        self.clock: ManualClock = ManualClock() if beside is None else beside.clock
+        self.store: HeldStore = HeldStore(self.clock) if beside is None else beside.store
         topology = Topology(self.store, settings.topics)
         self.sender = Sender(self.store, topology, self.clock)
         self.security = Security(self.store, settings.security, self.clock)
@@ -137,7 +137,7 @@ class MqttDoor:
             lambda: self.hub.any_level_topics,
             self.sender.traffic,
         )
-        self.mqtt = MqttFrontend(
+        self.mqtt: MqttFrontend = MqttFrontend(
             self.store,
             self.sender,
             topology,
