@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,10 +29,10 @@ from gateway.sessions.record import (
     encode_record,
 )
 from gateway.sessions.session import Session
+from gateway.sessions.wills import PublishWill, Wills
 
 MAX_TRIES: Final = 20
 """Others that may take a session in the very moment we do."""
-PublishWill = Callable[[SessionRecord, WillRecord], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +67,7 @@ class Sessions:
         self._store, self._clock = store, clock
         self._census = census
         self.gateway = gateway
-        self._publish_will = publish_will
+        self.wills = Wills(store, clock, publish_will)
         self._is_alone = is_alone
         self.journal = SessionJournal(store)
         self.are_kept = True
@@ -116,18 +115,19 @@ class Sessions:
             window = decode_window(found_window.value)
             window.epoch = record.epoch
         changes: list[KeyValueChange] = []
+        moved = None if will is None or old is None else self.wills.moved(name, old, will)
         persists = arrival.expiry_seconds > 0
         is_kept = persists or record.will is not None or old is not None or not self._is_alone
         if is_kept:
             changes = self._changes(name, record, window, (found, found_window), old, persists=persists)
-            version = await self._store.write(changes)
+            version = await self._store.write(changes if moved is None else [*changes, moved])
             versions = (version, version if persists else ABSENT)
         else:
             versions = (ABSENT, ABSENT)
         if lasts_anew:
             self._census.added()
-        if will is not None and old is not None:
-            await self._publish_will(old, will)
+        if moved is not None:
+            await self.wills.publish(moved)
         return Session(name, record, window, versions, self.journal, is_present=resumes, is_kept=is_kept)
 
     def _record(self, arrival: Arrival, old: SessionRecord | None, now_ms: int, *, resumes: bool) -> SessionRecord:

@@ -19,7 +19,7 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from gateway.sessions.lifecycle import depart, is_over
-from gateway.sessions.opening import PublishWill, readable
+from gateway.sessions.opening import readable
 from gateway.sessions.record import (
     DUE_PREFIX,
     GATEWAY_PREFIX,
@@ -32,6 +32,7 @@ from gateway.sessions.record import (
     due_key,
     encode_record,
 )
+from gateway.sessions.wills import PublishWill, Wills
 
 SWEEP_SECONDS: Final = 0.5
 ALIVE_SECONDS: Final = 8.0
@@ -61,7 +62,7 @@ class Sweeper:
         is_alone: bool,
     ) -> None:
         self._store, self._clock, self._gateway = store, clock, gateway
-        self._publish_will = publish_will
+        self._wills = Wills(store, clock, publish_will)
         self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
         self._is_alone = is_alone
         self._alive_version: int | None = None
@@ -189,6 +190,7 @@ class Sweeper:
     async def sweep(self) -> None:
         """One round."""
         await self._sweep_dead()
+        await self._wills.publish_overdue()
         now_ms = self._clock.now_ms()
         for due in await self._store.scan(DUE_PREFIX, limit=PAGE):
             at, _, name = due.key.removeprefix(DUE_PREFIX).partition("/")
@@ -217,9 +219,8 @@ class Sweeper:
         now_ms: int,
         more: list[KeyValueChange],
     ) -> None:
-        """Publish a will that is due and write the record as it is then, or delete it if the session is over."""
-        if will is not None:
-            await self._publish_will(record, will)
+        """Write the record as it is without a will that is due, or delete it if the session is over; then publish the
+        will."""
         key = SESSION_PREFIX + name
         ends = is_over(record, now_ms)
         if ends:
@@ -228,13 +229,16 @@ class Sweeper:
             changes = [KeyValueChange(key, encode_record(record), found.version), *more]
             if record.due_at_ms:
                 changes.append(KeyValueChange(due_key(record.due_at_ms, name), b""))
+        moved = None if will is None else self._wills.moved(name, record, will)
         try:
-            await self._store.write(changes)
+            await self._store.write(changes if moved is None else [*changes, moved])
         except EntrepotError as error:
             if error.code != Code.PRECONDITION_FAILED:  # else the client came back in this moment
                 raise
             return
         self.expired += ends
+        if moved is not None:
+            await self._wills.publish(moved)
 
     async def _sweep_dead(self) -> None:
         """Whoever is alone has the store for itself: gateways of before are dead."""

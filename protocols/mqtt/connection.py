@@ -513,6 +513,10 @@ class ServerConnection:
 
     # -- the end -------------------------------------------------------------------------------------------------
 
+    def lost(self) -> None:
+        """The connection is gone: nothing comes or goes any more."""
+        self._state = CLOSED
+
     def _violation(self, error: MqttError, server_reference: str = "") -> Closing:
         """Queue the goodbye that fits the state and version, and close."""
         properties: dict[PropertyId, Any] = {PropertyId.REASON_STRING: error.text}
