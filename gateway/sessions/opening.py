@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +17,7 @@ from gateway.sessions.census import SessionCensus
 from gateway.sessions.journal import SessionJournal
 from gateway.sessions.lifecycle import is_over, will_at_takeover
 from gateway.sessions.record import (
+    GATEWAY_PREFIX,
     SESSION_PREFIX,
     TAKEN_PREFIX,
     WINDOW_PREFIX,
@@ -31,6 +33,9 @@ from gateway.sessions.record import (
 from gateway.sessions.session import Session
 from gateway.sessions.wills import PublishWill, Wills
 
+LET_GO_SECONDS: Final = 5.0
+"""How long the gateway that had a session may take to say that it has let go."""
+LOOK_SECONDS: Final = 0.02
 MAX_TRIES: Final = 20
 """Others that may take a session in the very moment we do."""
 
@@ -90,8 +95,22 @@ class Sessions:
                 if error.code == Code.PRECONDITION_FAILED:
                     continue
                 raise
+            if session.doubtful and found is not None:
+                await self._other_has_let_go(name, decode_session(found.value).owner)
             return session
         raise EntrepotError(Code.UNAVAILABLE, f"others take the session of {arrival.client_id[:80]!r} all the time")
+
+    async def _other_has_let_go(self, name: str, owner: str) -> None:
+        """Wait until the gateway that had the session appends nothing of it any more, or is dead: what it had of QoS 2
+        may then be asked of the store."""
+        if not owner or owner == self.gateway:
+            return
+        end = asyncio.get_running_loop().time() + LET_GO_SECONDS
+        while asyncio.get_running_loop().time() < end:
+            told, alive = await self._store.get([f"{TAKEN_PREFIX}{owner}/{name}", GATEWAY_PREFIX + owner])
+            if told is None or alive is None or int(alive.value) < self._clock.now_ms():
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _unrecorded(self, name: str, arrival: Arrival) -> Session:
         record = self._record(arrival, None, self._clock.now_ms(), resumes=False)

@@ -8,7 +8,7 @@ the rest.  All of it is compare-and-set on the records, so that a client that co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -45,7 +45,8 @@ log = structlog.get_logger(__name__)
 
 
 class Sweeper:
-    """`on_taken(name, epoch)`: another gateway has the session now.  `on_declared_dead`: others think that this gateway
+    """`on_taken(name, epoch)`: another gateway has the session now; its result is done when this one has let go.
+    `on_declared_dead`: others think that this gateway
     is gone, and have done away with its sessions; it returns the name under which the gateway goes on.
     `on_kicked(name, ends)`: an operator disconnects a client, and may end its session."""
 
@@ -55,7 +56,7 @@ class Sweeper:
         clock: Clock,
         gateway: str,
         publish_will: PublishWill,
-        on_taken: Callable[[str, int], None],
+        on_taken: Callable[[str, int], Awaitable[None]],
         on_declared_dead: Callable[[], str],
         on_kicked: Callable[[str, bool], None],
         *,
@@ -105,19 +106,22 @@ class Sweeper:
 
     def _told(self, events: list[KeyValueEvent]) -> None:
         done = []
+        giving_up = []
         for event in events:
             if event.value is not None:
                 name = event.key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
                 if event.key.startswith(KICK_PREFIX):
                     self._on_kicked(name, event.value == b"end")
                 else:
-                    self._on_taken(name, int(event.value))
+                    giving_up.append(self._on_taken(name, int(event.value)))
                 done.append(KeyValueChange(event.key, None))
         if done:
             self._tasks = [task for task in self._tasks if not task.done()]
-            self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done)))
+            self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done, giving_up)))
 
-    async def _forget(self, done: list[KeyValueChange]) -> None:
+    async def _forget(self, done: list[KeyValueChange], giving_up: list[Awaitable[None]]) -> None:
+        """Who took a session over waits for its key to go: then nothing more of it comes from here."""
+        await asyncio.gather(*giving_up, return_exceptions=True)
         try:
             await self._store.write(done)
         except EntrepotError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -296,11 +296,13 @@ class MqttFrontend:
         if problem is not None:
             log.warning("a will was not kept", topic=will.topic, reason=problem.message)
 
-    def _taken(self, name: str, epoch: int) -> None:
+    def _taken(self, name: str, epoch: int) -> Awaitable[None]:
         """Another gateway has a session that was ours."""
         conversation = self._by_name.get(name)
-        if conversation is not None:
-            conversation.take_over(epoch)
+        if conversation is None:
+            return asyncio.sleep(0)
+        conversation.take_over(epoch)
+        return conversation.publishing.settle()
 
     def _kicked(self, name: str, ends: bool) -> None:
         """An operator at another gateway wants a client of ours to go."""

@@ -1,7 +1,6 @@
 """Connections are lost and taken over at any moment of QoS 2: nothing is there twice, and nothing is lost.
 
-The reader goes to and fro between gateways.  The publisher stays with one: of what the earlier gateway of two is about
-to append while the later one asks the store for it, the store may have both.
+Reader and publisher go to and fro between gateways.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ async def test_exactly_once(seed: int, gateways: int) -> None:
         def arrive() -> DoorClient:
             return chance.choice(doors).client()
 
-        reader, publisher = Reader(arrive), Publisher(door.client, 150)
+        reader, publisher = Reader(arrive), Publisher(arrive, 150)
         first = door.client()
         await first.connect("reader")
         await first.subscribe(Subscription("t/#", 2))
