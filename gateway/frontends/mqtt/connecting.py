@@ -21,7 +21,7 @@ from gateway.frontends.mqtt.outbox import NOT_IN_A_QUEUE
 from gateway.sessions.opening import Arrival
 from gateway.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
 from gateway.sessions.session import Session
-from protocols.mqtt.connection import RESTORED
+from protocols.mqtt.outgoing import RESTORED
 from protocols.mqtt.packets import Auth, Connect
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
