@@ -37,6 +37,11 @@ MAX_WAITING_BYTES: Final = 4 << 20
 """Messages, and bytes of their bodies, that may wait for a topic to be created before producers are asked to pause."""
 
 
+def minted_at_ms(message_id: bytes) -> int:
+    """When a Sender, of whichever gateway, made an id: in epoch milliseconds."""
+    return int.from_bytes(message_id[:6], "big")
+
+
 class Sender:
     """The one way in.  Chooses the queue of messages that have none, mints ids, and batches."""
 
