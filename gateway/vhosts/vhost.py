@@ -69,6 +69,8 @@ class Vhost:
         self.name = vhost_of(namespace)
         self.routing = Routing(self.name)
         self.queues: dict[str, Queue] = {}
+        self.limited: dict[str, Queue] = {}
+        """Those that may hold so many messages or bytes, by their Topics."""
         self._orphans: dict[str, BindingRecord] = {}
         """Bindings, by key, one end of which is not known yet."""
         self._by_key: dict[str, Record] = {}
@@ -107,7 +109,13 @@ class Vhost:
             self._adopt(record.name)
         elif isinstance(record, QueueRecord):
             declaration = records.declaration_of(record, self.name)
-            self.queues[record.name] = Queue(declaration, self.namespace, record.gateway, record.connection)
+            queue = Queue(declaration, self.namespace, record.gateway, record.connection)
+            self.queues[record.name] = queue
+            if (
+                queue.declaration.arguments.max_length is not None
+                or queue.declaration.arguments.max_length_bytes is not None
+            ):
+                self.limited[queue.topic] = queue
             self.routing.declare_queue(record.name)
             self._adopt(record.name)
         else:
@@ -130,7 +138,9 @@ class Vhost:
         if isinstance(record, ExchangeRecord):
             self.routing.remove(Removal(exchanges=(record.name,)))
         elif isinstance(record, QueueRecord):
-            self.queues.pop(record.name, None)
+            queue = self.queues.pop(record.name, None)
+            if queue is not None:
+                self.limited.pop(queue.topic, None)
             self.routing.remove(Removal(queue=record.name))
         elif self._orphans.pop(key, None) is None:
             self.routing.remove(Removal(bindings=(records.binding_of(record),)))

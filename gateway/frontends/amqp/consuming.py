@@ -120,9 +120,7 @@ class ChannelConsuming:
         now = conversation.frontend.time()
         tag = self._next_tag
         self._next_tag += len(tickets)
-        run = [
-            (tag + place, ticket.attempt > 1, template_of(ticket.message)) for place, ticket in enumerate(tickets)
-        ]
+        run = [(tag + place, ticket.attempt > 1, template_of(ticket.message)) for place, ticket in enumerate(tickets)]
         if consumer.no_ack:
             acknowledge_all(tickets)
         else:

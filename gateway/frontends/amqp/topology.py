@@ -133,9 +133,7 @@ async def exchange_bind(channel: AmqpChannel, method: ExchangeBind) -> None:
 
 
 async def exchange_unbind(channel: AmqpChannel, method: ExchangeUnbind) -> None:
-    binding = Binding(
-        method.source, method.destination, method.routing_key, method.arguments, DestinationKind.EXCHANGE
-    )
+    binding = Binding(method.source, method.destination, method.routing_key, method.arguments, DestinationKind.EXCHANGE)
     await _unbind(channel, binding)
     if not method.nowait:
         channel.send(ExchangeUnbindOk())

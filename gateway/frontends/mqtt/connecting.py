@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
+from protocols.mqtt.outgoing import RESTORED
 
 from domain.access.model import Principal
 from domain.errors import Code, EntrepotError
@@ -21,7 +22,6 @@ from gateway.frontends.mqtt.outbox import NOT_IN_A_QUEUE
 from gateway.sessions.opening import Arrival
 from gateway.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
 from gateway.sessions.session import Session
-from protocols.mqtt.outgoing import RESTORED
 from protocols.mqtt.packets import Auth, Connect
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
