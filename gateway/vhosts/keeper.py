@@ -207,12 +207,9 @@ class QueueKeeper:
 
     async def _sweep(self) -> None:
         """Delete exclusive and transient queues, and transient exchanges, whose gateway is gone."""
-        owned = [
-            (vhost, each) for vhost in self._definitions.vhosts() for each in vhost.queues.values() if each.gateway
-        ]
-        transient = [
-            (vhost, name, gateway) for vhost in self._definitions.vhosts() for name, gateway in vhost.transient.items()
-        ]
+        vhosts = self._definitions.vhosts()
+        owned = [(vhost, each) for vhost in vhosts for each in vhost.queues.values() if each.gateway]
+        transient = [(vhost, name, gateway) for vhost in vhosts for name, gateway in vhost.transient.items()]
         gateways = {queue.gateway for _, queue in owned} | {gateway for _, _, gateway in transient}
         gone = await self._gone_of(gateways - {self._gateway})
         for vhost, queue in owned:

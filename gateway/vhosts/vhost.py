@@ -71,6 +71,8 @@ class Vhost:
         self.queues: dict[str, Queue] = {}
         self.limited: dict[str, Queue] = {}
         """Those that may hold so many messages or bytes, by their Topics."""
+        self.transient: dict[str, str] = {}
+        """Exchanges that are not durable, with the gateway that made each."""
         self._orphans: dict[str, BindingRecord] = {}
         """Bindings, by key, one end of which is not known yet."""
         self._by_key: dict[str, Record] = {}
@@ -106,6 +108,8 @@ class Vhost:
     def _add(self, key: str, record: Record) -> None:
         if isinstance(record, ExchangeRecord):
             self.routing.declare_exchange(records.exchange_of(record))
+            if record.gateway:
+                self.transient[record.name] = record.gateway
             self._adopt(record.name)
         elif isinstance(record, QueueRecord):
             declaration = records.declaration_of(record, self.name)
@@ -136,6 +140,7 @@ class Vhost:
 
     def _remove(self, key: str, record: Record) -> None:
         if isinstance(record, ExchangeRecord):
+            self.transient.pop(record.name, None)
             self.routing.remove(Removal(exchanges=(record.name,)))
         elif isinstance(record, QueueRecord):
             queue = self.queues.pop(record.name, None)

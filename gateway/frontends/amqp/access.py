@@ -2,8 +2,8 @@
 
 RabbitMQ's three permissions are said in the words of the one access list: *write* on an exchange is PUB on the Topic of
 its name (of `amq.topic`: on the topic name that the routing key is; of the default exchange: on the queue's name);
-*read* on a queue is SUB on the group of its name, on an exchange SUB on its Topic; *configure* is CREATE and DELETE, and
-*write* on what is bound UPDATE, of the Topic of that name.
+*read* on a queue is SUB on the group of its name, on an exchange SUB on its Topic; *configure* is CREATE and DELETE of
+the Topic of that name, and *write* on what is bound UPDATE.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ class AmqpConversation:
     __slots__ = (
         "_is_ended",
         "_login",
+        "_name",
         "channels",
         "client_properties",
         "connected_at_ms",
@@ -63,6 +64,7 @@ class AmqpConversation:
         self.client_properties: dict[str, object] = {}
         self.connected_at_ms = 0
         self._login: Login | None = None
+        self._name = ""
         self._is_ended = False
 
     # -- the driver's side ---------------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ class AmqpConversation:
         if machine.is_closed or self.driver is None:
             return
         self.principal = principal
+        self._name = credentials.username or principal.name
         self.client_properties = dict(login.client_properties)
         machine.authenticated()
         self._go_on()
@@ -212,6 +215,11 @@ class AmqpConversation:
     @property
     def user(self) -> str:
         return "" if self.principal is None else self.principal.name
+
+    @property
+    def login_name(self) -> str:
+        """The name that the client logged in with: while no user is defined any is taken."""
+        return self._name
 
     def flush(self) -> None:
         if self.driver is not None:

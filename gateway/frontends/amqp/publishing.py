@@ -14,6 +14,7 @@ import structlog
 from domain.errors import EntrepotError
 from domain.message import Message
 from domain.routing.exchange_routing import UnknownExchange
+from gateway.frontends.amqp.names import REPLY_TO_QUEUE
 from gateway.messaging.send import Refusals
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.delivery import ContentTemplate
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 MAX_TX_PUBLISHES: Final = 100_000
 """Publishes of one transaction that wait for its end."""
 _HAS_HEADERS: Final = 0x20
-"""In the first byte of the flags."""
-_HAS_CHECKED: Final = 0x01
-"""In the same: expiration; user-id is in the next byte."""
+_HAS_REPLY_TO: Final = 0x02
+_HAS_EXPIRATION: Final = 0x01
+"""In the first byte of the flags; user-id is in the second."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,13 +38,14 @@ log = structlog.get_logger(__name__)
 class ChannelPublishing:
     """One channel's."""
 
-    __slots__ = ("_channel", "_is_relief_asked", "_sequence", "confirms", "is_tx", "transaction")
+    __slots__ = ("_channel", "_is_relief_asked", "_sequence", "confirms", "is_tx", "reply_queue", "transaction")
 
     def __init__(self, channel: AmqpChannel) -> None:
         self._channel = channel
         self._sequence = 0
         self._is_relief_asked = False
         self.confirms = False
+        self.reply_queue = ""
         self.is_tx = False
         self.transaction: list[Publish] = []
 
@@ -68,17 +70,19 @@ class ChannelPublishing:
         frontend = channel.conversation.frontend
         vhost = channel.conversation.vhost
         assert vhost is not None
-        crossing, now_ms = frontend.placing, frontend.clock.now_ms()
+        placing, now_ms = frontend.placing, frontend.clock.now_ms()
         sent = _Sent(channel)
         unrouted: list[int] = []
         try:
             for publish in publishes:
                 self._check(publish)
+                if publish.header.data[0] & _HAS_REPLY_TO and publish.header.reply_to == REPLY_TO_QUEUE:
+                    publish = self._with_reply_queue(publish)
                 queues = self._route(publish)
-                if queues is None:
-                    continue
                 self._sequence += self.confirms
-                message = crossing.message(vhost, publish, queues, now_ms)
+                message = placing.message(vhost, publish, queues, now_ms)
+                if publish.header.data[0] & _HAS_EXPIRATION:
+                    frontend.expires(vhost, queues)
                 if not queues and publish.mandatory:
                     self._return(publish)
                 if message is None:
@@ -100,7 +104,7 @@ class ChannelPublishing:
         """What RabbitMQ looks at before it routes."""
         channel = self._channel
         flags = publish.header.data
-        if flags[0] & _HAS_CHECKED and (expiration := publish.header.expiration) is not None:
+        if flags[0] & _HAS_EXPIRATION and (expiration := publish.header.expiration) is not None:
             try:
                 expiration_ms(expiration)
             except ValueError as error:
@@ -111,8 +115,14 @@ class ChannelPublishing:
                 text = f"user_id property set to '{user}' but authenticated user was '{conversation.login_name}'"
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
 
-    def _route(self, publish: Publish) -> tuple[str, ...] | None:
-        """The queues; None where it was a reply that went straight to who waits for it."""
+    def _with_reply_queue(self, publish: Publish) -> Publish:
+        """Direct reply-to: who answers is told the channel's own queue."""
+        if not self.reply_queue:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40)
+        return publish._replace(header=publish.header.replaced(reply_to=self.reply_queue))
+
+    def _route(self, publish: Publish) -> tuple[str, ...]:
+        """The queues.  Raises NOT_FOUND, ACCESS_REFUSED."""
         channel = self._channel
         frontend, vhost = channel.conversation.frontend, channel.conversation.vhost
         assert vhost is not None
@@ -124,12 +134,6 @@ class ChannelPublishing:
         if exchange.internal:
             text = f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'"
             raise AmqpError(ReplyCode.ACCESS_REFUSED, text, 60, 40)
-        if not name and frontend.replies.is_reply(publish.routing_key):
-            self._sequence += self.confirms
-            frontend.replies.send(publish)
-            if self.confirms:
-                channel.conversation.machine.confirm(channel.number, (self._sequence,))
-            return None
         header = publish.header
         keys: Sequence[str] = (publish.routing_key,)
         if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
