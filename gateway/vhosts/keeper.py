@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -48,7 +49,7 @@ class QueueKeeper:
         feeds: QueueFeeds,
         dead_letters: DeadLetters,
         clock: Clock,
-        gateway: str,
+        gateway: Callable[[], str],
         *,
         is_alone: bool,
     ) -> None:
@@ -211,7 +212,7 @@ class QueueKeeper:
         owned = [(vhost, each) for vhost in vhosts for each in vhost.queues.values() if each.gateway]
         transient = [(vhost, name, gateway) for vhost in vhosts for name, gateway in vhost.transient.items()]
         gateways = {queue.gateway for _, queue in owned} | {gateway for _, _, gateway in transient}
-        gone = await self._gone_of(gateways - {self._gateway})
+        gone = await self._gone_of(gateways - {self._gateway()})
         for vhost, queue in owned:
             if queue.gateway in gone:
                 log.info("a queue of a gateway that is gone goes", queue=queue.name, vhost=vhost.name)

@@ -5,6 +5,7 @@ A key says that a gateway has consumers of a queue; who takes away the last key 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from domain.key_value import KeyValueChange
@@ -17,7 +18,7 @@ PREFIX: Final = "amqp-consumers/"
 class ConsumerPresence:
     """`gateway`: this one's name."""
 
-    def __init__(self, store: Store, gateway: str) -> None:
+    def __init__(self, store: Store, gateway: Callable[[], str]) -> None:
         self._store, self._gateway = store, gateway
         self._here: set[str] = set()
 
@@ -37,4 +38,4 @@ class ConsumerPresence:
         return f"{PREFIX}{queue.topic}/"
 
     def _key(self, queue: Queue) -> str:
-        return self._prefix(queue) + self._gateway
+        return self._prefix(queue) + self._gateway()

@@ -69,6 +69,8 @@ class Vhost:
         self.name = vhost_of(namespace)
         self.routing = Routing(self.name)
         self.queues: dict[str, Queue] = {}
+        self.timed: set[str] = set()
+        """Names of queues whose messages have a time of the queue's."""
         self.limited: dict[str, Queue] = {}
         """Those that may hold so many messages or bytes, by their Topics."""
         self.transient: dict[str, str] = {}
@@ -115,6 +117,8 @@ class Vhost:
             declaration = records.declaration_of(record, self.name)
             queue = Queue(declaration, self.namespace, record.gateway, record.connection)
             self.queues[record.name] = queue
+            if declaration.arguments.message_ttl_ms is not None:
+                self.timed.add(record.name)
             if (
                 queue.declaration.arguments.max_length is not None
                 or queue.declaration.arguments.max_length_bytes is not None
@@ -144,6 +148,7 @@ class Vhost:
             self.routing.remove(Removal(exchanges=(record.name,)))
         elif isinstance(record, QueueRecord):
             queue = self.queues.pop(record.name, None)
+            self.timed.discard(record.name)
             if queue is not None:
                 self.limited.pop(queue.topic, None)
             self.routing.remove(Removal(queue=record.name))

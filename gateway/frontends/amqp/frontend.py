@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -58,13 +58,13 @@ class AmqpFrontend:
         definitions: Definitions,
         settings: AmqpSettings,
         clock: Clock,
-        gateway: str,
+        gateway: Callable[[], str],
         version: str,
         *,
         is_alone: bool,
     ) -> None:
         self.store, self.sender, self.security, self.definitions = store, sender, security, definitions
-        self.settings, self.clock, self.gateway = settings, clock, gateway
+        self.settings, self.clock, self._gateway = settings, clock, gateway
         self.limits = ConnectionLimits(
             channel_max=settings.channel_max,
             frame_max=settings.frame_max_bytes,
@@ -72,7 +72,7 @@ class AmqpFrontend:
             max_message_size_bytes=settings.max_message_bytes,
             handshake_timeout_seconds=settings.handshake_timeout_seconds,
         )
-        self.greeting = _greeting(settings, gateway, version)
+        self.greeting = _greeting(settings, gateway(), version)
         self.handlers = HANDLERS
         self.max_unacknowledged = settings.max_unacknowledged
         self.access = AmqpAccess(security)
@@ -82,6 +82,7 @@ class AmqpFrontend:
         self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out)
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
         self.keeper = QueueKeeper(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
+        self.placing.on_timed = self.keeper.look_at
         self.presence = ConsumerPresence(store, gateway)
         self.conversations: set[AmqpConversation] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,6 +92,11 @@ class AmqpFrontend:
         self._looking: asyncio.TimerHandle | None = None
         definitions.on_queue_gone.append(self._queue_gone)
         security.watch_principals(self._rights_changed)
+
+    @property
+    def gateway(self) -> str:
+        """The name of this gateway among all, as long as it is not taken for dead."""
+        return self._gateway()
 
     async def start(self) -> None:
         """Learn the definitions and keep them.  Raises what the store raises."""
@@ -167,13 +173,6 @@ class AmqpFrontend:
         vhost = self.definitions.vhost_in(queue.namespace)
         if vhost is not None:
             self.keeper.used(vhost, queue)
-
-    def expires(self, vhost: Vhost, names: tuple[str, ...]) -> None:
-        """A message that has a time of its own was routed to these."""
-        for name in names:
-            queue = vhost.queue(name)
-            if queue is not None:
-                self.keeper.look_at(vhost, queue, self.clock.now_ms() + 1)
 
     async def make_reply_queue(self, conversation: AmqpConversation) -> Queue:
         """The queue of one channel's replies: only its connection's, and gone with that."""

@@ -41,4 +41,3 @@ def credentials_of(login: Login, source: Source) -> Credentials:
         certificate=certificate,
         listener=source.listener,
     )
-

@@ -81,8 +81,6 @@ class ChannelPublishing:
                 queues = self._route(publish)
                 self._sequence += self.confirms
                 message = placing.message(vhost, publish, queues, now_ms)
-                if publish.header.data[0] & _HAS_EXPIRATION:
-                    frontend.expires(vhost, queues)
                 if not queues and publish.mandatory:
                     self._return(publish)
                 if message is None:
