@@ -50,6 +50,8 @@ class Definitions:
         self._noticing: list[set[str]] = []
         """The keys that the watch told of while somebody asks the store: the answer may be older than that."""
         self._stop_watching: Callable[[], None] = lambda: None
+        self.on_change: list[Callable[[], None]] = []
+        """Called when anything of the definitions has changed."""
         self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
         self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
         """Called when a queue has come, or is gone, at whichever gateway that was."""
@@ -124,6 +126,8 @@ class Definitions:
             return
         gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
         vhost.apply(key, record)
+        for changed in self.on_change:
+            changed()
         if isinstance(record, QueueRecord) and (known := vhost.queue(record.name)) is not None:
             for callback in self.on_queue_known:
                 callback(vhost, known)

@@ -28,6 +28,7 @@ from gateway.messaging.send import Sender
 from gateway.security.security import PrincipalChange, Security
 from gateway.settings.amqp import AmqpSettings
 from gateway.vhosts.counting import Counting
+from gateway.vhosts.crossing import Crossing
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.keeper import QueueKeeper
@@ -83,6 +84,7 @@ class AmqpFrontend:
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
         self.keeper = QueueKeeper(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
         self.placing.on_timed = self.keeper.look_at
+        sender.bindings = Crossing(store, definitions, self.keeper.look_at)
         self.presence = ConsumerPresence(store, gateway)
         self.conversations: set[AmqpConversation] = set()
         self._tasks: set[asyncio.Task[None]] = set()

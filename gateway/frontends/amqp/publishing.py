@@ -6,6 +6,7 @@ could be routed nowhere is returned, if that was asked for, before its confirm.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -38,12 +39,24 @@ log = structlog.get_logger(__name__)
 class ChannelPublishing:
     """One channel's."""
 
-    __slots__ = ("_channel", "_is_relief_asked", "_sequence", "confirms", "is_tx", "reply_queue", "transaction")
+    __slots__ = (
+        "_channel",
+        "_idle",
+        "_is_relief_asked",
+        "_sequence",
+        "_under_way",
+        "confirms",
+        "is_tx",
+        "reply_queue",
+        "transaction",
+    )
 
     def __init__(self, channel: AmqpChannel) -> None:
         self._channel = channel
         self._sequence = 0
         self._is_relief_asked = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
         self.confirms = False
         self.reply_queue = ""
         self.is_tx = False
@@ -53,6 +66,18 @@ class ChannelPublishing:
     def is_paused(self) -> bool:
         """Whether more is published than the store takes in just now."""
         return self._is_relief_asked
+
+    async def settled(self) -> None:
+        """Return when what was published on the channel is in its queues: what is asked of them next counts it."""
+        if self._under_way:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def note_under_way(self, change: int) -> None:
+        self._under_way += change
+        if not self._under_way and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
 
     def take(self, publishes: list[Publish]) -> Awaitable[None] | None:
         """A run of messages came.  Raises what closes the channel: then those before it are on their way."""
@@ -93,6 +118,7 @@ class ChannelPublishing:
                 channel.conversation.machine.confirm(channel.number, unrouted)
             work = None
             if sent.messages:
+                self.note_under_way(1)
                 work = frontend.overflow.admit(vhost, sent.messages, sent)
         if frontend.sender.backlogged:
             self._pause()
@@ -157,7 +183,7 @@ class ChannelPublishing:
         work = self._publish(publishes)
         if work is not None:
             await work
-        await self._channel.conversation.frontend.sender.settle()
+        await self.settled()
 
     # -- backpressure --------------------------------------------------------------------------------------------
 
@@ -186,6 +212,7 @@ class _Sent:
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         channel = self.channel
         conversation = channel.conversation
+        channel.publishing.note_under_way(-1)
         if not channel.is_open:
             return
         if failure is not None:
