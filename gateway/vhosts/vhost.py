@@ -69,6 +69,8 @@ class Vhost:
         self.name = vhost_of(namespace)
         self.routing = Routing(self.name)
         self.queues: dict[str, Queue] = {}
+        self.owned: dict[str, set[str]] = {}
+        """Names of exclusive queues, by connection."""
         self.timed: set[str] = set()
         """Names of queues whose messages have a time of the queue's."""
         self.limited: dict[str, Queue] = {}
@@ -117,6 +119,8 @@ class Vhost:
             declaration = records.declaration_of(record, self.name)
             queue = Queue(declaration, self.namespace, record.gateway, record.connection)
             self.queues[record.name] = queue
+            if record.connection:
+                self.owned.setdefault(record.connection, set()).add(record.name)
             if declaration.arguments.message_ttl_ms is not None:
                 self.timed.add(record.name)
             if (
@@ -149,6 +153,11 @@ class Vhost:
         elif isinstance(record, QueueRecord):
             queue = self.queues.pop(record.name, None)
             self.timed.discard(record.name)
+            if record.connection:
+                of_connection = self.owned.get(record.connection, set())
+                of_connection.discard(record.name)
+                if not of_connection:
+                    self.owned.pop(record.connection, None)
             if queue is not None:
                 self.limited.pop(queue.topic, None)
             self.routing.remove(Removal(queue=record.name))

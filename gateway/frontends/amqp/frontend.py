@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -43,8 +44,21 @@ from protocols.amqp.reply_codes import ReplyCode
 TIMEOUT_LOOK_SECONDS: Final = 5.0
 """How often is looked for messages that consumers hold too long."""
 SETTLE_SECONDS: Final = 5.0
+FULL_SECONDS: Final = 1.0
+"""How long publishers are blocked before they may try whether a full store has room again."""
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class AmqpCounters:
+    """Since the process began."""
+
+    published: int = 0
+    confirmed: int = 0
+    refused: int = 0
+    returned: int = 0
+    delivered: int = 0
 
 
 class AmqpFrontend:
@@ -87,10 +101,11 @@ class AmqpFrontend:
         sender.bindings = Crossing(store, definitions, self.keeper.look_at)
         self.presence = ConsumerPresence(store, gateway)
         self.conversations: set[AmqpConversation] = set()
+        self.counters = AmqpCounters()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.time = self._loop.time
-        self._is_stopping = False
+        self._is_stopping = self._is_full = False
         self._looking: asyncio.TimerHandle | None = None
         definitions.on_queue_gone.append(self._queue_gone)
         security.watch_principals(self._rights_changed)
@@ -148,8 +163,8 @@ class AmqpFrontend:
         vhost = conversation.vhost
         if vhost is None:
             return
-        for queue in [each for each in vhost.queues.values() if each.connection == conversation.identity]:
-            await self._delete(vhost, queue)
+        for name in tuple(vhost.owned.get(conversation.identity, ())):
+            await self._delete(vhost, vhost.queues[name])
 
     async def _delete(self, vhost: Vhost, queue: Queue) -> None:
         try:
@@ -232,6 +247,23 @@ class AmqpFrontend:
                     text = f"delivery acknowledgement on channel {channel.number} timed out"
                     channel.fail(AmqpError(ReplyCode.PRECONDITION_FAILED, text))
 
+    # -- a store that is full ------------------------------------------------------------------------------------
+
+    def storage_full(self) -> None:
+        """The store refuses: who publishes is told, and read no more for a while."""
+        if not self._is_full:
+            self._is_full = True
+            log.warning("publishing AMQP connections are blocked: the store is full")
+            self._loop.call_later(FULL_SECONDS, self._look_for_room)
+        for conversation in tuple(self.conversations):
+            conversation.block("low on disk")
+
+    def _look_for_room(self) -> None:
+        """Let them try again; whoever is refused again blocks all again."""
+        self._is_full = False
+        for conversation in tuple(self.conversations):
+            conversation.unblock()
+
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Connections of who may nothing any more end."""
         for conversation in tuple(self.conversations):
@@ -240,6 +272,9 @@ class AmqpFrontend:
                 continue
             if change.is_revoked:
                 conversation.close_connection(ReplyCode.CONNECTION_FORCED, "the user's rights were revoked")
+            else:
+                for channel in conversation.channels.values():
+                    channel.consuming.ask_again()
 
     # -- the end -------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.routing.exchange_routing import UnknownExchange
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE
@@ -95,6 +95,8 @@ class ChannelPublishing:
         frontend = channel.conversation.frontend
         vhost = channel.conversation.vhost
         assert vhost is not None
+        channel.conversation.has_published = True
+        frontend.counters.published += len(publishes)
         placing, now_ms = frontend.placing, frontend.clock.now_ms()
         sent = _Sent(channel)
         unrouted: list[int] = []
@@ -167,6 +169,7 @@ class ChannelPublishing:
         return found
 
     def _return(self, publish: Publish) -> None:
+        self._channel.conversation.frontend.counters.returned += 1
         template = ContentTemplate(publish.exchange, publish.routing_key, publish.header.data, publish.body)
         channel = self._channel
         channel.conversation.machine.return_(
@@ -218,10 +221,16 @@ class _Sent:
         if failure is not None:
             conversation.close_connection(ReplyCode.INTERNAL_ERROR, failure.message)
             return
+        counters = conversation.frontend.counters
+        if refusals is not None:
+            counters.refused += sum(refusal is not None for refusal in refusals)
+            if any(refusal is not None and refusal.code is Code.STORAGE_FULL for refusal in refusals):
+                conversation.frontend.storage_full()
         if not channel.publishing.confirms:
             if refusals is not None:
-                log.warning("messages were refused", peer=conversation.peer, count=_count(refusals))
+                log.warning("messages were refused", peer=conversation.peer, count=len(refusals))
             return
+        counters.confirmed += len(self.tags)
         if refusals is None:
             conversation.machine.confirm(channel.number, self.tags)
         else:
@@ -231,10 +240,6 @@ class _Sent:
                 conversation.machine.confirm(channel.number, taken)
             conversation.machine.confirm(channel.number, refused, is_nack=True)
         conversation.flush()
-
-
-def _count(refusals: Sequence[EntrepotError | None]) -> int:
-    return sum(refusal is not None for refusal in refusals)
 
 
 def _all_keys(publish: Publish) -> list[str]:
