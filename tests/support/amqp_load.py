@@ -139,11 +139,11 @@ class Load:
 
     @property
     def confirmed(self) -> set[str]:
-        return set().union(*(each.confirmed for each in self.publishers))
+        return set().union(*(each.confirmed.copy() for each in self.publishers))
 
     @property
     def sent(self) -> set[str]:
-        return set().union(*(each.sent for each in self.publishers))
+        return set().union(*(each.sent.copy() for each in self.publishers))
 
     @property
     def unsure(self) -> set[str]:
@@ -151,4 +151,4 @@ class Load:
 
     @property
     def taken(self) -> Counter[str]:
-        return sum((each.taken for each in self.consumers), Counter())
+        return sum((Counter(dict(each.taken)) for each in self.consumers), Counter())
