@@ -24,6 +24,7 @@ from gateway.clock import SystemClock
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
+from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.frontends.mqtt.sys_messages import SysMessages
 from gateway.listener import address_of
@@ -35,9 +36,11 @@ from gateway.process import StopSignal, bind_doors, run_process, settle_memory, 
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.transport.amqp_doors import AmqpDoors, open_amqp_doors
 from gateway.transport.certificate_watch import CertificateWatch
 from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
 from gateway.version import own_version
+from gateway.vhosts.definitions import Definitions
 from gateway.workers import run_workers
 
 if TYPE_CHECKING:
@@ -100,7 +103,8 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], object] =
 
 def doors_of(settings: Settings) -> tuple[str, ...]:
     """The doors for clients that are open."""
-    return (*open_mqtt_doors(settings.mqtt), *(("http",) if settings.http.enabled else ()))
+    http = ("http",) if settings.http.enabled else ()
+    return (*open_mqtt_doors(settings.mqtt), *open_amqp_doors(settings.amqp), *http)
 
 
 def broker_door_of(settings: Settings) -> tuple[str, ...]:
@@ -148,6 +152,7 @@ class Gateway:
         self.shares = Shares(
             store, clock, settings.groups.new_group, lambda: self.hub.any_level_topics, self.sender.traffic
         )
+        is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
         self.mqtt = MqttFrontend(
             store,
             self.sender,
@@ -158,8 +163,21 @@ class Gateway:
             self.security,
             settings,
             clock,
-            is_alone=not isinstance(store, Clustered) and not settings.broker.enabled,
+            is_alone=is_alone,
         )
+        self.amqp = AmqpFrontend(
+            store,
+            self.sender,
+            self.mqtt.routes,
+            self.security,
+            Definitions(store),
+            settings.amqp,
+            clock,
+            lambda: self.mqtt.sessions.gateway,
+            own_version(),
+            is_alone=is_alone,
+        )
+        self._amqp_doors = AmqpDoors(settings.amqp, sockets, self.amqp.converse, self._wheel)
         self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
         self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)
         self._bridges = self._build_bridges(clock)
@@ -168,7 +186,11 @@ class Gateway:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
         https = self._http_listener.certificates if self._http_listener is not None else None
         self._certificate_watch = CertificateWatch(
-            [each for each in (self._mqtt_doors.certificates, https) if each is not None],
+            [
+                each
+                for each in (self._mqtt_doors.certificates, self._amqp_doors.certificates, https)
+                if each is not None
+            ],
             settings.mqtt.tls_reload_seconds,
         )
 
@@ -210,12 +232,19 @@ class Gateway:
             counters={
                 "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
                 "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
+                "entrepot_amqp_publishes": ("Messages AMQP clients published", lambda: self.amqp.counters.published),
+                "entrepot_amqp_confirms": ("Publishes confirmed", lambda: self.amqp.counters.confirmed),
+                "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: self.amqp.counters.refused),
+                "entrepot_amqp_returns": ("Mandatory messages returned", lambda: self.amqp.counters.returned),
+                "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: self.amqp.counters.delivered),
+                "entrepot_amqp_dead_letters": ("Dead letters published", lambda: self.amqp.dead_letters.count),
                 "entrepot_mqtt_refused_connections": (
                     "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
                     lambda: self._mqtt_doors.refused,
                 ),
             },
             connections={
+                "amqp": lambda: len(self.amqp.conversations),
                 "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
             },
@@ -232,7 +261,10 @@ class Gateway:
         await self.mqtt.start()
         if self.settings.mqtt.enabled:
             self._sys.start()
+        if self.settings.amqp.enabled:
+            await self.amqp.start()
         await self._mqtt_doors.start()
+        await self._amqp_doors.start()
         if self._http_listener is not None:
             await self._http_listener.start()
         self._certificate_watch.start()
@@ -265,8 +297,11 @@ class Gateway:
         self._certificate_watch.close()
         self._sys.close()
         self._mqtt_doors.stop_accepting()
+        self._amqp_doors.stop_accepting()
         await self._settle(end)
         self.mqtt.shut_down()
+        self.amqp.shut_down()
+        await self._settle(end, self.amqp.close)
         await self._settle(end, self.mqtt.settle)  # the wills, and what sessions leave behind
         await self._settle(end, self.shares.close)
         await self._settle(end, self.mqtt.close)

@@ -19,6 +19,9 @@ from protocols.proxy import ProxyHeader
 GOODBYE_SECONDS = 5.0
 """How long a peer may take to read what was written before its connection was closed."""
 
+MAX_UNREAD_BYTES = 1 << 20
+"""Answers that may wait for a peer that does not read: with more of them, nothing more of it is read."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -59,10 +62,24 @@ class Conversation(Protocol):
 class Driver(asyncio.Protocol):
     """One connection.  `is_congested`: what was written waits for the peer beyond the buffer's limit.
 
+    Deliveries stop at congestion; answers do not, so a peer that says much and reads nothing is not read either once
+    MAX_UNREAD_BYTES of them wait.  That is its own doing: unlike `is_paused` it does not stop the peer's keep alive.
+
     `place`: what it already has of its listener's limits, where others took it that far; else it asks for one itself.
     """
 
-    __slots__ = ("_conversation", "_door", "_header", "_is_paused", "_place", "_transport", "is_congested", "source")
+    __slots__ = (
+        "_congested_from",
+        "_conversation",
+        "_door",
+        "_header",
+        "_is_choked",
+        "_is_paused",
+        "_place",
+        "_transport",
+        "is_congested",
+        "source",
+    )
 
     source: Source
     """Where it comes from; from `connected` on."""
@@ -75,7 +92,8 @@ class Driver(asyncio.Protocol):
         self._place = place
         self._header = header
         self._transport: asyncio.Transport | None = None
-        self._is_paused = False
+        self._is_paused = self._is_choked = False
+        self._congested_from = 0
         self.is_congested = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -102,6 +120,17 @@ class Driver(asyncio.Protocol):
             return  # it was refused
         if self._hand_over(data):
             self.flush()
+            self._look_at_unread()
+
+    def _look_at_unread(self) -> None:
+        """Something was answered: read no more where too much of that waits."""
+        transport = self._transport
+        if not self.is_congested or self._is_choked or transport is None or transport.is_closing():
+            return
+        if transport.get_write_buffer_size() > self._congested_from + MAX_UNREAD_BYTES:
+            self._is_choked = True
+            if not self._is_paused:
+                transport.pause_reading()
 
     def _hand_over(self, data: bytes) -> bool:
         """Give bytes to the conversation; whatever it fails at ends this connection alone.  False if it failed."""
@@ -124,9 +153,19 @@ class Driver(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self.is_congested = True
+        self.delivered()
+
+    def delivered(self) -> None:
+        """What was written now was no answer."""
+        if self.is_congested and self._transport is not None:
+            self._congested_from = self._transport.get_write_buffer_size()
 
     def resume_writing(self) -> None:
         self.is_congested = False
+        if self._is_choked:
+            self._is_choked = False
+            if not self._is_paused and self._transport is not None and not self._transport.is_closing():
+                self._transport.resume_reading()
         self._conversation.writable()
         self.flush()
 
@@ -161,13 +200,15 @@ class Driver(asyncio.Protocol):
         """Read no more for now."""
         if not self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = True
-            self._transport.pause_reading()
+            if not self._is_choked:
+                self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         if self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = False
             self._conversation.resumed(self._door.loop.time())
-            self._transport.resume_reading()
+            if not self._is_choked:
+                self._transport.resume_reading()
             self.deadline_moved()
 
     def deadline_moved(self) -> None:

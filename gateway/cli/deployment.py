@@ -81,6 +81,7 @@ def gateway(
     ] = None,
     host: Host = None,
     mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Processes that share these ports.")] = None,
     free_ports: Annotated[
@@ -89,7 +90,7 @@ def gateway(
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
-    """Start a gateway: MQTT and HTTP in front of brokers on other machines.  It keeps nothing."""
+    """Start a gateway: MQTT, AMQP and HTTP in front of brokers on other machines.  It keeps nothing."""
     loaded = settings_flags.load(
         config,
         set_ or [],
@@ -98,6 +99,7 @@ def gateway(
             "cluster.brokers": ("--broker", _addresses(brokers)),
             "server.host": ("--host", host),
             "mqtt.port": ("--mqtt-port", mqtt_port),
+            "amqp.port": ("--amqp-port", amqp_port),
             "http.port": ("--http-port", http_port),
             "cluster.workers": ("--workers", workers),
             "server.free_ports": ("--free-ports", free_ports or None),

@@ -17,6 +17,7 @@ def serve(
     data_dir: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of everything that is kept.")] = None,
     host: Annotated[str | None, typer.Option(metavar="H", help="Address that every listener binds to.")] = None,
     mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
+    amqp_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")] = None,
     http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
     broker_port: Annotated[
         int | None, typer.Option(metavar="N", help="Open the door for gateways on other machines; 0: a free port.")
@@ -29,7 +30,7 @@ def serve(
     ] = None,
     set_: SetOption = None,
 ) -> None:
-    """Start the server: MQTT and HTTP in front of one durable store.
+    """Start the server: MQTT, AMQP and HTTP in front of one durable store.
 
     Settings come from the file, then the environment (ENTREPOT__SECTION__KEY), then flags; the later wins.
     'entrepot config show' prints them all.
@@ -41,6 +42,7 @@ def serve(
             "store.data_dir": ("--data-dir", data_dir),
             "server.host": ("--host", host),
             "mqtt.port": ("--mqtt-port", mqtt_port),
+            "amqp.port": ("--amqp-port", amqp_port),
             "http.port": ("--http-port", http_port),
             "broker.port": ("--broker-port", broker_port),
             "broker.enabled": ("--broker-port", None if broker_port is None else True),

@@ -57,6 +57,9 @@ class CatchingUp:
                 if not lagging or key not in lagging:
                     continue  # it went away meanwhile
                 joins_at = self._hub.tail_position(key)
+                if joins_at == 0 and next_offset:  # its place is not known yet: what it brings is passed over till then
+                    await self._read_ahead(subscriber, key, offset, messages, next_offset)
+                    continue
                 if joins_at is not None:  # what the tail has not reached, it will bring
                     messages = [message for message in messages if message.queue_offset < joins_at]
                     next_offset = max(min(next_offset, joins_at), offset)
@@ -68,6 +71,18 @@ class CatchingUp:
                     lagging[key] = offset
         finally:
             del self._tasks[subscriber]
+
+    async def _read_ahead(
+        self, subscriber: Subscriber, key: QueueKey, offset: int, messages: list[StoredMessage], next_offset: int
+    ) -> None:
+        """Hand over what was read before the queue's tail has begun; it is joined later."""
+        reached = self._hand_over(subscriber, key, messages)
+        lagging = subscriber.lagging
+        if lagging and key in lagging:
+            del lagging[key]  # others have their turn
+            lagging[key] = next_offset if reached is None else reached
+        if next_offset == offset:
+            await asyncio.sleep(PUT_OFF_SECONDS)
 
     async def _put_off(self, subscriber: Subscriber, key: QueueKey, error: EntrepotError) -> None:
         """Its queue cannot be read now: others have their turn, then it is tried again.  A queue that is gone has
@@ -93,6 +108,8 @@ class CatchingUp:
             if error.code not in (Code.MESSAGE_CORRUPTED, Code.ILLEGAL_OFFSET):
                 raise
             beginning = await self._store.offset_at(topic, queue_id, EARLIEST_POSITION)
+            if error.code == Code.ILLEGAL_OFFSET and beginning <= offset:
+                return beginning, [], beginning  # beyond its end: it is another queue that has the name now
             if beginning <= offset:
                 log.error("a message cannot be read on", topic=topic, queue=queue_id, offset=offset, why=error.message)
             return offset, [], max(offset + 1, beginning)
@@ -118,7 +135,7 @@ class CatchingUp:
         run: list[StoredMessage] = []
         granted: Grant | None = None
         for message in messages:
-            grant = self._grant(subscriber, message)
+            grant = self._grant(subscriber, message) if message.topic == key[0] else None
             if grant is None or is_expired(message, now_ms):
                 continue
             if message.queue_offset < resumed_at and not min(grant.qos, message.qos):
@@ -144,5 +161,5 @@ class CatchingUp:
 
     def _grant(self, subscriber: Subscriber, message: StoredMessage) -> Grant | None:
         if message.system and SystemProperty.PUBLISHER in message.system:
-            return self._hub.match_without(message).grants.get(subscriber)
+            return self._hub.match_without(message, {}).grants.get(subscriber)
         return self._hub.match(message.sub_topic or message.topic).grants.get(subscriber)

@@ -139,6 +139,8 @@ class DeliveryHub:
         resumed_at: dict[QueueKey, int] = {}
         for key, cursor in list(lagging.items()):
             tail = self._tails.get(key)
+            if tail is not None and not tail.next_offset:
+                continue  # it is empty, or its broker is away: who reads on finds out
             if tail is None or cursor == tail.next_offset:
                 del lagging[key]
                 continue
@@ -173,7 +175,7 @@ class DeliveryHub:
                 left = self._left.pop(key, None)
                 begin = left[1] if left is not None and left[0] == revision and left[1] else start
                 self._revisions[key] = revision
-                tail = self._tails[key] = self._store.tail(topic, queue_id, begin, self._fan_out)
+                tail = self._tails[key] = self._store.tail(topic, queue_id, begin, partial(self._fan_out, key))
                 self._followed.setdefault(topic, set()).add(key)
                 self._starting.add(key)
                 tail.when_begun(partial(self._begun, key))
@@ -215,7 +217,7 @@ class DeliveryHub:
         """A topic came, grew, moved or went.  What is new of it is followed from when somebody wanted it."""
         topic = self._store.topic(name)
         there = () if topic is None else self._store.queues(topic).readable
-        for key in [key for key in self._tails if key[0] == name and key[1] not in there]:
+        for key in [key for key in self._followed.get(name, ()) if key[1] not in there]:
             self._unfollow(key)
         if topic is None:
             for key in [key for key in self._left if key[0] == name]:
@@ -231,14 +233,19 @@ class DeliveryHub:
 
     def tell(self, messages: list[StoredMessage]) -> None:
         """Fan out messages of QoS 0 that are in no queue."""
-        self._fan_out(messages)
+        self._fan_out((messages[0].topic, messages[0].queue_id), messages)
 
-    def _fan_out(self, messages: list[StoredMessage]) -> None:
-        """Messages of one queue, in order."""
+    def _fan_out(self, key: QueueKey, messages: list[StoredMessage]) -> None:
+        """Messages of one queue, in order.  One that is here only because a message of another Topic is in further
+        queues comes from the queue of its own."""
         runs: dict[Audience, list[StoredMessage]] = {}
+        without: Audiences = {}
         now_ms = self._clock.now_ms()
+        topic = key[0]
         for message in messages:
-            name = message.sub_topic or message.topic
+            if message.topic != topic:
+                continue
+            name = message.sub_topic or topic
             match = self._matches.get(name) or self.match(name)
             if match is NOBODY:
                 continue
@@ -246,7 +253,7 @@ class DeliveryHub:
                 if is_expired(message, now_ms):
                     continue
                 if SystemProperty.PUBLISHER in message.system:
-                    match = self.match_without(message)
+                    match = self.match_without(message, without)
             for audience in match.audiences:
                 run = runs.get(audience)
                 if run is None:
@@ -255,7 +262,7 @@ class DeliveryHub:
                     run.append(message)
         if runs:
             made = {audience: make_run(run, audience.grant, audience.is_five, now_ms) for audience, run in runs.items()}
-            self._hand_over((messages[0].topic, messages[0].queue_id), made)
+            self._hand_over(key, made)
 
     def _hand_over(self, key: QueueKey, runs: dict[Audience, Run]) -> None:
         """Give runs of one queue to their audiences; who is in several of these gets them in the order of the queue."""
@@ -296,10 +303,11 @@ class DeliveryHub:
             found = self._matches[sub_topic] = matched(self._trie.match(sub_topic), self._audiences)
         return found
 
-    def match_without(self, message: StoredMessage) -> Match:
-        """Who gets a message whose publisher has subscriptions with No Local."""
+    def match_without(self, message: StoredMessage, audiences: Audiences) -> Match:
+        """Who gets a message whose publisher has subscriptions with No Local.  `audiences`: those of the same batch;
+        they are not remembered beyond it, for every publisher has its own."""
         publisher = message.system_text(SystemProperty.PUBLISHER)
-        return matched(self._trie.match(message.sub_topic or message.topic), self._audiences, publisher)
+        return matched(self._trie.match(message.sub_topic or message.topic), audiences, publisher)
 
     def tail_position(self, key: QueueKey) -> int | None:
         """What the tail of a queue hands over next; None where none follows it."""

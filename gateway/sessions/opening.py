@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from gateway.sessions.census import SessionCensus
 from gateway.sessions.journal import SessionJournal
 from gateway.sessions.lifecycle import is_over, will_at_takeover
 from gateway.sessions.record import (
+    GATEWAY_PREFIX,
     SESSION_PREFIX,
     TAKEN_PREFIX,
     WINDOW_PREFIX,
@@ -30,10 +31,13 @@ from gateway.sessions.record import (
     encode_record,
 )
 from gateway.sessions.session import Session
+from gateway.sessions.wills import PublishWill, Wills
 
+LET_GO_SECONDS: Final = 5.0
+"""How long the gateway that had a session may take to say that it has let go."""
+LOOK_SECONDS: Final = 0.02
 MAX_TRIES: Final = 20
 """Others that may take a session in the very moment we do."""
-PublishWill = Callable[[SessionRecord, WillRecord], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -68,7 +72,7 @@ class Sessions:
         self._store, self._clock = store, clock
         self._census = census
         self.gateway = gateway
-        self._publish_will = publish_will
+        self.wills = Wills(store, clock, publish_will)
         self._is_alone = is_alone
         self.journal = SessionJournal(store)
         self.are_kept = True
@@ -91,8 +95,22 @@ class Sessions:
                 if error.code == Code.PRECONDITION_FAILED:
                     continue
                 raise
+            if session.doubtful and found is not None:
+                await self._other_has_let_go(name, decode_session(found.value).owner)
             return session
         raise EntrepotError(Code.UNAVAILABLE, f"others take the session of {arrival.client_id[:80]!r} all the time")
+
+    async def _other_has_let_go(self, name: str, owner: str) -> None:
+        """Wait until the gateway that had the session appends nothing of it any more, or is dead: what it had of QoS 2
+        may then be asked of the store."""
+        if not owner or owner == self.gateway:
+            return
+        end = asyncio.get_running_loop().time() + LET_GO_SECONDS
+        while asyncio.get_running_loop().time() < end:
+            told, alive = await self._store.get([f"{TAKEN_PREFIX}{owner}/{name}", GATEWAY_PREFIX + owner])
+            if told is None or alive is None or int(alive.value) < self._clock.now_ms():
+                return
+            await asyncio.sleep(LOOK_SECONDS)
 
     def _unrecorded(self, name: str, arrival: Arrival) -> Session:
         record = self._record(arrival, None, self._clock.now_ms(), resumes=False)
@@ -116,18 +134,19 @@ class Sessions:
             window = decode_window(found_window.value)
             window.epoch = record.epoch
         changes: list[KeyValueChange] = []
+        moved = None if will is None or old is None else self.wills.moved(name, old, will)
         persists = arrival.expiry_seconds > 0
         is_kept = persists or record.will is not None or old is not None or not self._is_alone
         if is_kept:
             changes = self._changes(name, record, window, (found, found_window), old, persists=persists)
-            version = await self._store.write(changes)
+            version = await self._store.write(changes if moved is None else [*changes, moved])
             versions = (version, version if persists else ABSENT)
         else:
             versions = (ABSENT, ABSENT)
         if lasts_anew:
             self._census.added()
-        if will is not None and old is not None:
-            await self._publish_will(old, will)
+        if moved is not None:
+            await self.wills.publish(moved)
         return Session(name, record, window, versions, self.journal, is_present=resumes, is_kept=is_kept)
 
     def _record(self, arrival: Arrival, old: SessionRecord | None, now_ms: int, *, resumes: bool) -> SessionRecord:

@@ -15,7 +15,6 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
 from domain.ports import Store
 from gateway.sessions.lifecycle import is_over
-from gateway.sessions.opening import PublishWill
 from gateway.sessions.record import (
     KICK_PREFIX,
     SESSION_PREFIX,
@@ -26,6 +25,7 @@ from gateway.sessions.record import (
     decode_window,
     due_key,
 )
+from gateway.sessions.wills import PublishWill, Wills
 
 PAGE: Final = 500
 MAX_TRIES: Final = 20
@@ -35,7 +35,8 @@ class SessionOperations:
     """Sessions of all gateways."""
 
     def __init__(self, store: Store, clock: Clock, publish_will: PublishWill) -> None:
-        self._store, self._clock, self._publish_will = store, clock, publish_will
+        self._store, self._clock = store, clock
+        self._wills = Wills(store, clock, publish_will)
 
     async def list(self, after: str, limit: int, prefix: str = "") -> tuple[list[SessionRecord], str | None]:
         """Records in the order of their keys behind `after`, of client ids with a prefix; and where to go on."""
@@ -93,14 +94,18 @@ class SessionOperations:
             ]
             if record is not None and record.due_at_ms:
                 changes.append(KeyValueChange(due_key(record.due_at_ms, name), None))
+            moved = None
+            if record is not None and record.will is not None:
+                moved = self._wills.moved(name, record, record.will)
+                changes.append(moved)
             try:
                 await self._store.write(changes)
             except EntrepotError as error:
                 if error.code == Code.PRECONDITION_FAILED:
                     continue
                 raise
-            if record is not None and record.will is not None:
-                await self._publish_will(record, record.will)
+            if moved is not None:
+                await self._wills.publish(moved)
             return None
         raise EntrepotError(Code.UNAVAILABLE, f"the session of {client_id[:80]!r} changes all the time")
 

@@ -5,6 +5,7 @@
 | `session/<client>`                    | `SessionRecord`: whose it is, subscriptions, cursors, will       |
 | `session-window/<client>`             | `WindowRecord`: what is in flight, and cursors moved since       |
 | `session-due/<time>/<client>`         | empty: when the sweeper has to look at a session that is away    |
+| `session-will/<time>/<client>`        | a will that is being published; after that time it is overdue    |
 | `session-taken/<gateway>/<client>`    | empty: told to the gateway that had the client before            |
 | `session-kick/<gateway>/<client>`     | told to that gateway: `kick` the client, or `end` its session too |
 | `gateway/<gateway>`                   | decimal: until when that gateway is alive, in epoch milliseconds |
@@ -26,6 +27,7 @@ import msgspec
 SESSION_PREFIX: Final = "session/"
 WINDOW_PREFIX: Final = "session-window/"
 DUE_PREFIX: Final = "session-due/"
+WILL_PREFIX: Final = "session-will/"
 TAKEN_PREFIX: Final = "session-taken/"
 KICK_PREFIX: Final = "session-kick/"
 GATEWAY_PREFIX: Final = "gateway/"

@@ -68,6 +68,8 @@ class Session:
         self._moved: Cursors = {topic: dict(queues) for topic, queues in window.moved.items()}
         self._moved_replays = {name: dict(cursors) for name, cursors in window.moved_replays.items()}
         self._moved_count = sum(map(len, self._moved.values()))
+        self._at_end: Callable[[], None] | None = None
+        self._moved_out: KeyValueChange | None = None
         self._held: list[Callable[[], None]] = []
         self._writing: list[Callable[[], None]] = []
         self._taken: list[KeyValueChange] = []
@@ -82,8 +84,8 @@ class Session:
     # -- changes -------------------------------------------------------------------------------------------------
 
     def after_durable(self, callback: Callable[[], None], *, record: bool = False, window: bool = False) -> None:
-        """Call back when the session, as it is at the end of this tick, is durable; at once if nothing of it is kept.
-        Callbacks come in order.  `record`, `window`: what of it has changed."""
+        """Call back when the session, as it is at the end of this tick, is durable; at once if nothing of it is kept,
+        never once it is fenced.  Callbacks come in order.  `record`, `window`: what of it has changed."""
         if not self.is_kept or not self.persists:
             callback()
             return
@@ -126,13 +128,19 @@ class Session:
     def forget_replay(self, replay: str) -> None:
         self._moved_replays.pop(replay, None)
 
-    def end(self, callback: Callable[[], None], *, deletes: bool) -> None:
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another connection has it: nothing of it was, or will be, written here."""
+        return self._is_fenced
+
+    def end(self, callback: Callable[[], None], *, deletes: bool, moved: KeyValueChange | None = None) -> None:
         """The connection is over; `record` says how.  Call back when that is durable, or was fenced.  `deletes`: the
-        session is over with it."""
+        session is over with it; `moved`: what is to be written with that."""
         if not self.is_kept or self._is_fenced:
             callback()
             return
         self._is_ended = deletes
+        self._at_end, self._moved_out = callback, moved
         self._is_record_dirty = True
         self._held.append(callback)
         self._journal.submit(self)
@@ -160,6 +168,8 @@ class Session:
                 self._moved, self._moved_replays, self._moved_count = {}, {}, 0
             if self.persists and (self._is_window_dirty or self._is_record_dirty):
                 changes.append(KeyValueChange(window_key, encode_record(self._window_record()), self._window_version))
+        if self._moved_out is not None:
+            changes.append(self._moved_out)
         self._is_record_dirty = self._is_window_dirty = False
         self._taken = changes
         if not changes:
@@ -177,6 +187,8 @@ class Session:
     def written(self, version: int) -> None:
         for change in self._taken:
             self._note_version(change.key, ABSENT if change.value is None else version)
+            if change is self._moved_out:
+                self._moved_out = None
         self._taken = []
         self._tell()
         if self._held or self._is_record_dirty or self._is_window_dirty:
@@ -215,13 +227,10 @@ class Session:
 
     def fenced(self) -> None:
         self._is_fenced = True
-        ended = self._is_ended or not self.record.owner
-        waiting, self._writing, self._held = [*self._writing, *self._held], [], []
-        if ended:  # who waits for the end has it
-            for callback in waiting:
-                callback()
-        else:
-            self.on_fenced()
+        self._writing, self._held = [], []  # nothing that waited for its record happens
+        self.on_fenced()
+        if self._at_end is not None:  # but who waits for the end has it
+            self._at_end()
 
 
 def released(held: OutgoingRecord) -> OutgoingRecord:

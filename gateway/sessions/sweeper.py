@@ -8,7 +8,7 @@ the rest.  All of it is compare-and-set on the records, so that a client that co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from gateway.sessions.lifecycle import depart, is_over
-from gateway.sessions.opening import PublishWill, readable
+from gateway.sessions.opening import readable
 from gateway.sessions.record import (
     DUE_PREFIX,
     GATEWAY_PREFIX,
@@ -32,6 +32,7 @@ from gateway.sessions.record import (
     due_key,
     encode_record,
 )
+from gateway.sessions.wills import PublishWill, Wills
 
 SWEEP_SECONDS: Final = 0.5
 ALIVE_SECONDS: Final = 8.0
@@ -44,7 +45,8 @@ log = structlog.get_logger(__name__)
 
 
 class Sweeper:
-    """`on_taken(name, epoch)`: another gateway has the session now.  `on_declared_dead`: others think that this gateway
+    """`on_taken(name, epoch)`: another gateway has the session now; its result is done when this one has let go.
+    `on_declared_dead`: others think that this gateway
     is gone, and have done away with its sessions; it returns the name under which the gateway goes on.
     `on_kicked(name, ends)`: an operator disconnects a client, and may end its session."""
 
@@ -54,14 +56,14 @@ class Sweeper:
         clock: Clock,
         gateway: str,
         publish_will: PublishWill,
-        on_taken: Callable[[str, int], None],
+        on_taken: Callable[[str, int], Awaitable[None]],
         on_declared_dead: Callable[[], str],
         on_kicked: Callable[[str, bool], None],
         *,
         is_alone: bool,
     ) -> None:
         self._store, self._clock, self._gateway = store, clock, gateway
-        self._publish_will = publish_will
+        self._wills = Wills(store, clock, publish_will)
         self._on_taken, self._on_declared_dead, self._on_kicked = on_taken, on_declared_dead, on_kicked
         self._is_alone = is_alone
         self._alive_version: int | None = None
@@ -104,19 +106,22 @@ class Sweeper:
 
     def _told(self, events: list[KeyValueEvent]) -> None:
         done = []
+        giving_up = []
         for event in events:
             if event.value is not None:
                 name = event.key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
                 if event.key.startswith(KICK_PREFIX):
                     self._on_kicked(name, event.value == b"end")
                 else:
-                    self._on_taken(name, int(event.value))
+                    giving_up.append(self._on_taken(name, int(event.value)))
                 done.append(KeyValueChange(event.key, None))
         if done:
             self._tasks = [task for task in self._tasks if not task.done()]
-            self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done)))
+            self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done, giving_up)))
 
-    async def _forget(self, done: list[KeyValueChange]) -> None:
+    async def _forget(self, done: list[KeyValueChange], giving_up: list[Awaitable[None]]) -> None:
+        """Who took a session over waits for its key to go: then nothing more of it comes from here."""
+        await asyncio.gather(*giving_up, return_exceptions=True)
         try:
             await self._store.write(done)
         except EntrepotError as error:
@@ -189,6 +194,7 @@ class Sweeper:
     async def sweep(self) -> None:
         """One round."""
         await self._sweep_dead()
+        await self._wills.publish_overdue()
         now_ms = self._clock.now_ms()
         for due in await self._store.scan(DUE_PREFIX, limit=PAGE):
             at, _, name = due.key.removeprefix(DUE_PREFIX).partition("/")
@@ -217,9 +223,8 @@ class Sweeper:
         now_ms: int,
         more: list[KeyValueChange],
     ) -> None:
-        """Publish a will that is due and write the record as it is then, or delete it if the session is over."""
-        if will is not None:
-            await self._publish_will(record, will)
+        """Write the record as it is without a will that is due, or delete it if the session is over; then publish the
+        will."""
         key = SESSION_PREFIX + name
         ends = is_over(record, now_ms)
         if ends:
@@ -228,13 +233,16 @@ class Sweeper:
             changes = [KeyValueChange(key, encode_record(record), found.version), *more]
             if record.due_at_ms:
                 changes.append(KeyValueChange(due_key(record.due_at_ms, name), b""))
+        moved = None if will is None else self._wills.moved(name, record, will)
         try:
-            await self._store.write(changes)
+            await self._store.write(changes if moved is None else [*changes, moved])
         except EntrepotError as error:
             if error.code != Code.PRECONDITION_FAILED:  # else the client came back in this moment
                 raise
             return
         self.expired += ends
+        if moved is not None:
+            await self._wills.publish(moved)
 
     async def _sweep_dead(self) -> None:
         """Whoever is alone has the store for itself: gateways of before are dead."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
 
 from gateway.settings.table import KIB, MIB, Bytes, Count, Port, Seconds, Table
 
@@ -29,5 +32,26 @@ class AmqpSettings(Table):
     exchange_topics: bool = Field(
         True, description="Whether what is published to an exchange is kept in a Topic of its name too, for other doors"
     )
+    tls_certificate: Path | None = Field(None, description="Certificate (PEM) of tls_port")
+    tls_key: Path | None = Field(None, description="Its private key (PEM), where that is in a file of its own")
+    tls_ca: Path | None = Field(None, description="Certificates (PEM) that clients' must be signed by")
+    tls_client_certificates: Literal["no", "optional", "required"] = Field(
+        "no", description="Whether clients over TLS show a certificate"
+    )
+    tls_port: Port | None = Field(None, description="Port of AMQP over TLS; 0 takes a free one, none leaves it closed")
     product: str = Field("RabbitMQ", description="The product that clients are told: some ask for this one")
     product_version: str = Field("3.13.7", description="The version that clients are told")
+
+    @field_validator("tls_client_certificates")
+    @classmethod
+    def _needs_an_authority(cls, value: str, info: ValidationInfo) -> str:
+        if value != "no" and info.data.get("tls_ca") is None:
+            raise ValueError("clients' certificates are checked against tls_ca, which is not given")
+        return value
+
+    @field_validator("tls_port")
+    @classmethod
+    def _needs_a_certificate(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and info.data.get("tls_certificate") is None:
+            raise ValueError("a port for TLS needs tls_certificate, which is not given")
+        return value

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from gateway.settings.amqp import AmqpSettings
 from gateway.settings.bridge import BridgeSettings
 from gateway.settings.doors import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
 from gateway.settings.security import SecuritySettings
@@ -31,6 +32,7 @@ class Settings(Table):
 
     server: ServerSettings = Field(default_factory=ServerSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
+    amqp: AmqpSettings = Field(default_factory=AmqpSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     topics: TopicsSettings = Field(default_factory=TopicsSettings)
     groups: GroupsSettings = Field(default_factory=GroupsSettings)

@@ -164,6 +164,7 @@ class WebSocketDriver(Driver):
                 break
         if is_open and parts and self._hand_over(b"".join(parts)):
             self.flush()
+            self._look_at_unread()
         if end is not None:
             self._end(connection, end)
 

@@ -50,7 +50,11 @@ class Definitions:
         self._noticing: list[set[str]] = []
         """The keys that the watch told of while somebody asks the store: the answer may be older than that."""
         self._stop_watching: Callable[[], None] = lambda: None
+        self.on_change: list[Callable[[], None]] = []
+        """Called when anything of the definitions has changed."""
+        self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
         self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
+        """Called when a queue has come, or is gone, at whichever gateway that was."""
 
     async def start(self) -> None:
         """Learn what there is.  Raises what the store raises."""
@@ -82,6 +86,10 @@ class Definitions:
     def vhost(self, name: str) -> Vhost | None:
         """A virtual host by its name, or None."""
         namespace = namespace_of(name)
+        return self._vhost(namespace) if namespace in self._store.namespaces() else None
+
+    def vhost_in(self, namespace: str) -> Vhost | None:
+        """The virtual host that a namespace is, or None where there is none such."""
         return self._vhost(namespace) if namespace in self._store.namespaces() else None
 
     def _vhost(self, namespace: str) -> Vhost:
@@ -118,6 +126,11 @@ class Definitions:
             return
         gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
         vhost.apply(key, record)
+        for changed in self.on_change:
+            changed()
+        if isinstance(record, QueueRecord) and (known := vhost.queue(record.name)) is not None:
+            for callback in self.on_queue_known:
+                callback(vhost, known)
         if gone is not None:
             for callback in self.on_queue_gone:
                 callback(vhost, gone)
@@ -142,8 +155,9 @@ class Definitions:
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
-    async def declare_exchange(self, vhost: Vhost, exchange: Exchange) -> Exchange:
-        """Make an exchange, or find the one there is: whether that is the same is for the caller to ask."""
+    async def declare_exchange(self, vhost: Vhost, exchange: Exchange, gateway: str) -> Exchange:
+        """Make an exchange, or find the one there is: whether that is the same is for the caller to ask.  `gateway`:
+        who makes it, and with whom it goes if it is not durable."""
         key = records.exchange_key(vhost.namespace, exchange.name)
         for _ in _tries(exchange.name):
             found = vhost.routing.exchange(exchange.name)
@@ -151,7 +165,7 @@ class Definitions:
                 return found
             vhost.routing.check_room(exchange)
             try:
-                await self._write([KeyValueChange(key, records.exchange_record(exchange), ABSENT)])
+                await self._write([KeyValueChange(key, records.exchange_record(exchange, gateway), ABSENT)])
             except EntrepotError as error:
                 if error.code is not Code.PRECONDITION_FAILED:
                     raise

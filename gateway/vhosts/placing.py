@@ -7,17 +7,24 @@ the other exchanges that every virtual host has keep nothing for others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from domain.message import Destinations, Message, SystemProperty
 from domain.names import DEFAULT_NAMESPACE
 from domain.ports import Store
 from domain.routing.entity_name import encoded_name
-from domain.routing.exchange import RESERVED_PREFIX
+from domain.routing.exchange import RESERVED_PREFIX, ExchangeType
 from gateway.frontends.mqtt.routes import Routes
-from gateway.vhosts.vhost import Vhost
+from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.mapping import MQTT_EXCHANGE, to_message
+
+DELAY: Final = "x-delay"
+"""The header of messages to an exchange of type x-delayed-message: milliseconds."""
+_HAS_EXPIRATION: Final = 0x01
+"""In the first byte of the content header's flags."""
+OnTimed = Callable[[Vhost, Queue, int], None]
 
 
 class Placing:
@@ -25,10 +32,14 @@ class Placing:
 
     def __init__(self, store: Store, routes: Routes, *, keeps_topics: bool) -> None:
         self._store, self._routes, self._keeps_topics = store, routes, keeps_topics
+        self.on_timed: OnTimed = lambda vhost, queue, at_ms: None
+        """Told of each queue that a message goes to whose time will be over there."""
 
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
         """The message for the queues, or None where nothing is to keep it."""
         destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
+        if vhost.timed or publish.header.data[0] & _HAS_EXPIRATION:
+            self._note_times(vhost, publish, queues, now_ms)
         sub_topic, filter_hash = "", 0
         if publish.exchange and self._keeps_topics and vhost.namespace == DEFAULT_NAMESPACE:
             sub_topic = self._sub_topic(publish)
@@ -37,7 +48,24 @@ class Placing:
                 destinations.insert(0, (topic, queue_id))
         if not destinations:
             return None
-        return to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
+        message = to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
+        exchange = vhost.routing.exchange(publish.exchange)
+        if exchange is not None and exchange.type is ExchangeType.DELAYED:
+            delay_ms = (publish.header.headers or {}).get(DELAY)
+            if isinstance(delay_ms, int) and delay_ms > 0:
+                message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(now_ms + delay_ms)}
+        return message
+
+    def _note_times(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> None:
+        own = publish.header.expiration
+        for name in queues:
+            queue = vhost.queues.get(name)
+            if queue is not None:
+                ends = [each for each in (queue.declaration.arguments.message_ttl_ms,) if each is not None]
+                if own is not None:
+                    ends.append(int(own))
+                if ends:
+                    self.on_timed(vhost, queue, now_ms + min(ends))
 
     def _sub_topic(self, publish: Publish) -> str:
         name, key = publish.exchange, publish.routing_key.replace(".", "/")

@@ -36,10 +36,11 @@ class ExchangeRecord(msgspec.Struct, array_like=True):
     auto_delete: bool
     internal: bool
     arguments: bytes
+    gateway: str = ""
 
 
 class QueueRecord(msgspec.Struct, array_like=True):
-    """`gateway` and `connection`: whose an exclusive queue is, and which gateway made a transient one."""
+    """`connection`: whose an exclusive queue is.  `gateway`: which one made it, of what goes with its gateway."""
 
     name: str
     durable: bool
@@ -96,7 +97,7 @@ def binding_key(namespace: str, binding: Binding) -> str:
     return f"{PREFIX}{namespace}/binding/{digest}"
 
 
-def exchange_record(exchange: Exchange) -> bytes:
+def exchange_record(exchange: Exchange, gateway: str) -> bytes:
     return encode_record(
         ExchangeRecord(
             exchange.name,
@@ -105,6 +106,7 @@ def exchange_record(exchange: Exchange) -> bytes:
             exchange.auto_delete,
             exchange.internal,
             encode_table(dict(exchange.arguments)),
+            "" if exchange.durable else gateway,
         )
     )
 

@@ -69,6 +69,14 @@ class Vhost:
         self.name = vhost_of(namespace)
         self.routing = Routing(self.name)
         self.queues: dict[str, Queue] = {}
+        self.owned: dict[str, set[str]] = {}
+        """Names of exclusive queues, by connection."""
+        self.timed: set[str] = set()
+        """Names of queues whose messages have a time of the queue's."""
+        self.limited: dict[str, Queue] = {}
+        """Those that may hold so many messages or bytes, by their Topics."""
+        self.transient: dict[str, str] = {}
+        """Exchanges that are not durable, with the gateway that made each."""
         self._orphans: dict[str, BindingRecord] = {}
         """Bindings, by key, one end of which is not known yet."""
         self._by_key: dict[str, Record] = {}
@@ -104,10 +112,22 @@ class Vhost:
     def _add(self, key: str, record: Record) -> None:
         if isinstance(record, ExchangeRecord):
             self.routing.declare_exchange(records.exchange_of(record))
+            if record.gateway:
+                self.transient[record.name] = record.gateway
             self._adopt(record.name)
         elif isinstance(record, QueueRecord):
             declaration = records.declaration_of(record, self.name)
-            self.queues[record.name] = Queue(declaration, self.namespace, record.gateway, record.connection)
+            queue = Queue(declaration, self.namespace, record.gateway, record.connection)
+            self.queues[record.name] = queue
+            if record.connection:
+                self.owned.setdefault(record.connection, set()).add(record.name)
+            if declaration.arguments.message_ttl_ms is not None:
+                self.timed.add(record.name)
+            if (
+                queue.declaration.arguments.max_length is not None
+                or queue.declaration.arguments.max_length_bytes is not None
+            ):
+                self.limited[queue.topic] = queue
             self.routing.declare_queue(record.name)
             self._adopt(record.name)
         else:
@@ -128,9 +148,18 @@ class Vhost:
 
     def _remove(self, key: str, record: Record) -> None:
         if isinstance(record, ExchangeRecord):
+            self.transient.pop(record.name, None)
             self.routing.remove(Removal(exchanges=(record.name,)))
         elif isinstance(record, QueueRecord):
-            self.queues.pop(record.name, None)
+            queue = self.queues.pop(record.name, None)
+            self.timed.discard(record.name)
+            if record.connection:
+                of_connection = self.owned.get(record.connection, set())
+                of_connection.discard(record.name)
+                if not of_connection:
+                    self.owned.pop(record.connection, None)
+            if queue is not None:
+                self.limited.pop(queue.topic, None)
             self.routing.remove(Removal(queue=record.name))
         elif self._orphans.pop(key, None) is None:
             self.routing.remove(Removal(bindings=(records.binding_of(record),)))

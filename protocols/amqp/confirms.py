@@ -32,7 +32,7 @@ class Confirms:
             return b""
         beyond = self._beyond
         before = self._up_to
-        if not beyond and len(tags) == tags[-1] - before and tags[0] == before + 1 and _are_consecutive(tags):
+        if not beyond and len(tags) == tags[-1] - before and _are_consecutive(tags):
             self._up_to = tags[-1]
             return _frame(channel, tags[-1], len(tags) > 1, is_nack)
         beyond.update(tags)
@@ -48,7 +48,9 @@ class Confirms:
 
 
 def _are_consecutive(tags: Sequence[int]) -> bool:
-    return isinstance(tags, range) or all(tag == first + 1 for first, tag in pairwise(tags))
+    if isinstance(tags, range):
+        return tags.step == 1
+    return all(tag == first + 1 for first, tag in pairwise(tags))
 
 
 def _frame(channel: int, tag: int, multiple: bool, is_nack: bool) -> bytes:

@@ -143,9 +143,13 @@ def header_of(message: Message) -> ContentHeader:
     return ContentHeader(origin_of(message)[2])
 
 
-def template_of(message: StoredMessage) -> ContentTemplate:
-    """The message, encoded for consumers."""
+def template_of(message: StoredMessage, deliveries_before: int = 0) -> ContentTemplate:
+    """The message, encoded for consumers.  `deliveries_before`: what a quorum queue says in `x-delivery-count`."""
     exchange, routing_key, properties = origin_of(message)
+    if deliveries_before:
+        header = ContentHeader(properties)
+        headers: FieldTable = {**(header.headers or {}), "x-delivery-count": deliveries_before}
+        properties = header.replaced(headers=headers).data
     return ContentTemplate(exchange, routing_key, properties, message.body)
 
 

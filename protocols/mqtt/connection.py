@@ -4,13 +4,12 @@ Bytes go in by `receive_data`, which yields what happened; answers are called fo
 bytes that are due.  Bad input queues the right goodbye (a DISCONNECT or CONNACK with its reason for version 5, nothing
 for 3 and 4, as their specifications want) and ends in a `Closing` event, after which no more is read.
 
-What the handshakes of QoS 1 and 2 leave open is in two places: `window` for what was sent to the client, `incoming` for
-what came from it.  A session that outlives the connection puts there what an earlier one left.
+What goes out is `outgoing`'s part, with what the handshakes of QoS 1 and 2 leave open.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from protocols.mqtt.connection_events import (
@@ -26,14 +25,21 @@ from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.delivery_window import DeliveryWindow
 from protocols.mqtt.encoder import (
     PINGRESP,
-    PUBCOMP_WORD,
     PUBREC_WORD,
-    PUBREL_WORD,
-    PublishTemplate,
     encode,
     encode_words,
 )
 from protocols.mqtt.errors import MqttError, protocol_error
+from protocols.mqtt.outgoing import (
+    ANSWERED,
+    CLOSED,
+    DECIDING,
+    OPEN,
+    PENDING,
+    UNLIMITED_PACKET,
+    WAITING,
+    Outgoing,
+)
 from protocols.mqtt.packet_counts import PacketCounts
 from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.packets import (
@@ -50,17 +56,12 @@ from protocols.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
-    Suback,
     Subscribe,
-    Unsuback,
     Unsubscribe,
 )
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId
 from protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
 from protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
-
-UNLIMITED_PACKET: Final = 268_435_460
-"""The largest packet there can be: the client named no maximum (2.1.4)."""
 
 _RETURN_CODES: Final = {
     ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION,
@@ -76,75 +77,36 @@ _RETURN_CODES: Final = {
 }
 """What version 3 says where version 5 has these reasons; others close without a word."""
 
-WAITING, DECIDING, OPEN, CLOSED = range(4)
 
-PENDING, ANSWERED, RESTORED = range(3)
-"""Of a QoS 2 publish: PUBREC is due; was sent; the session knows the identifier from an earlier connection."""
+_CLIENTS_GOODBYES: Final = frozenset(
+    ReasonCode(code) for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
+)
+"""Reasons that a client's DISCONNECT may give (table 3-13)."""
 
 
-class ServerConnection:
+class ServerConnection(Outgoing):
     """See the module.  Times are seconds of any one clock that does not go backwards.  `counts` are shared with other
     connections.  `observe`, where it is set, is told of packets as they come in."""
 
     __slots__ = (
-        "_aliases",
         "_clients_aliases",
-        "_counts",
-        "_decoder",
-        "_explains",
         "_has_session_expiry",
         "_last_packet",
         "_limits",
-        "_out",
-        "_state",
         "_timeout",
         "_waiting",
-        "incoming",
-        "max_packet_to_client",
-        "method",
         "observe",
-        "unconfirmed",
-        "window",
     )
 
     def __init__(self, limits: ConnectionLimits, now: float, counts: PacketCounts | None = None) -> None:
+        super().__init__(Decoder(limits.max_packet_size_bytes, gathers=True), counts)
         self._limits = limits
-        self._counts = PacketCounts() if counts is None else counts
-        self._decoder = Decoder(limits.max_packet_size_bytes, gathers=True)
-        self._out: list[bytes] = []
-        self._state = WAITING
         self._last_packet = now
         self._timeout = limits.connect_timeout_seconds
         self._waiting: list[Packet] | None = None
         self._clients_aliases: ClientsAliases | None = None
-        self._aliases: ServersAliases | None = None
-        self._explains = True
         self._has_session_expiry = False
-        self.window = _NO_WINDOW
-        self.incoming: dict[int, int] | None = None
-        self.max_packet_to_client = UNLIMITED_PACKET
-        self.method: str | None = None
         self.observe: Callable[[list[Packet]], None] | None = None
-        self.unconfirmed = 0
-
-    @property
-    def version(self) -> int:
-        """Protocol level: 3, 4 or 5; 0 before CONNECT."""
-        return self._decoder.version
-
-    @property
-    def is_open(self) -> bool:
-        """Whether CONNECT was accepted and nothing ended the connection since."""
-        return self._state == OPEN
-
-    @property
-    def is_deciding(self) -> bool:
-        """Whether CONNECT came and was neither accepted nor refused."""
-        return self._state == DECIDING
-
-    @property
-    def is_closed(self) -> bool:
-        return self._state == CLOSED
 
     @property
     def waiting(self) -> int:
@@ -364,33 +326,6 @@ class ServerConnection:
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
-    def data_to_send(self) -> bytes:
-        """The bytes that are due; empty if none."""
-        if not self._out:
-            return b""
-        data = self._out[0] if len(self._out) == 1 else b"".join(self._out)
-        self._out.clear()
-        return data
-
-    def send(self, data: bytes) -> None:
-        """Send bytes that were made here before, and held back until now."""
-        if self._state == OPEN:
-            self._out.append(data)
-
-    def challenge(self, data: bytes | None) -> None:
-        """Go on with an exchange of enhanced authentication (4.12)."""
-        self._send_auth(ReasonCode.CONTINUE_AUTHENTICATION, data)
-
-    def authenticated_again(self, data: bytes | None) -> None:
-        """The client authenticated anew (4.12.1)."""
-        self._send_auth(ReasonCode.SUCCESS, data)
-
-    def _send_auth(self, reason: ReasonCode, data: bytes | None) -> None:
-        properties: dict[PropertyId, Any] = {PropertyId.AUTHENTICATION_METHOD: self.method}
-        if data is not None:
-            properties[PropertyId.AUTHENTICATION_DATA] = data
-        self._send(Auth(reason, properties))
-
     def accept(self, connect: Connect, is_session_present: bool, granted: Properties = EMPTY) -> None:
         """Answer CONNECT (3.2).  `granted`: properties of CONNACK that are the server's to say, of version 5."""
         self._state = OPEN
@@ -418,76 +353,6 @@ class ServerConnection:
         """End an open connection from the server's side."""
         return self._violation(MqttError(reason, text), server_reference)
 
-    def confirm(self, words: list[int]) -> None:
-        """PUBACKs and PUBRECs for publishes that are durable, as words (`encoder`) with their identifiers."""
-        if self._state == CLOSED:
-            return
-        incoming = self.incoming
-        acknowledged = len(words)
-        if incoming:
-            for word in words:
-                if word >= PUBREC_WORD:
-                    incoming[word & 0xFFFF] = ANSWERED
-                    acknowledged -= 1
-            self._counts.sent[self.version, Pubrec] += len(words) - acknowledged
-        self.unconfirmed -= acknowledged
-        self._counts.sent[self.version, Puback] += acknowledged
-        self._out.append(encode_words(words))
-
-    def refuse_publish(self, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
-        """PUBACK or PUBREC with a reason, in version 5: the publish is over, and its identifier free (4.3.3-4)."""
-        self.unconfirmed -= 1
-        if qos == 2 and self.incoming is not None:
-            self.incoming.pop(packet_id, None)
-        answer = Pubrec if qos == 2 else Puback
-        self._counts.sent[self.version, answer] += 1
-        explained = answer(packet_id, reason, {PropertyId.REASON_STRING: text})
-        self._send_explained(explained, answer(packet_id, reason))
-
-    def release(self, packet_ids: Collection[int]) -> bytes:
-        """PUBRELs, to be sent when the caller says (`send`)."""
-        self._counts.sent[self.version, Pubrel] += len(packet_ids)
-        return encode_words([PUBREL_WORD | packet_id for packet_id in packet_ids])
-
-    def complete(self, packet_ids: Collection[int]) -> bytes:
-        """PUBCOMPs, to be sent when the caller says."""
-        self._counts.sent[self.version, Pubcomp] += len(packet_ids)
-        return encode_words([PUBCOMP_WORD | packet_id for packet_id in packet_ids])
-
-    def suback(self, packet_id: int, reasons: list[ReasonCode]) -> None:
-        if self.version < 5:
-            reasons = [r if r < 0x80 else ReasonCode.UNSPECIFIED_ERROR for r in reasons]
-        self._send(Suback(packet_id, reasons))
-
-    def unsuback(self, packet_id: int, reasons: list[ReasonCode]) -> None:
-        self._send(Unsuback(packet_id, reasons))
-
-    @property
-    def has_aliases(self) -> bool:
-        """Whether what is sent depends on what was sent before: packets cannot be shared with other clients."""
-        return self._aliases is not None
-
-    def deliver(self, template: PublishTemplate, held: object = None, *, is_sent_next: bool = True) -> bytes | None:
-        """The packet of a message, to be sent by the caller; above QoS 0 there must be room in the window.  None for
-        one too large for the client: that counts as sent (3.1.2-25).  `is_sent_next`: whether it is sent before what is
-        made after it, so that it may tell the client of a topic alias."""
-        if template.size > self.max_packet_to_client:
-            return None
-        if self._aliases is not None and template.topic:
-            template = self._aliases.shorten(template, self.max_packet_to_client, may_tell=is_sent_next)
-        return template.packet(self.window.take(template.qos, held) if template.qos else 0)
-
-    def _send(self, packet: Packet) -> None:
-        self._counts.sent[self.version, type(packet)] += 1
-        self._out.append(encode(packet, self.version))
-
-    def _send_explained(self, packet: Packet, bare: Packet) -> None:
-        """Send with its reason string, if the client asked for such and can take it (3.1.2-29, 3.4.2-2)."""
-        data = encode(packet, self.version) if self._explains else b""
-        if not data or len(data) > self.max_packet_to_client:
-            data = encode(bare, self.version)
-        self._out.append(data)
-
     # -- time ----------------------------------------------------------------------------------------------------
 
     def deadline(self) -> float:
@@ -512,6 +377,10 @@ class ServerConnection:
         self._last_packet = now
 
     # -- the end -------------------------------------------------------------------------------------------------
+
+    def lost(self) -> None:
+        """The connection is gone: nothing comes or goes any more."""
+        self._state = CLOSED
 
     def _violation(self, error: MqttError, server_reference: str = "") -> Closing:
         """Queue the goodbye that fits the state and version, and close."""
@@ -547,12 +416,3 @@ class ServerConnection:
             self._out.append(encode(Connack(False, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION), 4))
         elif self.version in (3, 4) and error.reason in _RETURN_CODES:
             self._out.append(encode(Connack(False, _RETURN_CODES[error.reason]), 4))
-
-
-_NO_WINDOW: Final = DeliveryWindow(0)
-"""Before CONNECT nothing is sent; never written to."""
-
-_CLIENTS_GOODBYES: Final = frozenset(
-    ReasonCode(code) for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
-)
-"""Reasons that a client's DISCONNECT may give (table 3-13)."""

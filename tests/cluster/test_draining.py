@@ -35,7 +35,7 @@ class Load:
     def stop(self) -> None:
         self._stop.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(60)  # what a pop at the leaving broker had claimed comes back when its lease ends
 
     def _publish(self) -> None:
         with httpx2.Client(base_url=self._url, trust_env=False, timeout=20) as client:

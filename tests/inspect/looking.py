@@ -41,7 +41,8 @@ def look(directory: Path, *arguments: str) -> tuple[int, str, str]:
 
 
 def report_of(directory: Path, *arguments: str) -> dict[str, Any]:
-    code, out, _ = look(directory, "verify", "--json", *arguments)
+    code, out, errors = look(directory, "verify", "--json", *arguments)
+    assert out, errors
     report: dict[str, Any] = json.loads(out)
     assert code == (0 if report["healthy"] else 1)
     return report

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 from domain.errors import Code, EntrepotError
@@ -45,6 +46,7 @@ class SteppedStore:
         self.logs: dict[str, list[StoredMessage]] = {name: [] for name in self.names}
         self.tails: dict[str, SteppedTail] = {}
         self.min_offset = self.pulls = 0
+        self.is_away = False
         self.wanted: list[FilterExpression | None] = []
 
     @property
@@ -67,12 +69,18 @@ class SteppedStore:
         self.tails[topic] = SteppedTail(self.logs.setdefault(topic, []), on_messages)
         return self.tails[topic]
 
+    def refer(self, topic: str) -> None:
+        """Let the last message of `t` be in a queue of another topic too: it keeps the name of its own."""
+        self.logs[topic].append(replace(self.logs["t"][-1], queue_offset=len(self.logs[topic])))
+
     async def pull(
         self, topic: str, queue_id: int, offset: int, max_messages: int, wanted: FilterExpression | None = None
     ) -> Pulled:
         self.pulls += 1
         self.wanted.append(wanted)
-        if offset < self.min_offset:
+        if self.is_away:
+            raise EntrepotError(Code.UNAVAILABLE, "its broker is away")
+        if not self.min_offset <= offset <= len(self.logs[topic]):
             raise EntrepotError(Code.ILLEGAL_OFFSET, "it is gone")
         log = self.logs[topic]
         read = log[offset : offset + max_messages]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from domain.queue_arguments import QueueType
 from gateway.delivery.leases import Ticket, acknowledge_all
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import ACK, Settlement
@@ -120,9 +121,12 @@ class ChannelConsuming:
         now = conversation.frontend.time()
         tag = self._next_tag
         self._next_tag += len(tickets)
+        counts = consumer.queue.declaration.arguments.queue_type is QueueType.QUORUM
         run = [
-            (tag + place, ticket.attempt > 1, template_of(ticket.message)) for place, ticket in enumerate(tickets)
+            (tag + place, ticket.attempt > 1, template_of(ticket.message, ticket.attempt - 1 if counts else 0))
+            for place, ticket in enumerate(tickets)
         ]
+        conversation.frontend.counters.delivered += len(tickets)
         if consumer.no_ack:
             acknowledge_all(tickets)
         else:
@@ -141,7 +145,9 @@ class ChannelConsuming:
             ticket.acknowledge()
         else:
             self.held[tag] = Held(ticket, queue, None, conversation.frontend.time())
-        template = template_of(ticket.message)
+        conversation.frontend.counters.delivered += 1
+        counts = queue.declaration.arguments.queue_type is QueueType.QUORUM
+        template = template_of(ticket.message, ticket.attempt - 1 if counts else 0)
         conversation.machine.get_ok(self.channel.number, tag, ticket.attempt > 1, template, message_count)
 
     # -- settlements ---------------------------------------------------------------------------------------------
@@ -158,7 +164,7 @@ class ChannelConsuming:
         dead: list[Held] = []
         try:
             for method, tag, multiple, requeue in settlements:
-                found = self._take(tag, multiple)
+                found = self._take(method, tag, multiple)
                 if method == ACK:
                     acknowledged += found
                 elif requeue:
@@ -173,15 +179,15 @@ class ChannelConsuming:
             return self.channel.conversation.frontend.dead_letters.reject([(held.queue, held.ticket) for held in dead])
         return None
 
-    def _take(self, tag: int, multiple: bool) -> list[Held]:
+    def _take(self, method: int, tag: int, multiple: bool) -> list[Held]:
         held = self.held
         if not multiple:
             found = held.pop(tag, None)
             if found is None:
-                raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+                raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
             return [found]
         if tag and tag not in held and (tag >= self._next_tag or not held or tag < next(iter(held))):
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}", 60, method)
         tags = [each for each in held if not tag or each <= tag]
         return [held.pop(each) for each in tags]
 
@@ -238,6 +244,19 @@ class ChannelConsuming:
         if conversation.machine.capabilities.consumer_cancel_notify:
             self.channel.send(BasicCancel(consumer.tag, True))
             conversation.flush()
+
+    def ask_again(self) -> None:
+        """The client's rights have changed: consumers of queues that it may not read any more end."""
+        conversation = self.channel.conversation
+        vhost = conversation.vhost
+        for consumer in tuple(self.consumers.values()):
+            try:
+                if vhost is not None:
+                    conversation.frontend.access.check_consume(conversation, vhost, consumer.queue)
+            except AmqpError:
+                self.cancel(consumer.tag)
+                self.channel.send(BasicCancel(consumer.tag, True))
+                conversation.flush()
 
     def close(self) -> None:
         """The channel is over."""

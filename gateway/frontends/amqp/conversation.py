@@ -40,12 +40,15 @@ class AmqpConversation:
     __slots__ = (
         "_is_ended",
         "_login",
+        "_name",
         "channels",
         "client_properties",
         "connected_at_ms",
         "driver",
         "frontend",
+        "has_published",
         "identity",
+        "is_blocked",
         "machine",
         "principal",
         "vhost",
@@ -63,7 +66,9 @@ class AmqpConversation:
         self.client_properties: dict[str, object] = {}
         self.connected_at_ms = 0
         self._login: Login | None = None
+        self._name = ""
         self._is_ended = False
+        self.has_published = self.is_blocked = False
 
     # -- the driver's side ---------------------------------------------------------------------------------------
 
@@ -140,6 +145,7 @@ class AmqpConversation:
         if machine.is_closed or self.driver is None:
             return
         self.principal = principal
+        self._name = credentials.username or principal.name
         self.client_properties = dict(login.client_properties)
         machine.authenticated()
         self._go_on()
@@ -213,6 +219,11 @@ class AmqpConversation:
     def user(self) -> str:
         return "" if self.principal is None else self.principal.name
 
+    @property
+    def login_name(self) -> str:
+        """The name that the client logged in with: while no user is defined any is taken."""
+        return self._name
+
     def flush(self) -> None:
         if self.driver is not None:
             self.driver.flush()
@@ -221,9 +232,25 @@ class AmqpConversation:
         if self.driver is not None:
             self.driver.pause_reading()
 
+    def block(self, reason: str) -> None:
+        """Tell a client that publishes to wait, and read it no more."""
+        if not self.is_blocked and self.has_published and self.driver is not None:
+            self.is_blocked = True
+            self.machine.block(reason)
+            self.flush()
+            self.driver.pause_reading()
+
+    def unblock(self) -> None:
+        if self.is_blocked:
+            self.is_blocked = False
+            self.machine.unblock()
+            self.flush()
+            self.resume_reading()
+
     def resume_reading(self) -> None:
-        """Read on, unless one of the channels still has too much to do."""
-        if self.driver is not None and not any(channel.is_full for channel in self.channels.values()):
+        """Read on, unless one of the channels still has too much to do, or the store is full."""
+        is_held = self.is_blocked or any(channel.is_full for channel in self.channels.values())
+        if self.driver is not None and not is_held:
             self.driver.resume_reading()
 
     # -- the end -------------------------------------------------------------------------------------------------

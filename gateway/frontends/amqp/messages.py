@@ -129,6 +129,7 @@ async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
     queue = queue_of(channel, method.queue)
     frontend.access.check_consume(conversation, vhost_of(channel), queue)
     frontend.used(queue)
+    await channel.publishing.settled()
     ticket = await frontend.feeds.of(queue).get()
     if ticket is None:
         channel.send(BasicGetEmpty())

@@ -6,14 +6,16 @@ could be routed nowhere is returned, if that was asked for, before its confirm.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.routing.exchange_routing import UnknownExchange
+from gateway.frontends.amqp.names import REPLY_TO_QUEUE
 from gateway.messaging.send import Refusals
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.delivery import ContentTemplate
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
 MAX_TX_PUBLISHES: Final = 100_000
 """Publishes of one transaction that wait for its end."""
 _HAS_HEADERS: Final = 0x20
-"""In the first byte of the flags."""
-_HAS_CHECKED: Final = 0x01
-"""In the same: expiration; user-id is in the next byte."""
+_HAS_REPLY_TO: Final = 0x02
+_HAS_EXPIRATION: Final = 0x01
+"""In the first byte of the flags; user-id is in the second."""
 
 log = structlog.get_logger(__name__)
 
@@ -37,13 +39,26 @@ log = structlog.get_logger(__name__)
 class ChannelPublishing:
     """One channel's."""
 
-    __slots__ = ("_channel", "_is_relief_asked", "_sequence", "confirms", "is_tx", "transaction")
+    __slots__ = (
+        "_channel",
+        "_idle",
+        "_is_relief_asked",
+        "_sequence",
+        "_under_way",
+        "confirms",
+        "is_tx",
+        "reply_queue",
+        "transaction",
+    )
 
     def __init__(self, channel: AmqpChannel) -> None:
         self._channel = channel
         self._sequence = 0
         self._is_relief_asked = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
         self.confirms = False
+        self.reply_queue = ""
         self.is_tx = False
         self.transaction: list[Publish] = []
 
@@ -51,6 +66,18 @@ class ChannelPublishing:
     def is_paused(self) -> bool:
         """Whether more is published than the store takes in just now."""
         return self._is_relief_asked
+
+    async def settled(self) -> None:
+        """Return when what was published on the channel is in its queues: what is asked of them next counts it."""
+        if self._under_way:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def note_under_way(self, change: int) -> None:
+        self._under_way += change
+        if not self._under_way and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
 
     def take(self, publishes: list[Publish]) -> Awaitable[None] | None:
         """A run of messages came.  Raises what closes the channel: then those before it are on their way."""
@@ -68,17 +95,19 @@ class ChannelPublishing:
         frontend = channel.conversation.frontend
         vhost = channel.conversation.vhost
         assert vhost is not None
-        crossing, now_ms = frontend.placing, frontend.clock.now_ms()
+        channel.conversation.has_published = True
+        frontend.counters.published += len(publishes)
+        placing, now_ms = frontend.placing, frontend.clock.now_ms()
         sent = _Sent(channel)
         unrouted: list[int] = []
         try:
             for publish in publishes:
                 self._check(publish)
+                if publish.header.data[0] & _HAS_REPLY_TO and publish.header.reply_to == REPLY_TO_QUEUE:
+                    publish = self._with_reply_queue(publish)
                 queues = self._route(publish)
-                if queues is None:
-                    continue
                 self._sequence += self.confirms
-                message = crossing.message(vhost, publish, queues, now_ms)
+                message = placing.message(vhost, publish, queues, now_ms)
                 if not queues and publish.mandatory:
                     self._return(publish)
                 if message is None:
@@ -91,6 +120,7 @@ class ChannelPublishing:
                 channel.conversation.machine.confirm(channel.number, unrouted)
             work = None
             if sent.messages:
+                self.note_under_way(1)
                 work = frontend.overflow.admit(vhost, sent.messages, sent)
         if frontend.sender.backlogged:
             self._pause()
@@ -100,7 +130,7 @@ class ChannelPublishing:
         """What RabbitMQ looks at before it routes."""
         channel = self._channel
         flags = publish.header.data
-        if flags[0] & _HAS_CHECKED and (expiration := publish.header.expiration) is not None:
+        if flags[0] & _HAS_EXPIRATION and (expiration := publish.header.expiration) is not None:
             try:
                 expiration_ms(expiration)
             except ValueError as error:
@@ -111,8 +141,14 @@ class ChannelPublishing:
                 text = f"user_id property set to '{user}' but authenticated user was '{conversation.login_name}'"
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
 
-    def _route(self, publish: Publish) -> tuple[str, ...] | None:
-        """The queues; None where it was a reply that went straight to who waits for it."""
+    def _with_reply_queue(self, publish: Publish) -> Publish:
+        """Direct reply-to: who answers is told the channel's own queue."""
+        if not self.reply_queue:
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40)
+        return publish._replace(header=publish.header.replaced(reply_to=self.reply_queue))
+
+    def _route(self, publish: Publish) -> tuple[str, ...]:
+        """The queues.  Raises NOT_FOUND, ACCESS_REFUSED."""
         channel = self._channel
         frontend, vhost = channel.conversation.frontend, channel.conversation.vhost
         assert vhost is not None
@@ -124,12 +160,6 @@ class ChannelPublishing:
         if exchange.internal:
             text = f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'"
             raise AmqpError(ReplyCode.ACCESS_REFUSED, text, 60, 40)
-        if not name and frontend.replies.is_reply(publish.routing_key):
-            self._sequence += self.confirms
-            frontend.replies.send(publish)
-            if self.confirms:
-                channel.conversation.machine.confirm(channel.number, (self._sequence,))
-            return None
         header = publish.header
         keys: Sequence[str] = (publish.routing_key,)
         if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
@@ -139,6 +169,7 @@ class ChannelPublishing:
         return found
 
     def _return(self, publish: Publish) -> None:
+        self._channel.conversation.frontend.counters.returned += 1
         template = ContentTemplate(publish.exchange, publish.routing_key, publish.header.data, publish.body)
         channel = self._channel
         channel.conversation.machine.return_(
@@ -155,7 +186,7 @@ class ChannelPublishing:
         work = self._publish(publishes)
         if work is not None:
             await work
-        await self._channel.conversation.frontend.sender.settle()
+        await self.settled()
 
     # -- backpressure --------------------------------------------------------------------------------------------
 
@@ -184,15 +215,22 @@ class _Sent:
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         channel = self.channel
         conversation = channel.conversation
+        channel.publishing.note_under_way(-1)
         if not channel.is_open:
             return
         if failure is not None:
             conversation.close_connection(ReplyCode.INTERNAL_ERROR, failure.message)
             return
+        counters = conversation.frontend.counters
+        if refusals is not None:
+            counters.refused += sum(refusal is not None for refusal in refusals)
+            if any(refusal is not None and refusal.code is Code.STORAGE_FULL for refusal in refusals):
+                conversation.frontend.storage_full()
         if not channel.publishing.confirms:
             if refusals is not None:
-                log.warning("messages were refused", peer=conversation.peer, count=_count(refusals))
+                log.warning("messages were refused", peer=conversation.peer, count=len(refusals))
             return
+        counters.confirmed += len(self.tags)
         if refusals is None:
             conversation.machine.confirm(channel.number, self.tags)
         else:
@@ -202,10 +240,6 @@ class _Sent:
                 conversation.machine.confirm(channel.number, taken)
             conversation.machine.confirm(channel.number, refused, is_nack=True)
         conversation.flush()
-
-
-def _count(refusals: Sequence[EntrepotError | None]) -> int:
-    return sum(refusal is not None for refusal in refusals)
 
 
 def _all_keys(publish: Publish) -> list[str]:

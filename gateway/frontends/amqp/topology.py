@@ -133,9 +133,7 @@ async def exchange_bind(channel: AmqpChannel, method: ExchangeBind) -> None:
 
 
 async def exchange_unbind(channel: AmqpChannel, method: ExchangeUnbind) -> None:
-    binding = Binding(
-        method.source, method.destination, method.routing_key, method.arguments, DestinationKind.EXCHANGE
-    )
+    binding = Binding(method.source, method.destination, method.routing_key, method.arguments, DestinationKind.EXCHANGE)
     await _unbind(channel, binding)
     if not method.nowait:
         channel.send(ExchangeUnbindOk())
@@ -159,6 +157,7 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     frontend.used(queue)
     channel.last_queue = queue.name
     if not method.nowait:
+        await channel.publishing.settled()
         ready = await frontend.counting.ready(queue)
         channel.send(QueueDeclareOk(queue.name, ready, frontend.feeds.consumers(queue)))
 
@@ -259,6 +258,7 @@ async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
 async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
     queue, conversation = queue_of(channel, method.queue), channel.conversation
     conversation.frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    await channel.publishing.settled()
     count = await conversation.frontend.counting.purge(queue)
     if not method.nowait:
         channel.send(QueuePurgeOk(count))
@@ -278,6 +278,7 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
         of = queue_text(name, vhost.name)
         if method.if_unused and frontend.feeds.consumers(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")
+        await channel.publishing.settled()
         count = await frontend.counting.ready(queue)
         if method.if_empty and count:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} not empty")

@@ -6,9 +6,11 @@ Nothing is sent before CONNACK but AUTH (3.2.0-1), and CONNACK says only what is
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
+from protocols.mqtt.outgoing import RESTORED
 
 from domain.access.model import Principal
 from domain.errors import Code, EntrepotError
@@ -20,7 +22,6 @@ from gateway.frontends.mqtt.outbox import NOT_IN_A_QUEUE
 from gateway.sessions.opening import Arrival
 from gateway.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
 from gateway.sessions.session import Session
-from protocols.mqtt.connection import RESTORED
 from protocols.mqtt.packets import Auth, Connect
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
@@ -277,8 +278,7 @@ class Connecting:
             return None
         grant = Grant(record.qos, True, record.identifiers)
         now_ms = conversation.frontend.clock.now_ms()
-        message.qos = record.qos
-        template = encoded(message, grant, machine.version == 5, now_ms, retain=record.retain)
+        template = encoded(replace(message, qos=record.qos), grant, machine.version == 5, now_ms, retain=record.retain)
         return None if template.size > machine.max_packet_to_client else template.packet_again(record.packet_id)
 
     async def _message(self, record: OutgoingRecord) -> StoredMessage | None:

@@ -139,6 +139,7 @@ class MqttConversation:
         self.outbox.drain()
 
     def lost(self) -> None:
+        self.machine.lost()
         self.end(Closing(ReasonCode.UNSPECIFIED_ERROR, "the connection was lost", is_clients=True))
         self.frontend.closed(self)
         self.driver = None
@@ -337,6 +338,7 @@ class MqttConversation:
 
     def fenced(self) -> None:
         """Another gateway has the session: nothing of it is ours to write any more."""
+        self.publishing.give_up()
         self._give_up("another gateway took this client id", is_fenced=True)
 
     def _give_up(self, text: str, *, is_fenced: bool) -> None:
@@ -379,7 +381,7 @@ class MqttConversation:
         session = self.session
         if session is not None:
             self._leave(session)
-            if is_fenced:
+            if is_taken:  # what was not answered is published again by the connection that comes now
                 self.publishing.give_up()
             self.frontend.depart(self, session, closing, is_taken=is_taken, is_fenced=is_fenced)
         elif self._connecting is None or self._connecting.is_over:
@@ -392,10 +394,6 @@ class MqttConversation:
         if session.persists:
             cursors = self.subscribing.positions()
             session.positions = lambda: cursors
-        window = self.machine.window
-        for packet_id, held in window.held.items():
-            if isinstance(held, Ticket) and (packet_id in window.unreceived or packet_id in window.released):
-                held.acknowledge()  # of QoS 2, begun with this client: nobody else may get it (4.8.2-5)
         self.subscribing.close()
         self.lagging = None
         self.outbox.close()

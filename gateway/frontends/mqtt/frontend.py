@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -242,7 +242,7 @@ class MqttFrontend:
         if is_fenced:
             conversation.gone()
         elif is_taken:
-            session.end(conversation.gone, deletes=False)
+            self.spawn(self._hand_on(conversation, session))
         else:
             if closing.session_expiry is not None:
                 session.record.expiry_seconds = min(closing.session_expiry, self.max_session_expiry_seconds)
@@ -252,12 +252,29 @@ class MqttFrontend:
         """The connection went while its session was opened."""
         self.spawn(self._depart(conversation, session, keeps_will=True))
 
+    async def _hand_on(self, conversation: MqttConversation, session: Session) -> None:
+        """Leave a session to the connection that takes it over."""
+        await conversation.publishing.settle()
+        session.end(conversation.gone, deletes=False)
+
     async def _depart(self, conversation: MqttConversation, session: Session, *, keeps_will: bool) -> None:
+        await conversation.publishing.settle()
         record = session.record
         will = depart(record, self.clock.now_ms(), keeps_will=keeps_will)
-        if will is not None:
-            await self.publish_will(record, will)
-        session.end(conversation.gone, deletes=not record.expiry_seconds)
+        if will is None:
+            session.end(conversation.gone, deletes=not record.expiry_seconds)
+            return
+        wills, ended = self.sessions.wills, asyncio.Event()
+        moved = wills.moved(session.name, record, will)
+        session.end(ended.set, deletes=not record.expiry_seconds, moved=moved)
+        await ended.wait()
+        try:
+            if not session.is_kept:
+                await self.publish_will(record, will)
+            elif not session.is_fenced:  # else whoever has the session has the will
+                await wills.publish(moved)
+        finally:
+            conversation.gone()
 
     async def publish_will(self, record: SessionRecord, will: WillRecord) -> None:
         """Publish a will.  What is refused is told of and dropped; there is nobody to tell."""
@@ -279,11 +296,13 @@ class MqttFrontend:
         if problem is not None:
             log.warning("a will was not kept", topic=will.topic, reason=problem.message)
 
-    def _taken(self, name: str, epoch: int) -> None:
+    def _taken(self, name: str, epoch: int) -> Awaitable[None]:
         """Another gateway has a session that was ours."""
         conversation = self._by_name.get(name)
-        if conversation is not None:
-            conversation.take_over(epoch)
+        if conversation is None:
+            return asyncio.sleep(0)
+        conversation.take_over(epoch)
+        return conversation.publishing.settle()
 
     def _kicked(self, name: str, ends: bool) -> None:
         """An operator at another gateway wants a client of ours to go."""

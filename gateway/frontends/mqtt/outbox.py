@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from domain.message import StoredMessage
 from gateway.delivery.audience import QueueKey, Run
+from gateway.delivery.leases import Ticket
 from gateway.sessions.record import SENT, OutgoingRecord
 from protocols.mqtt.encoder import PublishTemplate
 
 if TYPE_CHECKING:
-    from gateway.delivery.shares import Ticket
+    from gateway.delivery.shares import ShareMember
     from gateway.frontends.mqtt.conversation import MqttConversation
 
 NOT_IN_A_QUEUE = -1
@@ -41,13 +42,15 @@ class Waiting(NamedTuple):
 class Outbox:
     """See the module.  `holds`: reasons to send nothing just now, such as a SUBACK that is to come first."""
 
-    __slots__ = ("_backlog", "_conversation", "_empty", "_resends", "holds")
+    __slots__ = ("_backlog", "_conversation", "_empty", "_held_back", "_resends", "holds")
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
         self._backlog: deque[Waiting] | None = None
         self._resends: deque[bytes] | None = None
         self._empty: list[asyncio.Future[None]] | None = None
+        self._held_back: dict[int, Ticket] | None = None
+        """Messages of shares whose record is being written, by packet identifier."""
         self.holds = 0
 
     @property
@@ -219,6 +222,8 @@ class Outbox:
             send(packet)
         self._conversation.messages_out += len(packets)
         self._conversation.flush()
+        if self._conversation.driver is not None:
+            self._conversation.driver.delivered()
 
     def _queue(self, run: Run, start: int, replay: str) -> int:
         """Let the rest wait as far as there is room; what is sent at most once is dropped instead."""
@@ -297,9 +302,12 @@ class Outbox:
             packet_id = machine.window.next_id
             message = ticket.message
             machine.window.held[packet_id] = OutgoingRecord(
-                packet_id, message.topic, message.queue_id, message.queue_offset, 2
+                packet_id, ticket.leases.topic, message.queue_id, message.queue_offset, 2
             )
-            session.after_durable(partial(self._release_share, packet, ticket), window=True)
+            if self._held_back is None:
+                self._held_back = {}
+            self._held_back[packet_id] = ticket
+            session.after_durable(partial(self._release_share, packet_id, packet, ticket), window=True)
         else:
             packet = machine.deliver(template, ticket)
             if packet is None:  # too large for this client: another may be able to take it (3.3.4)
@@ -308,9 +316,26 @@ class Outbox:
                 machine.send(packet)
                 conversation.messages_out += 1
 
-    def _release_share(self, packet: bytes, ticket: Ticket) -> None:
-        ticket.acknowledge()
-        self._release([packet])
+    def _release_share(self, packet_id: int, packet: bytes, ticket: Ticket) -> None:
+        if self._held_back and self._held_back.get(packet_id) is ticket:
+            del self._held_back[packet_id]
+            ticket.acknowledge()
+            self._release([packet])
+
+    def leave_share(self, member: ShareMember) -> None:
+        """A membership ends: what has not left is for others, what began at QoS 2 with this client is not (4.8.2-5)."""
+        machine, session = self._conversation.machine, self._conversation.session
+        for packet_id, ticket in tuple((self._held_back or {}).items()):
+            if ticket.member is member and self._held_back is not None:
+                del self._held_back[packet_id]
+                machine.window.finish(packet_id)
+                if session is not None:
+                    session.note_finished()
+        window = machine.window
+        for packet_id in window.unreceived | window.released:
+            held = window.held[packet_id]
+            if isinstance(held, Ticket) and held.member is member:
+                held.acknowledge()
 
     # -- what waited -------------------------------------------------------------------------------------------------
 

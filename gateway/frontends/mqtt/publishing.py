@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
 from gateway.frontends.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
-from gateway.messaging.send import Refusals
+from gateway.messaging.send import Refusals, minted_at_ms
 from protocols.mqtt import mapping
 from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
 from protocols.mqtt.errors import REASON_OF_CODE
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 Refused = tuple[ReasonCode, str]
+MAX_GATED: Final = 64
+"""Runs of publishes that may wait for what has to be durable first: with more, no more is read.  A run is one read of
+the socket."""
+SETTLE_SECONDS: Final = 5.0
+"""How long the end of a connection waits for what it published."""
 _WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 """What a publish of each QoS is answered with, the identifier left out."""
 
@@ -38,7 +44,17 @@ _WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
 class Publishing:
     """One connection's."""
 
-    __slots__ = ("_conversation", "_first", "_gate", "_gated", "_is_relief_asked", "_last")
+    __slots__ = (
+        "_conversation",
+        "_first",
+        "_gate",
+        "_gated",
+        "_idle",
+        "_is_gate_full",
+        "_is_relief_asked",
+        "_last",
+        "_under_way",
+    )
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
@@ -46,7 +62,9 @@ class Publishing:
         self._last: Awaited | None = None
         self._gated: deque[_Sent] | None = None
         self._gate: asyncio.Task[None] | None = None
-        self._is_relief_asked = False
+        self._is_relief_asked = self._is_gate_full = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
 
     def take(self, packets: list[Publish]) -> None:
         """Send a run of publishes on its way."""
@@ -109,6 +127,7 @@ class Publishing:
             system = dict(message.system)
             if deliver_at_ms is not None:
                 system[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)  # and is not retained
+                message.born_time_ms = now_ms
             elif packet.retain:
                 system[SystemProperty.RETAIN] = "1"
             if conversation.wants_no_local:
@@ -127,7 +146,7 @@ class Publishing:
     @property
     def is_paused(self) -> bool:
         """Whether more is published than the store takes in just now."""
-        return self._is_relief_asked
+        return self._is_relief_asked or self._is_gate_full
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
@@ -140,13 +159,26 @@ class Publishing:
         session = self._conversation.session
         needs_record = session is not None and session.persists and sent.has_qos_2
         if not needs_record and sent.retained is None and self._gated is None:
-            self._conversation.frontend.sender.send(sent.messages, sent)
+            self._go(sent)
             return
         if self._gated is None:
             self._gated = deque((sent,))
             self._gate = self._conversation.frontend.spawn(self._pass_gate())
         else:
             self._gated.append(sent)
+            if len(self._gated) > MAX_GATED and self._conversation.driver is not None:
+                self._is_gate_full = True
+                self._conversation.driver.pause_reading()
+
+    def _go(self, sent: _Sent) -> None:
+        self._under_way += 1
+        self._conversation.frontend.sender.send(sent.messages, sent)
+
+    def arrived(self) -> None:
+        """A run that was sent is stored, or was refused."""
+        self._under_way -= 1
+        if not self._under_way and self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
 
     async def _pass_gate(self) -> None:
         gated, conversation = self._gated, self._conversation
@@ -161,16 +193,33 @@ class Publishing:
                 if sent.retained is not None:  # before it is live: who subscribes in between misses neither
                     await conversation.frontend.retained.keep_and_wait(sent.retained)
                 gated.popleft()
-                conversation.frontend.sender.send(sent.messages, sent)
+                self._go(sent)
+                if self._is_gate_full and len(gated) <= MAX_GATED // 2:
+                    self._is_gate_full = False
+                    conversation.resume_reading()
         except EntrepotError as error:
             conversation.close(ReasonCode.UNSPECIFIED_ERROR, error.message)
         finally:
             self._gated = self._gate = None
 
     def give_up(self) -> None:
-        """The session is another gateway's: what waits for its record is sent by nobody here."""
+        """The session is another connection's: what waits for its record is sent by nobody here."""
         if self._gate is not None:
             self._gate.cancel()
+
+    async def settle(self) -> None:
+        """Return when what was taken is stored or given up, or that takes too long: who goes on with the session asks
+        the store for it."""
+        session = self._conversation.session
+        if session is None or not session.persists:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SETTLE_SECONDS):
+                if self._gate is not None:
+                    await asyncio.wait((self._gate,))
+                if self._under_way:
+                    self._idle = asyncio.get_running_loop().create_future()
+                    await self._idle
 
     async def _record(self, sent: _Sent) -> None:
         """Note which messages the identifiers become; return when that is durable."""
@@ -186,6 +235,7 @@ class Publishing:
                 known = session.message_ids[packet_id] = self._conversation.frontend.sender.new_message_id()
                 is_new = True
             sent.messages[place].message_id = known
+            _time_by_id(sent.messages[place])
         if is_new:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             session.after_durable(lambda: None if future.done() else future.set_result(None), window=True)
@@ -199,9 +249,21 @@ class Publishing:
             packet_id = sent.words[place] & 0xFFFF
             if sent.words[place] >= PUBREC_WORD and packet_id in session.doubtful:
                 session.doubtful.discard(packet_id)
-                found = await self._conversation.frontend.store.messages_by_id(session.message_ids[packet_id])
-                if found:
+                if await self._is_stored(sent.messages[place]):
                     sent.note_stored(place)
+
+    async def _is_stored(self, message: Message) -> bool:
+        """Whether a message of this id is in a queue, or waits for its time."""
+        store, at_ms = self._conversation.frontend.store, message.system.get(SystemProperty.DELIVER_AT_MS)
+        if at_ms is not None:
+            try:
+                await store.retime(message.topic, message.message_id, int(at_ms), int(at_ms))
+            except EntrepotError as error:
+                if error.code not in (Code.OFFSET_NOT_FOUND, Code.TOPIC_NOT_FOUND, Code.ILLEGAL_DELIVERY_TIME):
+                    raise
+            else:
+                return True
+        return bool(await store.messages_by_id(message.message_id))
 
     # -- answers -------------------------------------------------------------------------------------------------
 
@@ -266,6 +328,10 @@ class _Sent(Awaited):
         if SystemProperty.RETAIN in message.system:
             self.retained = [*(self.retained or ()), message]
 
+    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
+        self.conversation.publishing.arrived()
+        super().__call__(failure, refusals)
+
     @property
     def has_qos_2(self) -> bool:
         return max(self.words, default=0) >= PUBREC_WORD
@@ -273,7 +339,9 @@ class _Sent(Awaited):
     def note_stored(self, place: int) -> None:
         """One of them need not be sent any more, only answered: first, as those after it were not told of."""
         self._stored = [self.words.pop(place), *(self._stored or ())]
-        self.messages.pop(place)
+        message = self.messages.pop(place)
+        if self.retained is not None:  # it was kept before it was stored: since then others may have been
+            self.retained = [each for each in self.retained if each is not message] or None
 
     def tell(self) -> None:
         assert self.outcome is not None
@@ -332,6 +400,15 @@ def _refuse(conversation: MqttConversation, packet_id: int, qos: int, reason: Re
     if qos == 2 and session is not None and session.message_ids.pop(packet_id, None) is not None:
         session.note_finished()
     conversation.machine.refuse_publish(packet_id, qos, reason, text)
+
+
+def _time_by_id(message: Message) -> None:
+    """Let a delay begin when the message's id was made: it is waited for at the same time when it is sent again."""
+    at_ms = message.system.get(SystemProperty.DELIVER_AT_MS)
+    if at_ms is not None:
+        delay_ms = int(at_ms) - message.born_time_ms
+        made_ms = minted_at_ms(message.message_id)
+        message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(made_ms + delay_ms)}
 
 
 def _is_as_declared(packet: Publish) -> bool:

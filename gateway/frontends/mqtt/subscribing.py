@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
 from domain.routing.topic_filter import is_valid_filter
-from gateway.delivery.audience import Grant, QueueKey, SubscriptionOptions, encoded
+from gateway.delivery.audience import QueueKey, SubscriptionOptions
 from gateway.frontends.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
 from gateway.frontends.mqtt.readers import ReplayReader
+from gateway.frontends.mqtt.retained_delivery import RetainedDelivery
 from gateway.frontends.mqtt.share_members import Membership
-from gateway.messaging.yielding import with_pauses
 from gateway.sessions.record import Cursors, SubscriptionRecord
-from protocols.mqtt.encoder import PublishTemplate
 from protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
@@ -28,7 +26,9 @@ from protocols.mqtt.reason_codes import ReasonCode
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.conversation import MqttConversation
 
-RETAINED_BATCH: Final = 64
+MAX_FILTER_CHARACTERS: Final = 96 * 1024
+"""Of all filters of a client, so that they fit into its session's record; beyond it only short ones are taken."""
+SHORT_FILTER: Final = 96
 NEVER_RETAINED: Final = 2
 ONLY_IF_NEW: Final = 1
 """Retain handling (3.8.3.1)."""
@@ -39,10 +39,11 @@ log = structlog.get_logger(__name__)
 class Subscribing:
     """One connection's."""
 
-    __slots__ = ("_conversation", "filters", "has_no_local", "records", "replays", "shares")
+    __slots__ = ("_conversation", "_retained", "filters", "has_no_local", "records", "replays", "shares")
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
+        self._retained = RetainedDelivery(conversation)
         self.records: dict[str, SubscriptionRecord] = {}
         """All subscriptions, by their filter as the client wrote it."""
         self.filters: dict[str, SubscriptionOptions] = {}
@@ -108,10 +109,15 @@ class Subscribing:
             return ReasonCode.TOPIC_FILTER_INVALID
         if text not in self.records and len(self.records) >= frontend.limits.max_subscriptions:
             return ReasonCode.QUOTA_EXCEEDED
+        if len(text) > SHORT_FILTER and text not in self.records and self._filters_are_full(text):
+            return ReasonCode.QUOTA_EXCEEDED
         if not frontend.access.may_subscribe(conversation.principal, topic_filter, group):
             frontend.count_refused(conversation, text, "not authorized to subscribe")
             return ReasonCode.NOT_AUTHORIZED
         return None
+
+    def _filters_are_full(self, text: str) -> bool:
+        return len(text) + sum(map(len, self.records)) > MAX_FILTER_CHARACTERS
 
     def _add(self, record: SubscriptionRecord, *, is_new: bool, resumes: bool = False) -> Membership | None:
         """Note a subscription and let it have effect; a share is returned, to be joined."""
@@ -205,55 +211,9 @@ class Subscribing:
         conversation.flush()
         conversation.outbox.holds -= 1
         if retained:
-            conversation.frontend.spawn(self._send_retained(retained))
+            self._retained.send(retained)
         conversation.outbox.drain()
         conversation.flush()
-
-    # -- retained messages ---------------------------------------------------------------------------------------
-
-    async def _send_retained(self, records: list[SubscriptionRecord]) -> None:
-        """Retained messages that new subscriptions match, no faster than the client takes them (3.3.1.3)."""
-        conversation = self._conversation
-        frontend = conversation.frontend
-        for record in records:
-            if record.filter.startswith(SYS) or record.filter in ("#", "+/#"):
-                self._send_sys(record)
-            async for names in with_pauses(frontend.retained.pages(record.filter)):
-                for at in range(0, len(names), RETAINED_BATCH):
-                    if not await self._send_batch(record, names[at : at + RETAINED_BATCH]):
-                        return
-
-    async def _send_batch(self, record: SubscriptionRecord, names: list[str]) -> bool:
-        """What is retained for some names; False where no more of it is wanted or to be had."""
-        conversation = self._conversation
-        await conversation.outbox.emptied()
-        if not conversation.machine.is_open or record.filter not in self.records:
-            return False
-        try:
-            messages = await conversation.frontend.retained.read(names)
-        except EntrepotError as error:
-            log.warning("retained messages cannot be read", filter=record.filter, problem=error.message)
-            return False
-        conversation.outbox.deliver_retained([self._retained_form(record, each) for each in messages])
-        conversation.flush()
-        return True
-
-    def _retained_form(
-        self, record: SubscriptionRecord, message: StoredMessage
-    ) -> tuple[PublishTemplate, StoredMessage, tuple[int, ...]]:
-        conversation = self._conversation
-        identifiers = (record.identifier,) if record.identifier else ()
-        grant = Grant(record.qos, True, identifiers)
-        now_ms = conversation.frontend.clock.now_ms()
-        template = encoded(message, grant, conversation.version == 5, now_ms, retain=True)
-        return template, message, identifiers
-
-    def _send_sys(self, record: SubscriptionRecord) -> None:
-        conversation = self._conversation
-        found = conversation.frontend.sys_messages(record.filter)
-        if found:
-            conversation.outbox.deliver_retained([self._retained_form(record, message) for message in found])
-            conversation.flush()
 
     # -- UNSUBSCRIBE ---------------------------------------------------------------------------------------------
 
@@ -286,6 +246,7 @@ class Subscribing:
         hub = conversation.frontend.hub
         if text.startswith(SHARE):
             member = (self.shares or {}).pop(text)
+            conversation.outbox.leave_share(member)
             conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
         elif text.startswith(REPLAY):
             reader = (self.replays or {}).pop(text)
@@ -373,6 +334,7 @@ class Subscribing:
             reader.lagging = None
             hub.unsubscribe(reader, reader.topic_filters[0])
         for member in (self.shares or {}).values():
+            conversation.outbox.leave_share(member)
             conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
         self.filters, self.shares, self.replays = {}, None, None
 

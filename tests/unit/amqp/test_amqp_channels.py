@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from protocols.amqp.connection_events import Acks, ChannelClosed, Method, Publish, Publishes
@@ -24,7 +26,7 @@ from protocols.amqp.methods import (
     TxSelect,
 )
 from protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import frames_of, heard, opened_machine, published, said
+from tests.support.amqp_machine import LIMITS, frames_of, heard, opened_machine, published, said
 
 HEADERS = ContentHeader.of(content_type="text/plain", headers={"a": 1}, delivery_mode=2, expiration="1000")
 
@@ -93,6 +95,21 @@ def test_a_message_that_is_too_large_ends_its_channel_only(step: int) -> None:
     assert machine.events[0] == ChannelClosed(1, False, 406, text)
     assert machine.bodies() == [(2, b"other")]
     assert machine.say(1, ChannelCloseOk(), ChannelOpen())[0][0] == 1
+
+
+def test_the_largest_message_holds_for_small_ones_too() -> None:
+    machine = opened_machine(replace(LIMITS, max_message_size_bytes=100))
+    machine.feed(published(1, "e", "k", bytes(100)) + published(1, "e", "k", bytes(101)))
+    assert machine.bodies() == [(1, bytes(100))]
+    assert isinstance(machine.events[-1], ChannelClosed)
+
+
+def test_a_run_of_settlements_ends_where_one_is_not_sound() -> None:
+    machine = opened_machine()
+    machine.feed(said(1, BasicAck(1)) + said(1, BasicAck(2))[:-1] + b"\xcd" + said(1, BasicAck(3)))
+    assert machine.events[0] == Acks(1, [(80, 1, False, False)])
+    assert machine.closing is not None
+    assert machine.closing.reply_code == ReplyCode.FRAME_ERROR
 
 
 def test_messages_in_part_have_a_limit_together() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closed, Closing, Method
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.errors import AmqpError
@@ -18,7 +20,7 @@ from protocols.amqp.methods import (
     QueueDeclare,
 )
 from protocols.amqp.reply_codes import ReplyCode
-from tests.support.amqp_machine import LIMITS, heard, opened_machine, published, said
+from tests.support.amqp_machine import HELLO, LIMITS, START_OK, TUNE_OK, Machine, heard, opened_machine, published, said
 
 NOT_FOUND = AmqpError(ReplyCode.NOT_FOUND, "no queue 'q' in vhost '/'", 50, 10)
 TOLD = ChannelClose(404, "NOT_FOUND - no queue 'q' in vhost '/'", 50, 10)
@@ -158,3 +160,12 @@ def test_order_is_kept_up_to_the_end() -> None:
     ]
     assert machine.events[2] == Acks(2, [(80, 1, False, False), (80, 2, True, False)])
     assert machine.events[3] == Method(1, QueueDeclare("q"))
+
+
+@pytest.mark.parametrize("wire", [HELLO, HELLO + START_OK, HELLO + START_OK + TUNE_OK])
+def test_a_client_may_go_before_it_is_in(wire: bytes) -> None:
+    machine = Machine()
+    machine.feed(wire)
+    assert machine.say(0, BYE)[-1] == (0, ConnectionCloseOk())
+    assert machine.closing == Closing(200, "bye", is_clients=True)
+    assert machine.connection.is_closed

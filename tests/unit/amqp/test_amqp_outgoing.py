@@ -160,6 +160,8 @@ def test_consecutive_tags_are_one_frame() -> None:
     assert acks(confirms.frames(1, [2, 3, 4])) == [BasicAck(4, multiple=True)]
     assert acks(confirms.frames(1, range(5, 1001))) == [BasicAck(1000, multiple=True)]
     assert confirms.frames(1, []) == b""
+    assert acks(confirms.frames(1, range(1002, 1004))) == [BasicAck(1002), BasicAck(1003)]
+    assert acks(Confirms().frames(1, range(1, 4, 2))) == [BasicAck(1), BasicAck(3)]
 
 
 def test_multiple_never_speaks_of_what_is_not_settled() -> None:

@@ -216,6 +216,42 @@ async def test_no_local(room: int) -> None:
     assert other.offsets == [0, 1, 2]
 
 
+async def test_publishers_with_no_local_leave_nothing_behind() -> None:
+    """Each of them leaves out another subscriber: those who are left are not remembered for each."""
+    store = SteppedStore()
+    hub = hub_of(store)
+    everybody = [HubSubscriber(client_id=f"c{number}") for number in range(100)]
+    for subscriber in everybody:
+        subscriber.subscribe(hub, "t/#", SubscriptionOptions(1, no_local=True))
+    for number in range(100):
+        store.append(1, system={SystemProperty.PUBLISHER: f"c{number}"})
+    store.tails["t"].step()
+    for number, subscriber in enumerate(everybody):
+        assert subscriber.offsets == [offset for offset in range(100) if offset != number]
+    assert len(hub._audiences) <= 1
+
+
+async def test_a_message_in_further_queues_comes_from_that_of_its_own_topic() -> None:
+    """Live and read on; and the places in the two queues are not taken for each other."""
+    store = SteppedStore("t", "u")
+    hub = hub_of(store)
+    quick, slow = HubSubscriber(), HubSubscriber(room=0)
+    for subscriber in (quick, slow):
+        subscriber.subscribe(hub, "#")
+    store.append(3, "u/x")
+    for _ in range(2):
+        store.append(1, "t/x")
+        store.refer("u")
+    store.append(1, "u/x")
+    for tail in store.tails.values():
+        tail.step()
+    assert slow.lagging == {("t", 0): 0, ("u", 0): 0}
+    await caught_up(hub, slow)
+    expected = [("t", 0), ("t", 1), *(("u", offset) for offset in (0, 1, 2, 5))]
+    for subscriber in (quick, slow):
+        assert sorted((message.topic, message.queue_offset) for message in subscriber.messages) == expected
+
+
 async def test_a_message_without_a_sub_topic_has_its_topic_s_name() -> None:
     store = SteppedStore()
     hub = hub_of(store)
@@ -303,6 +339,30 @@ async def test_a_cursor_beyond_the_end_is_of_another_queue(is_replay: bool, expe
     assert back.offsets == [*expected, 3]
 
 
+@pytest.mark.parametrize("cursor", [0, 5])
+async def test_a_session_comes_back_while_a_broker_is_away(cursor: int) -> None:
+    """Where the tail begins is not known yet, so nothing may be concluded from it: nothing twice, nothing lost."""
+    store = SteppedStore()
+    store.append(8)
+    store.is_away = True
+    hub = hub_of(store)
+    back = HubSubscriber()
+    back.subscribe(hub, "t/#", SubscriptionOptions(2))
+    tail = store.tails["t"]
+    tail.next_offset = 0
+    hub.resume(back, ["t/#"], {KEY: cursor})
+    await until(lambda: store.pulls, "it is read for")
+    store.is_away = False
+    await until(lambda: len(back.messages) >= 8 - cursor, "it is read on")
+    tail.next_offset = 7  # it begins where the first message is that came while the broker was away
+    store.append(2)
+    tail.step()
+    await until(lambda: not back.lagging, "it has caught up")
+    store.append(2)
+    tail.step()
+    assert back.offsets == list(range(cursor, 12))
+
+
 async def test_a_cursor_below_0_is_a_time() -> None:
     store = SteppedStore()
     store.append(10)
@@ -320,7 +380,10 @@ async def test_sessions_come_and_go(seed: int) -> None:
     HubSubscriber().subscribe(hub, "#")
     names = ["t/a", "t/b", "u/a", "u/b"]
     wanted = rng.sample(["t/a", "+/b", "u/#", "t/#"], 2)
-    cursors = {(topic, 0): 0 for topic in ("t", "u")}
+    for topic, tail in store.tails.items():  # else a tail at 0 would be one that has not begun
+        store.append(1, f"{topic}/first", qos=0)
+        tail.step()
+    cursors = {(topic, 0): 1 for topic in ("t", "u")}
     got: list[tuple[str, int]] = []
     for _ in range(10):
         session = HubSubscriber(rng.choice([0, 5, PLENTY]))

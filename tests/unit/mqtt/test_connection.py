@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.mqtt.connection import RESTORED
 from protocols.mqtt.connection_events import Acknowledged, Closing, ConnectionLimits, Publishes, Received
 from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD, PublishTemplate, encode, publish_template
+from protocols.mqtt.outgoing import RESTORED
 from protocols.mqtt.packets import (
     Connack,
     Connect,

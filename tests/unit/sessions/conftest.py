@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
@@ -58,8 +59,9 @@ class SessionWorld:
             self.dead.append(name)
             return f"{name}-again"
 
-        def told(session: str, epoch: int) -> None:
+        def told(session: str, epoch: int) -> Awaitable[None]:
             self.taken.append((name, session, epoch))
+            return asyncio.sleep(0)
 
         def kicked(session: str, ends: bool) -> None:
             self.kicked.append((name, session, ends))

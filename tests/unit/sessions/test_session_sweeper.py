@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
 from gateway.sessions.lifecycle import depart
 from gateway.sessions.opening import Sessions
-from gateway.sessions.record import DUE_PREFIX, GATEWAY_PREFIX, SESSION_PREFIX, TAKEN_PREFIX, decode_session
+from gateway.sessions.record import (
+    DUE_PREFIX,
+    GATEWAY_PREFIX,
+    SESSION_PREFIX,
+    TAKEN_PREFIX,
+    WILL_PREFIX,
+    SessionRecord,
+    WillRecord,
+    decode_session,
+)
 from gateway.sessions.sweeper import ALIVE_SECONDS, Sweeper
+from gateway.sessions.wills import OVERDUE_SECONDS, Wills
 from tests.support.store_steps import eventually
 from tests.unit.sessions.conftest import SessionWorld, will
 
@@ -215,3 +228,57 @@ async def test_a_record_that_cannot_be_read_holds_up_nobody(world: SessionWorld)
     assert world.wills == [b"w"]
     assert await keys(world, SESSION_PREFIX) == ["a", "c"]
     assert not (await world.opened(world.gateway("here"), "a")).is_present
+
+
+# -- wills, whatever happens in the same moment
+
+
+async def test_two_that_sweep_at_once_publish_each_will_once(world: SessionWorld) -> None:
+    for number in range(20):
+        await leave(world, world.gateway("g"), f"c{number}", expiry=60, delay=10)
+    one, other = world.sweeper("one"), world.sweeper("other")
+    world.clock.advance(10_000)
+    await asyncio.gather(one.sweep(), other.sweep())
+    assert sorted(world.wills) == sorted(f"c{number}".encode() for number in range(20))
+    assert await keys(world, WILL_PREFIX) == []
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+async def test_who_came_back_while_others_were_swept(world: SessionWorld, is_clean: bool) -> None:
+    """Its record was read before it came: its will went out when it came, and not once more while it is here."""
+    dead, here = world.gateway("dead"), world.gateway("here")
+    await world.sweeper("dead")._renew()
+    for client_id in ("a", "b"):
+        await world.opened(dead, client_id, 600, will=will(client_id.encode()))
+    world.clock.advance(ALIVE_MS + 1)
+
+    async def publish(record: SessionRecord, out: WillRecord) -> None:
+        world.wills.append(out.payload)
+        if out.payload == b"a":
+            await world.opened(here, "b", clean_start=is_clean)
+
+    sweeper = world.sweeper("here")
+    sweeper._wills = Wills(world.store, world.clock, publish)
+    await look(sweeper)
+    assert world.wills == [b"a", b"b"]
+    assert (await keys(world, SESSION_PREFIX), await keys(world, WILL_PREFIX)) == (["a", "b"], [])
+
+
+@pytest.mark.parametrize("who", ["sweeper", "who came back"])
+async def test_whoever_was_to_publish_a_will_died(world: SessionWorld, who: str) -> None:
+    async def die(record: SessionRecord, out: WillRecord) -> None:
+        raise EntrepotError(Code.INTERNAL_ERROR, "it died")
+
+    gateway, dying = world.gateway("g"), world.sweeper("dying")
+    await leave(world, gateway, expiry=600, delay=20)
+    world.clock.advance(20_000)
+    dying._wills = gateway.wills = Wills(world.store, world.clock, die)
+    with pytest.raises(EntrepotError, match="it died"):
+        await (dying.sweep() if who == "sweeper" else world.opened(gateway, clean_start=True))
+    sweeper = world.sweeper("g", is_alone=True)
+    await look(sweeper)
+    assert world.wills == [], "somebody may be at it"
+    world.clock.advance(int(OVERDUE_SECONDS * 1000))
+    await look(sweeper)
+    await look(sweeper)
+    assert world.wills == [b"c"]

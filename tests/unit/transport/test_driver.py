@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gateway.deadlines import DeadlineWheel
-from gateway.driver import Driver
+from gateway.driver import MAX_UNREAD_BYTES, Driver
 from gateway.listener import TcpListener, bind
 from gateway.transport.door import Door
 from gateway.transport.intake import Intake, IntakeLimits
@@ -198,6 +198,45 @@ async def test_a_peer_that_does_not_read_congests_its_connection(world: World) -
         heard += len(await client.hear())
     assert heard > 0
     assert not driver.is_congested
+
+
+async def test_a_peer_that_reads_no_answers_is_not_read(world: World) -> None:
+    """It says more and more, and everything is answered: what waits for it is bounded, and nothing is lost."""
+    client = await world.client()
+    await client.say(b"a")
+    assert await client.hear() == b"a"
+    echo = world.echoes[0]
+    driver = echo.driver
+    assert driver is not None
+    size = 24 * MIB
+    piece = bytes(64 * 1024)
+
+    async def say_all() -> None:
+        for _ in range(size // len(piece)):
+            await client.say(piece)
+
+    most = 0
+
+    def watch() -> int:
+        nonlocal most
+        if driver._transport is not None:
+            most = max(most, driver._transport.get_write_buffer_size())
+        return most
+
+    saying = asyncio.create_task(say_all())
+    await until(lambda: watch() > MAX_UNREAD_BYTES or saying.done(), "it is over the limit")
+    said, still = len(echo.heard), 0
+    while still < 20 and not saying.done():  # until nothing moves any more
+        await asyncio.sleep(0.01)
+        watch()
+        said, still = (said, still + 1) if len(echo.heard) == said else (len(echo.heard), 0)
+    assert not saying.done(), "the peer is held up"
+    assert not driver.is_paused, "nobody else wanted that: its keep alive runs"
+    assert most <= MAX_UNREAD_BYTES + 2 * MIB
+    heard = 1
+    while heard < size + 1:
+        heard += len(await client.hear())
+    await saying
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,8 @@ FRAMING = [
     Bad("bad frame end of a publish", PUBLISH[:-1] + b"\0" + header(0), R.FRAME_ERROR),
     Bad("bad frame end of a header", PUBLISH + header(0)[:-1] + b"\0", R.FRAME_ERROR),
     Bad("bad frame end of a body", PUBLISH + header(1) + body(b"x")[:-1] + b"\0", R.FRAME_ERROR),
+    Bad("frame above frame_max as the body of a message", PUBLISH + header(LIMITS.frame_max + 1)
+        + body(bytes(LIMITS.frame_max + 1)), R.FRAME_ERROR),
     Bad("unknown frame type", frame(4, 1, b""), R.FRAME_ERROR),
     Bad("frame type 0", frame(0, 0, b""), R.FRAME_ERROR),
     Bad("frame above frame_max", frame(BODY, 1, bytes(LIMITS.frame_max + 1)), R.FRAME_ERROR),
@@ -81,7 +83,7 @@ FRAMING = [
     Bad("heartbeat on a channel", frame(8, 1, b""), R.UNEXPECTED_FRAME),
     Bad("method frame of three octets", frame(METHOD, 1, b"\0\x3c\0"), R.FRAME_ERROR),
     Bad("empty method frame", frame(METHOD, 1, b""), R.FRAME_ERROR),
-]
+]  # fmt: skip
 METHODS = [
     Bad("unknown method", raw(60 << 16 | 42, b""), R.COMMAND_INVALID, 60, 42),
     Bad("unknown class", raw(99 << 16 | 1, b"abc"), R.COMMAND_INVALID, 99, 1),

@@ -1,0 +1,104 @@
+"""DeadLetters: messages that leave their queue without having been consumed, on their way to its dead-letter exchange.
+
+A message is taken out of its queue when its dead letter is durable, so a crash between the two leaves both; where the
+queue has no dead-letter exchange, or nothing is bound there, it is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.message import Message, is_over
+from domain.routing.exchange_routing import UnknownExchange
+from gateway.delivery.leases import Ticket, acknowledge_all
+from gateway.messaging.send import Sender
+from gateway.vhosts.definitions import Definitions
+from gateway.vhosts.placing import Placing
+from gateway.vhosts.vhost import Queue
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.deaths import DeathReason, dead_header, goes_round
+from protocols.amqp.mapping import origin_of
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+log = structlog.get_logger(__name__)
+
+
+class DeadLetters:
+    """See the module."""
+
+    def __init__(self, definitions: Definitions, placing: Placing, sender: Sender, clock: Clock, spawn: Spawn) -> None:
+        self._definitions, self._placing, self._sender = definitions, placing, sender
+        self._clock, self._spawn = clock, spawn
+        self.count = 0
+        """Dead letters that were published, since the process began."""
+
+    async def reject(self, dead: Sequence[tuple[Queue, Ticket]]) -> None:
+        """Consumers refused these, or they came back too often."""
+        for queue in {queue for queue, _ in dead}:
+            limit = queue.declaration.arguments.attempts_allowed
+            of = [ticket for other, ticket in dead if other is queue]
+            spent = [ticket for ticket in of if limit is not None and ticket.attempt > limit]
+            await self.bury(queue, spent, DeathReason.DELIVERY_LIMIT)
+            await self.bury(queue, [ticket for ticket in of if ticket not in spent], DeathReason.REJECTED)
+
+    def sort_out(self, queue: Queue, tickets: list[Ticket]) -> list[Ticket]:
+        """What of these may be delivered: those whose time is over are dead."""
+        now_ms, lifetime_ms = self._clock.now_ms(), queue.declaration.arguments.message_ttl_ms
+        over = [each for each in tickets if is_over(each.message, now_ms, lifetime_ms)]
+        if not over:
+            return tickets
+        self._spawn(self.bury(queue, over, DeathReason.EXPIRED))
+        return [each for each in tickets if each not in over]
+
+    async def bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
+        """Publish the dead letters, and take the messages out of their queue when that is durable."""
+        if not tickets:
+            return
+        letters = [letter for ticket in tickets if (letter := self.letter(queue, ticket.message, reason)) is not None]
+        if letters:
+            try:
+                refusals = await self._sender.send_and_wait(letters)
+            except EntrepotError as error:
+                log.warning("dead letters wait", queue=queue.name, problem=error.message)
+                return  # the leases end, and they come again
+            self.count += len(letters)
+            refused = next((each for each in refusals or () if each is not None), None)
+            if refused is not None:
+                log.warning("dead letters were refused", queue=queue.name, problem=refused.message)
+        acknowledge_all(tickets)
+
+    def letter(self, queue: Queue, message: Message, reason: DeathReason) -> Message | None:
+        """The dead letter of a message; None where nobody wants it."""
+        arguments = queue.declaration.arguments
+        vhost = self._definitions.vhost_in(queue.namespace)
+        if arguments.dead_letter_exchange is None or vhost is None:
+            return None
+        exchange, key, data = origin_of(message)
+        now_ms = self._clock.now_ms()
+        header = dead_header(
+            ContentHeader(data),
+            queue=queue.name,
+            reason=reason,
+            exchange=exchange,
+            keys=[key],
+            now_seconds=now_ms // 1000,
+        )
+        if arguments.dead_letter_routing_key is not None:
+            key = arguments.dead_letter_routing_key
+        publish = Publish(arguments.dead_letter_exchange, key, False, header, message.body)
+        found = vhost.routing.route(
+            publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())
+        )
+        if isinstance(found, UnknownExchange):
+            return None
+        if reason is not DeathReason.REJECTED:
+            found = tuple(name for name in found if not goes_round(header, name))
+        return self._placing.message(vhost, publish, found, now_ms)

@@ -1,0 +1,40 @@
+"""User name and password in the response of a login, by the mechanisms that have them there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocols.amqp.errors import FrameError
+from protocols.amqp.field_table import decode_table
+
+
+class Credentials(NamedTuple):
+    """As the client gave them; nothing is checked."""
+
+    user: str
+    password: str
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.user!r})"
+
+
+def credentials_of(mechanism: str, response: bytes) -> Credentials | None:
+    """What a response of PLAIN (RFC 4616) or AMQPLAIN (a field table without its length) holds.  None for another
+    mechanism, and for a response that is not sound."""
+    if mechanism == "PLAIN":
+        parts = response.split(b"\0")
+        if len(parts) != 3:
+            return None
+        try:
+            return Credentials(parts[1].decode(), parts[2].decode())
+        except UnicodeDecodeError:
+            return None
+    if mechanism == "AMQPLAIN":
+        try:
+            table, _ = decode_table(len(response).to_bytes(4, "big") + response, 0, 4 + len(response))
+        except FrameError:
+            return None
+        user, password = table.get("LOGIN"), table.get("PASSWORD")
+        if isinstance(user, str) and isinstance(password, str):
+            return Credentials(user, password)
+    return None

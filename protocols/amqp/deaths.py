@@ -1,0 +1,73 @@
+"""Dead letters as RabbitMQ writes them: the header `x-death` and its neighbours.
+
+`x-death` has one entry for each queue and reason, the latest first: how often, when last, and by which exchange and
+keys the message had come.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.field_table import FieldTable, Timestamp
+
+X_DEATH: Final = "x-death"
+
+
+class DeathReason(StrEnum):
+    """Why a message left its queue for the dead-letter exchange."""
+
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+    MAXLEN = "maxlen"
+    DELIVERY_LIMIT = "delivery_limit"
+
+
+def dead_header(
+    header: ContentHeader, *, queue: str, reason: DeathReason, exchange: str, keys: list[str], now_seconds: int
+) -> ContentHeader:
+    """The properties of a dead letter.  `exchange`, `keys`: how it came into the queue it leaves."""
+    headers: FieldTable = dict(header.headers or {})
+    deaths = deaths_of(headers)
+    entry = next((each for each in deaths if each.get("queue") == queue and each.get("reason") == reason), None)
+    if entry is not None:
+        deaths.remove(entry)
+        count = entry.get("count", 0)
+        entry = {**entry, "count": count + 1 if isinstance(count, int) else 1, "time": Timestamp(now_seconds)}
+    else:
+        entry = {
+            "count": 1,
+            "reason": reason.value,
+            "queue": queue,
+            "time": Timestamp(now_seconds),
+            "exchange": exchange,
+            "routing-keys": list(keys),
+        }
+        if header.expiration is not None:
+            entry["original-expiration"] = header.expiration
+    headers[X_DEATH] = [entry, *deaths]
+    headers.setdefault("x-first-death-exchange", exchange)
+    headers.setdefault("x-first-death-queue", queue)
+    headers.setdefault("x-first-death-reason", reason.value)
+    headers["x-last-death-exchange"] = exchange
+    headers["x-last-death-queue"] = queue
+    headers["x-last-death-reason"] = reason.value
+    return header.replaced(headers=headers, expiration=None)
+
+
+def deaths_of(headers: FieldTable) -> list[dict[str, Any]]:
+    """The entries of `x-death`; what is none is passed over."""
+    found = headers.get(X_DEATH)
+    return [dict(each) for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def goes_round(header: ContentHeader, queue: str) -> bool:
+    """Whether a dead letter would be in a queue again in which it has died, and was rejected nowhere since: such go
+    round for ever, and are dropped."""
+    for each in deaths_of(header.headers or {}):
+        if each.get("reason") == DeathReason.REJECTED:
+            return False
+        if each.get("queue") == queue:
+            return True
+    return False

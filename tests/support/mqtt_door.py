@@ -1,0 +1,170 @@
+"""The MQTT door of one gateway without sockets: real conversations over a store in memory whose writes can be held."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+from domain.key_value import KeyValueChange
+from gateway.delivery.hub import DeliveryHub
+from gateway.delivery.shares import Shares
+from gateway.frontends.mqtt.conversation import MqttConversation
+from gateway.frontends.mqtt.frontend import MqttFrontend
+from gateway.messaging.retained import RetainedMessages
+from gateway.messaging.send import Sender
+from gateway.messaging.topology import Topology
+from gateway.security.security import Security
+from gateway.settings import Settings
+from gateway.transport.source import Source
+from protocols.mqtt.decoder import Decoder
+from protocols.mqtt.encoder import encode
+from protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Subscribe, Subscription
+from protocols.mqtt.properties import PropertyId
+from store_client.memory import MemoryStore
+from tests.support.clock import ManualClock
+from tests.support.waiting import until
+
+P = TypeVar("P")
+
+
+class HeldStore(MemoryStore):
+    """Writes of key-values wait while `gate` is not set."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.waiting = 0
+
+    async def write(self, changes: Sequence[KeyValueChange]) -> int:
+        self.waiting += 1
+        try:
+            await self.gate.wait()
+        finally:
+            self.waiting -= 1
+        return await super().write(changes)
+
+
+class DoorClient:
+    """One connection, and the driver of its conversation.  `is_congested`: whether it reads nothing."""
+
+    def __init__(self, world: MqttDoor, version: int = 5) -> None:
+        self._world, self._version = world, version
+        self._decoder = Decoder(1 << 28, version)
+        self.source = Source("127.0.0.1", 1, False, None, "mqtt")
+        self.peer = "127.0.0.1:1"
+        self.is_congested = self.is_paused = self.is_closed = False
+        self.packets: list[Packet] = []
+        self.conversation: MqttConversation = world.mqtt.converse()
+        self.conversation.connected(self)  # type: ignore[arg-type]
+
+    # -- the driver's side ---------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        self.packets += self._decoder.feed(self.conversation.data_to_send())
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def admitted(self) -> None: ...
+
+    def delivered(self) -> None: ...
+
+    def deadline_moved(self) -> None: ...
+
+    def close(self) -> None:
+        self.flush()
+        self.lose()
+
+    def lose(self) -> None:
+        """The connection is gone."""
+        if not self.is_closed:
+            self.is_closed = True
+            asyncio.get_running_loop().call_soon(self.conversation.lost)
+
+    # -- the client's side ---------------------------------------------------------------------------------------
+
+    def say(self, *packets: Packet) -> None:
+        """All of them in one read."""
+        self.conversation.received(b"".join(encode(each, self._version) for each in packets), self._world.mqtt.now())
+        self.flush()
+
+    def deliveries(self) -> list[Publish]:
+        return [each for each in self.packets if isinstance(each, Publish)]
+
+    async def expect(self, kind: type[P]) -> P:
+        """The next packet of that kind; what comes before it stays."""
+        await until(lambda: any(isinstance(each, kind) for each in self.packets), f"{kind.__name__} comes")
+        packet = next(each for each in self.packets if isinstance(each, kind))
+        self.packets.remove(packet)  # type: ignore[arg-type]
+        return packet
+
+    def say_connect(self, client_id: str, *, expiry: int = 600, clean: bool = False) -> None:
+        properties = {PropertyId.SESSION_EXPIRY_INTERVAL: expiry} if self._version == 5 else {}
+        self.say(Connect(client_id, self._version, clean, properties=properties))
+
+    async def connect(self, client_id: str, *, expiry: int = 600, clean: bool = False) -> Connack:
+        self.say_connect(client_id, expiry=expiry, clean=clean)
+        answer = await self.expect(Connack)
+        assert answer.reason == 0, answer
+        return answer
+
+    async def subscribe(self, *subscriptions: Subscription) -> Suback:
+        self.say(Subscribe(1, list(subscriptions)))
+        return await self.expect(Suback)
+
+
+class MqttDoor:
+    """Its parts as the gateway puts them together.  `beside`: another gateway, whose store and clock it shares."""
+
+    def __init__(self, beside: MqttDoor | None = None, *, is_alone: bool = True) -> None:
+        settings = Settings()
+        self.clock: ManualClock = ManualClock() if beside is None else beside.clock
+        self.store: HeldStore = HeldStore(self.clock) if beside is None else beside.store
+        topology = Topology(self.store, settings.topics)
+        self.sender = Sender(self.store, topology, self.clock)
+        self.security = Security(self.store, settings.security, self.clock)
+        self.retained = RetainedMessages(self.store, self.clock, settings.mqtt.retained_limits)
+        self.hub = DeliveryHub(self.store, self.clock)
+        self.shares = Shares(
+            self.store,
+            self.clock,
+            settings.groups.new_group,
+            lambda: self.hub.any_level_topics,
+            self.sender.traffic,
+        )
+        self.mqtt: MqttFrontend = MqttFrontend(
+            self.store,
+            self.sender,
+            topology,
+            self.hub,
+            self.shares,
+            self.retained,
+            self.security,
+            settings,
+            self.clock,
+            is_alone=is_alone,
+        )
+
+    async def __aenter__(self) -> MqttDoor:
+        await self.security.start(1.0)
+        await self.retained.start()
+        await self.mqtt.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.mqtt.shut_down()
+        self.store.release_waiting()
+        async with asyncio.timeout(10):
+            await self.mqtt.settle()
+            await self.shares.close()
+            await self.mqtt.close()
+            await self.retained.close()
+        self.security.close()
+
+    def client(self, version: int = 5) -> DoorClient:
+        return DoorClient(self, version)

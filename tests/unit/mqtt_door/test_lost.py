@@ -1,0 +1,41 @@
+"""A connection is lost at a bad moment: the client can come back, and nothing of it stays."""
+
+from __future__ import annotations
+
+import asyncio
+
+from protocols.mqtt.packets import Publish, Subscription
+from tests.support.mqtt_door import MqttDoor
+from tests.support.waiting import until
+
+
+async def test_while_its_connect_is_decided() -> None:
+    async with MqttDoor() as door:
+        store = door.store
+        store.gate.clear()
+        first = door.client()
+        first.say_connect("c")
+        await until(lambda: store.waiting, "its session is being written")
+        first.lose()
+        await until(lambda: not door.mqtt.connections, "the connection is gone")
+        store.gate.set()
+        await until(lambda: door.mqtt.connected("c") is None, "nobody has the client id")
+        second = door.client()
+        assert (await second.connect("c")).session_present
+
+
+async def test_while_it_gets_what_is_retained() -> None:
+    async with MqttDoor() as door:
+        publisher = door.client()
+        await publisher.connect("publisher", expiry=0)
+        for number in range(200):
+            publisher.say(Publish(f"r/{number}", b"x", 0, 0, True))
+        await until(lambda: door.retained.count == 200, "all of it is retained")
+        tasks = len(asyncio.all_tasks())
+        client = door.client()
+        await client.connect("c", expiry=0)
+        client.is_congested = True
+        await client.subscribe(Subscription("r/#", 0))
+        await until(lambda: client.conversation.outbox.waiting, "some of it waits")
+        client.lose()
+        await until(lambda: len(asyncio.all_tasks()) == tasks, "its tasks have ended")
