@@ -1,4 +1,8 @@
-"""The table of other people's AMQP clients; what one cannot do stands here with why."""
+"""The table of other people's AMQP clients; what one cannot do stands here with why.
+
+Every client is asked against one process.  Against a deployment of several processes one is, since there the
+difference is behind the door and not in it.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ class Client:
     name: str
     connect: Callable[[int, Arrival], Peer]
     is_there: bool = True
+    is_asked_everywhere: bool = False
 
 
 HAS_AMQPLIB = shutil.which("node") is not None and (MODULES / "amqplib").is_dir()
@@ -29,7 +34,7 @@ HAS_AMQPLIB = shutil.which("node") is not None and (MODULES / "amqplib").is_dir(
 CLIENTS = {
     client.name: client
     for client in (
-        Client("pika", PikaBlockingPeer),
+        Client("pika", PikaBlockingPeer, is_asked_everywhere=True),
         Client("pika-asyncio", PikaAsyncioPeer),
         Client("aio-pika", AioPikaPeer),
         Client("kombu", KombuPeer),

@@ -49,10 +49,13 @@ def _refusal(error: BaseException) -> BaseException:
     return Refused(scope, code, str(reason)) if code else error
 
 
-def _run(work: Coroutine[Any, Any, T]) -> T:
+def _run(work: Coroutine[Any, Any, T], why_closed: list[BaseException] | None = None) -> T:
+    """The result of `work`.  `why_closed`: what closed the channel, told instead of that it is closed."""
     try:
         return LOOP.run(work)
-    except AMQPError as error:
+    except (AMQPError, RuntimeError) as error:
+        if isinstance(error, aiormq.exceptions.ChannelInvalidStateError) and why_closed:
+            raise _refusal(why_closed[0]) from error
         raise _refusal(error) from error
 
 
@@ -91,6 +94,7 @@ class AioPikaChannel(Channel):
     def __init__(self, connection: aio_pika.Connection, confirms: bool) -> None:
         super().__init__()
         self._held: dict[int, AbstractIncomingMessage] = {}
+        self._why_closed: list[BaseException] = []
         self._channel = _run(self._opened(connection, confirms))
         self._transaction = None if confirms else self._channel.transaction()
 
@@ -101,6 +105,7 @@ class AioPikaChannel(Channel):
                 Returned(312, "NO_ROUTE", message.exchange, message.routing_key, message.body)
             )
         )
+        channel.close_callbacks.add(lambda channel, error: self._why_closed.append(error) if error else None)
         under = await channel.get_underlay_channel()
         under.on_consumer_cancel_callbacks.add(lambda frame: self.seen.cancelled.append(frame.consumer_tag))
         return channel
@@ -110,6 +115,9 @@ class AioPikaChannel(Channel):
 
     async def _exchange(self, name: str) -> Any:
         return await self._channel.get_exchange(name, ensure=False) if name else self._channel.default_exchange
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return _run(work, self._why_closed)
 
     def publish(
         self, exchange: str, key: str, body: bytes = b"", properties: Properties = NOTHING, mandatory: bool = False
@@ -122,13 +130,13 @@ class AioPikaChannel(Channel):
                 return False
             return True
 
-        return _run(published())
+        return self._run(published())
 
     def get(self, queue: str, no_ack: bool = False) -> Message | None:
         async def got() -> AbstractIncomingMessage | None:
             return await (await self._queue(queue)).get(no_ack=no_ack, fail=False)
 
-        message = _run(got())
+        message = self._run(got())
         if message is None:
             return None
         self._held[message.delivery_tag or 0] = message
@@ -144,13 +152,13 @@ class AioPikaChannel(Channel):
         async def consuming() -> str:
             return await (await self._queue(queue)).consume(take, no_ack, exclusive, arguments, tag or None)
 
-        return _run(consuming())
+        return self._run(consuming())
 
     def cancel(self, tag: str) -> None:
         async def cancelled() -> None:
             await (await self._queue("")).cancel(tag)
 
-        _run(cancelled())
+        self._run(cancelled())
 
     def ack(self, delivery_tag: int, multiple: bool = False) -> None:
         async def acknowledged() -> None:
@@ -159,81 +167,81 @@ class AioPikaChannel(Channel):
             else:
                 await (await self._channel.get_underlay_channel()).basic_ack(delivery_tag, multiple)
 
-        _run(acknowledged())
+        self._run(acknowledged())
 
     def nack(self, delivery_tag: int, multiple: bool = False, requeue: bool = True) -> None:
-        _run(self._held[delivery_tag].nack(multiple, requeue))
+        self._run(self._held[delivery_tag].nack(multiple, requeue))
 
     def reject(self, delivery_tag: int, requeue: bool = True) -> None:
-        _run(self._held[delivery_tag].reject(requeue))
+        self._run(self._held[delivery_tag].reject(requeue))
 
     def qos(self, count: int, whole_channel: bool = False) -> None:
-        _run(self._channel.set_qos(count, global_=whole_channel))
+        self._run(self._channel.set_qos(count, global_=whole_channel))
 
     def recover(self) -> None:
         async def recovered() -> None:
             await (await self._channel.get_underlay_channel()).basic_recover(requeue=True)
 
-        _run(recovered())
+        self._run(recovered())
 
     def exchange_declare(self, name: str, kind: str = "direct", **how: Any) -> None:
-        _run(self._channel.declare_exchange(name, kind, **how))
+        self._run(self._channel.declare_exchange(name, kind, **how))
 
     def exchange_delete(self, name: str, if_unused: bool = False) -> None:
-        _run(self._channel.exchange_delete(name, if_unused=if_unused))
+        self._run(self._channel.exchange_delete(name, if_unused=if_unused))
 
     def exchange_bind(self, destination: str, source: str, key: str, arguments: Arguments = None) -> None:
         async def bound() -> None:
             await (await self._exchange(destination)).bind(source, key, arguments=arguments)
 
-        _run(bound())
+        self._run(bound())
 
     def exchange_unbind(self, destination: str, source: str, key: str, arguments: Arguments = None) -> None:
         async def unbound() -> None:
             await (await self._exchange(destination)).unbind(source, key, arguments=arguments)
 
-        _run(unbound())
+        self._run(unbound())
 
     def queue_declare(self, name: str = "", **how: Any) -> Declared:
-        found = _run(self._channel.declare_queue(name or None, **how)).declaration_result
+        found = self._run(self._channel.declare_queue(name or None, **how)).declaration_result
         return Declared(found.queue or "", found.message_count or 0, found.consumer_count or 0)
 
     def queue_bind(self, queue: str, exchange: str, key: str = "", arguments: Arguments = None) -> None:
         async def bound() -> None:
             await (await self._queue(queue)).bind(exchange, key, arguments=arguments)
 
-        _run(bound())
+        self._run(bound())
 
     def queue_unbind(self, queue: str, exchange: str, key: str = "", arguments: Arguments = None) -> None:
         async def unbound() -> None:
             await (await self._queue(queue)).unbind(exchange, key, arguments=arguments)
 
-        _run(unbound())
+        self._run(unbound())
 
     def queue_purge(self, queue: str) -> int:
         async def purged() -> Any:
             return await (await self._queue(queue)).purge()
 
-        return int(_run(purged()).message_count)
+        return int(self._run(purged()).message_count)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
-        found: Any = _run(self._channel.queue_delete(queue, if_unused=if_unused, if_empty=if_empty))
+        found: Any = self._run(self._channel.queue_delete(queue, if_unused=if_unused, if_empty=if_empty))
         return int(found.message_count)
 
     def tx_select(self) -> None:
         assert self._transaction is not None
-        _run(self._transaction.select())
+        self._run(self._transaction.select())
 
     def tx_commit(self) -> None:
         assert self._transaction is not None
-        _run(self._transaction.commit())
+        self._run(self._transaction.commit())
 
     def tx_rollback(self) -> None:
         assert self._transaction is not None
-        _run(self._transaction.rollback())
+        self._run(self._transaction.rollback())
 
     def close(self) -> None:
-        _run(self._channel.close())
+        self._run(self._channel.close())
 
 
 class AioPikaPeer(Peer):

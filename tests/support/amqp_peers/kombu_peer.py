@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-import kombu  # type: ignore[import-untyped]
-from amqp.exceptions import AMQPError, ConnectionError, MessageNacked  # type: ignore[import-untyped]
+from amqp import exceptions  # type: ignore[import-untyped]
+from kombu.connection import Connection  # type: ignore[import-untyped]
+from kombu.entity import Exchange, Queue  # type: ignore[import-untyped]
 
 from tests.support.amqp_peers.peer import (
     NOTHING,
@@ -28,10 +29,10 @@ from tests.support.amqp_peers.peer import (
 def _refusals() -> Iterator[None]:
     try:
         yield
-    except AMQPError as error:
+    except exceptions.AMQPError as error:
         if not error.reply_code:
             raise
-        scope = "connection" if isinstance(error, ConnectionError) else "channel"
+        scope = "connection" if isinstance(error, exceptions.ConnectionError) else "channel"
         raise Refused(scope, error.reply_code, error.reply_text) from error
 
 
@@ -53,7 +54,7 @@ def _message(found: Any) -> Message:
 
 
 class KombuChannel(Channel):
-    def __init__(self, connection: kombu.Connection, confirms: bool) -> None:
+    def __init__(self, connection: Connection, confirms: bool) -> None:
         super().__init__()
         self._connection = connection
         self._channel = connection.channel()
@@ -83,7 +84,7 @@ class KombuChannel(Channel):
         try:
             with _refusals():
                 self._channel.basic_publish(written, exchange, key, mandatory)
-        except MessageNacked:
+        except exceptions.MessageNacked:
             return False
         return True
 
@@ -141,7 +142,7 @@ class KombuChannel(Channel):
         arguments: Arguments = None,
     ) -> None:
         assert not internal, "py-amqp has no internal exchanges"
-        exchange = kombu.Exchange(
+        exchange = Exchange(
             name, kind, self._channel, durable=durable, auto_delete=auto_delete, arguments=arguments, passive=passive
         )
         with _refusals():
@@ -149,15 +150,15 @@ class KombuChannel(Channel):
 
     def exchange_delete(self, name: str, if_unused: bool = False) -> None:
         with _refusals():
-            kombu.Exchange(name, channel=self._channel).delete(if_unused=if_unused)
+            Exchange(name, channel=self._channel).delete(if_unused=if_unused)
 
     def exchange_bind(self, destination: str, source: str, key: str, arguments: Arguments = None) -> None:
         with _refusals():
-            kombu.Exchange(destination, channel=self._channel).bind_to(source, key, arguments)
+            Exchange(destination, channel=self._channel).bind_to(source, key, arguments)
 
     def exchange_unbind(self, destination: str, source: str, key: str, arguments: Arguments = None) -> None:
         with _refusals():
-            kombu.Exchange(destination, channel=self._channel).unbind_from(source, key, arguments=arguments)
+            Exchange(destination, channel=self._channel).unbind_from(source, key, arguments=arguments)
 
     def queue_declare(
         self,
@@ -175,7 +176,7 @@ class KombuChannel(Channel):
 
     def queue_bind(self, queue: str, exchange: str, key: str = "", arguments: Arguments = None) -> None:
         with _refusals():
-            kombu.Queue(queue, channel=self._channel).bind_to(exchange, key, arguments)
+            Queue(queue, channel=self._channel).bind_to(exchange, key, arguments)
 
     def queue_unbind(self, queue: str, exchange: str, key: str = "", arguments: Arguments = None) -> None:
         with _refusals():
@@ -183,11 +184,11 @@ class KombuChannel(Channel):
 
     def queue_purge(self, queue: str) -> int:
         with _refusals():
-            return kombu.Queue(queue, channel=self._channel).purge()
+            return Queue(queue, channel=self._channel).purge()
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False) -> int:
         with _refusals():
-            return kombu.Queue(queue, channel=self._channel).delete(if_unused, if_empty)
+            return Queue(queue, channel=self._channel).delete(if_unused, if_empty)
 
     def tx_select(self) -> None:
         self._channel.tx_select()
@@ -204,7 +205,7 @@ class KombuChannel(Channel):
 
 class KombuPeer(Peer):
     def __init__(self, port: int, arrival: Arrival) -> None:
-        self._connection = kombu.Connection(
+        self._connection = Connection(
             hostname="127.0.0.1",
             port=port,
             userid=arrival.user,
