@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import pika
-from pika.exceptions import AMQPError
+import pika  # type: ignore[import-untyped]
+from pika.exceptions import AMQPError  # type: ignore[import-untyped]
 
 AWAY_SECONDS = 0.02
 logging.getLogger("pika").setLevel(logging.CRITICAL)  # it tells each refused connection at length

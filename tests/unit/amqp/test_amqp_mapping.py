@@ -72,6 +72,7 @@ def test_how_often_a_quorum_queue_delivered_it() -> None:
         }
     )
     assert b"x-delivery-count" in template_of(message, 2).frames(1, 4096)
+    assert b"x-delivery-count" in template_of(message, 0).frames(1, 4096)
     assert b"x-delivery-count" not in template_of(message).frames(1, 4096)
 
 
