@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import structlog
@@ -39,6 +40,7 @@ class AmqpConversation:
 
     __slots__ = (
         "_is_ended",
+        "_leaving",
         "_login",
         "_name",
         "channels",
@@ -68,6 +70,7 @@ class AmqpConversation:
         self._login: Login | None = None
         self._name = ""
         self._is_ended = False
+        self._leaving: asyncio.Task[None] | None = None
         self.has_published = self.is_blocked = False
 
     # -- the driver's side ---------------------------------------------------------------------------------------
@@ -280,7 +283,8 @@ class AmqpConversation:
 
     async def _close_ok(self) -> None:
         """What it had for itself is gone when the client hears of the end."""
-        await self.frontend.owners_gone(self)
+        if self._leaving is not None:
+            await asyncio.wait((self._leaving,))
         self.machine.close_ok()
         if self.driver is not None:
             self.driver.close()
@@ -293,4 +297,4 @@ class AmqpConversation:
         for channel in tuple(self.channels.values()):
             channel.close()
         self.channels.clear()
-        self.frontend.ended(self)
+        self._leaving = self.frontend.ended(self)
