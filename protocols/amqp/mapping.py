@@ -143,10 +143,10 @@ def header_of(message: Message) -> ContentHeader:
     return ContentHeader(origin_of(message)[2])
 
 
-def template_of(message: StoredMessage, deliveries_before: int = 0) -> ContentTemplate:
+def template_of(message: StoredMessage, deliveries_before: int | None = None) -> ContentTemplate:
     """The message, encoded for consumers.  `deliveries_before`: what a quorum queue says in `x-delivery-count`."""
     exchange, routing_key, properties = origin_of(message)
-    if deliveries_before:
+    if deliveries_before is not None:
         header = ContentHeader(properties)
         headers: FieldTable = {**(header.headers or {}), "x-delivery-count": deliveries_before}
         properties = header.replaced(headers=headers).data

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import pika
-from pika.exceptions import AMQPError
+import pika  # type: ignore[import-untyped]
+from pika.exceptions import AMQPError  # type: ignore[import-untyped]
 
 AWAY_SECONDS = 0.02
 logging.getLogger("pika").setLevel(logging.CRITICAL)  # it tells each refused connection at length
@@ -139,11 +139,11 @@ class Load:
 
     @property
     def confirmed(self) -> set[str]:
-        return set().union(*(each.confirmed for each in self.publishers))
+        return set().union(*(each.confirmed.copy() for each in self.publishers))
 
     @property
     def sent(self) -> set[str]:
-        return set().union(*(each.sent for each in self.publishers))
+        return set().union(*(each.sent.copy() for each in self.publishers))
 
     @property
     def unsure(self) -> set[str]:
@@ -151,4 +151,4 @@ class Load:
 
     @property
     def taken(self) -> Counter[str]:
-        return sum((each.taken for each in self.consumers), Counter())
+        return sum((Counter(dict(each.taken)) for each in self.consumers), Counter())

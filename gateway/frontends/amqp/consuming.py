@@ -123,7 +123,7 @@ class ChannelConsuming:
         self._next_tag += len(tickets)
         counts = consumer.queue.declaration.arguments.queue_type is QueueType.QUORUM
         run = [
-            (tag + place, ticket.attempt > 1, template_of(ticket.message, ticket.attempt - 1 if counts else 0))
+            (tag + place, ticket.attempt > 1, template_of(ticket.message, ticket.attempt - 1 if counts else None))
             for place, ticket in enumerate(tickets)
         ]
         conversation.frontend.counters.delivered += len(tickets)
@@ -147,7 +147,7 @@ class ChannelConsuming:
             self.held[tag] = Held(ticket, queue, None, conversation.frontend.time())
         conversation.frontend.counters.delivered += 1
         counts = queue.declaration.arguments.queue_type is QueueType.QUORUM
-        template = template_of(ticket.message, ticket.attempt - 1 if counts else 0)
+        template = template_of(ticket.message, ticket.attempt - 1 if counts else None)
         conversation.machine.get_ok(self.channel.number, tag, ticket.attempt > 1, template, message_count)
 
     # -- settlements ---------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class AmqpFrontend:
         self.store, self.sender, self.security, self.definitions = store, sender, security, definitions
         self.settings, self.clock, self._gateway = settings, clock, gateway
         self.limits = ConnectionLimits(
-            channel_max=settings.channel_max,
+            channel_max=settings.max_channels,
             frame_max=settings.frame_max_bytes,
             heartbeat_seconds=settings.heartbeat_seconds,
             max_message_size_bytes=settings.max_message_bytes,

@@ -106,6 +106,8 @@ class ChannelPublishing:
                 if publish.header.data[0] & _HAS_REPLY_TO and publish.header.reply_to == REPLY_TO_QUEUE:
                     publish = self._with_reply_queue(publish)
                 queues = self._route(publish)
+                if publish.header.data[0] & _HAS_HEADERS and b"BCC" in publish.header.data:
+                    publish = _without_bcc(publish)
                 self._sequence += self.confirms
                 message = placing.message(vhost, publish, queues, now_ms)
                 if not queues and publish.mandatory:
@@ -240,6 +242,15 @@ class _Sent:
                 conversation.machine.confirm(channel.number, taken)
             conversation.machine.confirm(channel.number, refused, is_nack=True)
         conversation.flush()
+
+
+def _without_bcc(publish: Publish) -> Publish:
+    """The message as consumers see it."""
+    headers = publish.header.headers or {}
+    if "BCC" not in headers:
+        return publish
+    kept = {name: value for name, value in headers.items() if name != "BCC"}
+    return publish._replace(header=publish.header.replaced(headers=kept))
 
 
 def _all_keys(publish: Publish) -> list[str]:

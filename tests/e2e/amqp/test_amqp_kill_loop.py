@@ -7,7 +7,7 @@ import random
 import time
 from pathlib import Path
 
-import pika
+import pika  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.amqp_load import Consumer, Load, Publisher, parameters
