@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
+from zlib import crc32
 
 import msgspec
 import structlog
 
+from domain.cluster import Clustered
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
@@ -23,7 +26,7 @@ from domain.routing.binding import Binding, DestinationKind
 from domain.routing.exchange import Exchange
 from domain.routing.exchange_routing import Removal
 from domain.shard import broker_of_place
-from domain.topic import Cleanup, Topic, TopicType
+from domain.topic import Cleanup, Placement, Topic, TopicType
 from gateway.vhosts import records
 from gateway.vhosts.records import PREFIX, QueueRecord
 from gateway.vhosts.vhost import Queue, Vhost, namespace_of
@@ -33,6 +36,8 @@ MAX_TRIES: Final = 20
 PAGE: Final = 1000
 LEASE_SECONDS: Final = 10
 """How long what was delivered stays with a gateway that says nothing of it: it renews it while its channel lives."""
+STREAM_SECONDS: Final = 100 * 365 * 86_400
+"""How long a stream keeps messages where it does not say."""
 MAX_KEYS_PER_WRITE: Final = 5000
 
 log = structlog.get_logger(__name__)
@@ -231,7 +236,22 @@ class Definitions:
         await self._store.put_group(
             ConsumerGroup(queue.group, max_attempts=UNLIMITED_ATTEMPTS, invisible_seconds=LEASE_SECONDS)
         )
-        await self._store.put_topic(Topic(queue.topic, queues, kind, cleanup=Cleanup.CONSUMED))
+        topic = Topic(
+            queue.topic, queues, kind, cleanup=Cleanup.CONSUMED, placement=await self._placement(queue, queues)
+        )
+        if queue.is_stream:
+            age_ms, size = queue.declaration.arguments.max_age_ms, queue.declaration.arguments.max_length_bytes
+            seconds = STREAM_SECONDS if age_ms is None else max(age_ms // 1000, 1)
+            topic = replace(topic, cleanup=Cleanup.DELETE, retention_seconds=seconds, retention_bytes=size)
+        await self._store.put_topic(topic)
+
+    async def _placement(self, queue: Queue, queues: int) -> Placement:
+        """Of several brokers one has all of a queue, so that its order is one."""
+        operations = self._store.operations if isinstance(self._store, Clustered) else None
+        if operations is None:
+            return ()
+        names = sorted(each.name for each in await operations.brokers() if each.is_available and not each.is_draining)
+        return ((names[crc32(queue.topic.encode()) % len(names)], queues),) if names else ()
 
     async def delete_queue(self, vhost: Vhost, queue: Queue) -> None:
         """Delete a queue with its bindings, what waits in it, and what goes with that."""

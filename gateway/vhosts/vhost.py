@@ -14,6 +14,7 @@ import structlog
 
 from domain.errors import EntrepotError
 from domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
+from domain.queue_arguments import QueueType
 from domain.queue_declaration import QueueDeclaration
 from domain.routing.binding import Binding
 from domain.routing.entity_name import encoded_name
@@ -49,6 +50,11 @@ class Queue:
     @property
     def name(self) -> str:
         return self.declaration.name
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is read by offset, and nothing is taken out of it."""
+        return self.declaration.arguments.queue_type is QueueType.STREAM
 
     @cached_property
     def topic(self) -> str:
@@ -123,10 +129,8 @@ class Vhost:
                 self.owned.setdefault(record.connection, set()).add(record.name)
             if declaration.arguments.message_ttl_ms is not None:
                 self.timed.add(record.name)
-            if (
-                queue.declaration.arguments.max_length is not None
-                or queue.declaration.arguments.max_length_bytes is not None
-            ):
+            arguments = declaration.arguments
+            if not queue.is_stream and (arguments.max_length is not None or arguments.max_length_bytes is not None):
                 self.limited[queue.topic] = queue
             self.routing.declare_queue(record.name)
             self._adopt(record.name)

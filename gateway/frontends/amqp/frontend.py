@@ -208,12 +208,18 @@ class AmqpFrontend:
         await self.presence.here(queue)
 
     def consumer_came(self, consumer: Consumer) -> None:
-        self.feeds.of(consumer.queue).add(consumer)
+        if consumer.queue.is_stream:
+            self.feeds.stream(consumer.queue).add(consumer)
+        else:
+            self.feeds.of(consumer.queue).add(consumer)
         self.used(consumer.queue)
 
     def consumer_went(self, consumer: Consumer) -> None:
         queue = consumer.queue
-        self.feeds.of(queue).remove(consumer)
+        if queue.is_stream:
+            self.feeds.stream(queue).remove(consumer)
+        else:
+            self.feeds.of(queue).remove(consumer)
         self.used(queue)
         if queue.declaration.auto_delete:
             self.spawn(self.unused(queue))
@@ -227,23 +233,19 @@ class AmqpFrontend:
             await self._delete(vhost, queue)
 
     def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
-        feed = self.feeds.forget(queue)
-        if feed is None:
-            return
-        for consumer in tuple(feed.consumers):
-            feed.remove(consumer)
+        consumers = self.feeds.all_of(queue)
+        for feed in self.feeds.forget(queue):
+            self.spawn(feed.close())
+        for consumer in consumers:
             if isinstance(consumer, Consumer):
                 consumer.channel.consuming.queue_gone(consumer)
-        self.spawn(feed.close())
 
     def _look_for_late(self) -> None:
         """Close channels whose consumers hold a message too long."""
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
-        before = self.time() - self.settings.consumer_timeout_seconds
         for conversation in tuple(self.conversations):
             for channel in tuple(conversation.channels.values()):
-                oldest = channel.consuming.oldest()
-                if oldest is not None and oldest < before:
+                if channel.consuming.holds_too_long(self.time(), self.settings.consumer_timeout_seconds):
                     text = f"delivery acknowledgement on channel {channel.number} timed out"
                     channel.fail(AmqpError(ReplyCode.PRECONDITION_FAILED, text))
 

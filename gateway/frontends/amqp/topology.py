@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from domain import queue_declaration
 from domain.access.model import Action
-from domain.queue_arguments import QueueType
 from domain.queue_declaration import QueueDeclaration, declared_queue, queue_text
 from domain.routing import exchange as exchanges
 from domain.routing.binding import Binding, DestinationKind, check_binding
@@ -174,8 +173,6 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: 
         auto_delete=method.auto_delete,
         arguments=method.arguments,
     )
-    if wanted.arguments.queue_type is QueueType.STREAM:
-        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "queues of type stream are not there yet")
     found = vhost.queue(name)
     if found is None:
         if method.queue:
@@ -255,9 +252,15 @@ async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     await conversation.frontend.definitions.unbind(vhost, binding)
 
 
+def _of(channel: AmqpChannel, queue: Queue) -> str:
+    return queue_text(queue.name, vhost_of(channel).name)
+
+
 async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
     queue, conversation = queue_of(channel, method.queue), channel.conversation
     conversation.frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    if queue.is_stream:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"purge is not supported by stream {_of(channel, queue)}")
     await channel.publishing.settled()
     count = await conversation.frontend.counting.purge(queue)
     if not method.nowait:
