@@ -32,6 +32,10 @@ class Taker:
     def credit(self) -> int:
         return self.limit - sum(ticket.is_open for ticket in self.tickets)
 
+    @property
+    def held(self) -> int:
+        return sum(ticket.is_open for ticket in self.tickets)
+
     def take(self, tickets: Sequence[Ticket]) -> None:
         assert len(tickets) <= self.credit
         self.tickets += tickets
