@@ -107,17 +107,17 @@ class Operation:
 
     def is_denied(self, site: Site, user: str) -> bool:
         connection = site.connect(user)
+        refusals: list[ChannelClosedByBroker] = []
         try:
             channel = connection.channel()
             channel.confirm_delivery()
             self.act(channel)
         except ChannelClosedByBroker as refusal:
-            assert refusal.reply_code == 403, refusal
-            assert refusal.reply_text.startswith("ACCESS_REFUSED"), refusal
-            return True
+            refusals.append(refusal)
         finally:
             connection.close()
-        return False
+        assert [each.reply_code for each in refusals] in ([], [403]), refusals
+        return bool(refusals)
 
 
 def topic(action: str, name: str) -> tuple[str, str]:
@@ -248,12 +248,13 @@ def test_a_token_is_a_password_until_it_ends_unless_it_is_renewed(site: Site) ->
 
 
 def is_closed(connection: pika.BlockingConnection) -> bool:
+    ends: list[ConnectionClosedByBroker] = []
     try:
         connection.process_data_events(0.05)
     except ConnectionClosedByBroker as end:
-        assert end.reply_code == 320, end
-        return True
-    return bool(connection.is_closed)
+        ends.append(end)
+    assert [each.reply_code for each in ends] in ([], [320]), ends
+    return bool(ends or connection.is_closed)
 
 
 # -- while connected ---------------------------------------------------------------------------------------------------
