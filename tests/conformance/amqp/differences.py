@@ -99,14 +99,70 @@ _NUMBERS: Final[Answers] = {
     )
 }
 
+_ONE_VERSION: Final[Answers] = {"header of AMQP 0-9": ("414d515000000901", "dropped")}
+
+_EARLIER: Final[Answers] = {
+    "a body that is announced too big": (
+        "channel",
+        406,
+        "PRECONDITION_FAILED - message size 1099511627776 is larger than configured max size 4194304",
+        60,
+        40,
+    ),
+}
+
+_STREAMS: Final[Answers] = {
+    f"stream: {what}": (scope, code, text, *method)
+    for what, scope, code, text, method in (
+        (
+            "consume without qos",
+            "channel",
+            406,
+            "PRECONDITION_FAILED - consumer prefetch count is not set for stream queue 'q' in vhost '/'",
+            (60, 20),
+        ),
+        (
+            "get",
+            "connection",
+            540,
+            "NOT_IMPLEMENTED - basic.get not supported by stream queue 'q' in vhost '/'",
+            (60, 70),
+        ),
+        (
+            "purge",
+            "connection",
+            540,
+            "NOT_IMPLEMENTED - purge is not supported by stream queue 'q' in vhost '/'",
+            (50, 30),
+        ),
+        (
+            "consume without acknowledgements",
+            "connection",
+            540,
+            "NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queue 'q' in vhost '/'",
+            (60, 20),
+        ),
+    )
+}
+
 _LATER_VERSIONS: Final[Answers] = {
     "exchange: unknown type": ("channel", 406, "PRECONDITION_FAILED - unknown exchange type 'magic'", 40, 10),
+}
+
+_FAILS_INSIDE: Final[Answers] = {
     "queue with type stream, with a bad max-age": (
         "channel",
         406,
         "PRECONDITION_FAILED - invalid arg 'x-max-age' for queue 'q' in vhost '/': invalid_max_age",
         50,
         10,
+    ),
+    "stream: a bad offset": (
+        "channel",
+        406,
+        "PRECONDITION_FAILED - invalid arg 'x-stream-offset': 'somewhere'",
+        60,
+        20,
     ),
 }
 
@@ -115,7 +171,11 @@ REASONS: Final[tuple[tuple[str, Answers], ...]] = (
     ("RabbitMQ refuses what does no harm; ours takes its own limit.", _LENIENT),
     ("Same scope and code; the text is about RabbitMQ's log file, or an Erlang term.", _WORDS),
     ("Texts name an integer's type by its size, which ours does not keep.", _NUMBERS),
+    ("RabbitMQ speaks 0-9 and 0-8 too, which no client of today does.", _ONE_VERSION),
+    ("RabbitMQ measures a body when it has it, ours when it is announced.", _EARLIER),
+    ("Same scope and code; RabbitMQ's sentences name the queue twice.", _STREAMS),
     ("RabbitMQ 3 ends the connection, 4 the channel.", _LATER_VERSIONS),
+    ("RabbitMQ fails inside, and ends the connection; ours says what is wrong.", _FAILS_INSIDE),
 )
 
 ENTREPOT: Final[Answers] = {case: answer for _, answers in REASONS for case, answer in answers.items()}

@@ -72,7 +72,7 @@ def test_what_a_failing_command_took_comes_again(shell: Shell) -> None:
     queue = shell.name("q")
     shell.run("amqp-declare-queue", "-q", queue)
     shell.run("amqp-publish", "-r", queue, "-b", "kept")
-    assert shell.run("amqp-consume", "-q", queue, "-c", "1", "false")[0] == 0
+    assert shell.run("amqp-consume", "-q", queue, "-c", "1", "sh", "-c", "cat >/dev/null; exit 1")[0] == 0
     code, output, _ = shell.run("amqp-consume", "-q", queue, "-c", "1", "cat")
     assert (code, output) == (0, "kept")
 
