@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -68,11 +69,14 @@ def test_lines_are_messages_and_commands_consume_them(shell: Shell) -> None:
     assert shell.run("amqp-get", "-q", queue)[0] == 2, "what a command took is acknowledged"
 
 
-def test_what_a_failing_command_took_comes_again(shell: Shell) -> None:
+def test_what_a_failing_command_took_comes_again(shell: Shell, tmp_path: Path) -> None:
+    failing = tmp_path / "failing"
+    failing.write_text("#!/bin/sh\ncat >/dev/null\nexit 1\n")
+    failing.chmod(0o755)
     queue = shell.name("q")
     shell.run("amqp-declare-queue", "-q", queue)
     shell.run("amqp-publish", "-r", queue, "-b", "kept")
-    assert shell.run("amqp-consume", "-q", queue, "-c", "1", "sh", "-c", "cat >/dev/null; exit 1")[0] == 0
+    assert shell.run("amqp-consume", "-q", queue, "-c", "1", str(failing))[0] == 0
     code, output, _ = shell.run("amqp-consume", "-q", queue, "-c", "1", "cat")
     assert (code, output) == (0, "kept")
 
