@@ -75,6 +75,49 @@ _WORDS: Final[Answers] = {
     ),
 }
 
+_TERMS: Final[Answers] = {
+    **{
+        f"{verb} '' with no queue declared": ("channel", 404, "NOT_FOUND - no queue '' in vhost '/'", *method)
+        for verb, method in (("bind", (50, 20)), ("consume", (60, 20)), ("get", (60, 70)))
+    },
+    "consume with a priority of text": (
+        "channel",
+        406,
+        "PRECONDITION_FAILED - invalid arg 'x-priority': 'high'",
+        60,
+        20,
+    ),
+    "expiration that is no number": ("channel", 406, "PRECONDITION_FAILED - invalid expiration 'soon'", 60, 40),
+    "a negative expiration": ("channel", 406, "PRECONDITION_FAILED - invalid expiration '-1'", 60, 40),
+    "CC that is no list": ("channel", 406, "PRECONDITION_FAILED - invalid type 'str' for header 'CC'", 60, 40),
+}
+
+_CONTENT: Final[Answers] = {
+    "a method inside a publish": (
+        "connection",
+        505,
+        "UNEXPECTED_FRAME - expected content header for class 60, got a method frame instead",
+        0,
+        0,
+    ),
+    "a header of another class": (
+        "connection",
+        505,
+        "UNEXPECTED_FRAME - expected content header for class 60, got one for class 50 instead",
+        0,
+        0,
+    ),
+    "a body longer than announced": (
+        "connection",
+        501,
+        "FRAME_ERROR - more content than its header announced",
+        60,
+        40,
+    ),
+}
+
+_NOT_HELD: Final[Answers] = {"exclusive consume of a single active consumer queue": ("ok",)}
+
 _NUMBERS: Final[Answers] = {
     f"queue again: an argument {which}": (
         "channel",
@@ -170,6 +213,9 @@ REASONS: Final[tuple[tuple[str, Answers], ...]] = (
     ("RabbitMQ drops the socket without a word; ours says why.", _TOLD),
     ("RabbitMQ refuses what does no harm; ours takes its own limit.", _LENIENT),
     ("Same scope and code; the text is about RabbitMQ's log file, or an Erlang term.", _WORDS),
+    ("Same scope, code and method; the text says less, or says it without an Erlang term.", _TERMS),
+    ("The connection ends as well; what is told of the frame that ended it is less exact.", _CONTENT),
+    ("Ours lets the consumer be exclusive; with one active consumer at a time the two hardly differ.", _NOT_HELD),
     ("Texts name an integer's type by its size, which ours does not keep.", _NUMBERS),
     ("RabbitMQ speaks 0-9 and 0-8 too, which no client of today does.", _ONE_VERSION),
     ("RabbitMQ measures a body when it has it, ours when it is announced.", _EARLIER),
