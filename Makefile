@@ -53,8 +53,8 @@ proto: setup ## generate the stubs of protocols/rocketmq from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto
 
-# Other people's programs that the tests talk to.  Debian starts a mosquitto of its own on 1883: it is stopped.
-PEERS := mosquitto mosquitto-clients strace curl iproute2
+# Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
+PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2
 peers: setup peers-npm ## install Debian's and npm's clients and brokers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \
@@ -64,18 +64,18 @@ peers: setup peers-npm ## install Debian's and npm's clients and brokers that th
 	else echo "peers: neither root nor sudo, not installed:$$missing"; exit 0; fi; \
 	$$root apt-get update -qq; \
 	$$root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
-	case " $$missing " in *" mosquitto "*) \
-	  if [ -d /run/systemd/system ]; then $$root systemctl disable --now mosquitto >/dev/null 2>&1 || true; \
-	  else $$root service mosquitto stop >/dev/null 2>&1 || true; \
-	    if command -v update-rc.d >/dev/null; then $$root update-rc.d mosquitto disable >/dev/null 2>&1 || true; fi; fi;; esac; \
+	for s in mosquitto rabbitmq-server; do case " $$missing " in *" $$s "*) \
+	  if [ -d /run/systemd/system ]; then $$root systemctl disable --now $$s >/dev/null 2>&1 || true; \
+	  else $$root service $$s stop >/dev/null 2>&1 || true; \
+	    if command -v update-rc.d >/dev/null; then $$root update-rc.d $$s disable >/dev/null 2>&1 || true; fi; fi;; esac; done; \
 	echo "peers: installed$$missing"
 
 peers-npm:
-	@if ! command -v npm >/dev/null; then echo "peers: no npm here, MQTT.js is not installed; its tests are skipped"; exit 0; fi; \
+	@if ! command -v npm >/dev/null; then echo "peers: no npm here, MQTT.js and amqplib are not installed; their tests are skipped"; exit 0; fi; \
 	if npm install --prefix tests/peers --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
 	  --fetch-retries 1 --fetch-timeout 60000; \
-	then echo "peers: MQTT.js is there"; \
-	else echo "peers: the npm registry does not answer, MQTT.js is not installed; its tests are skipped"; fi
+	then echo "peers: MQTT.js and amqplib are there"; \
+	else echo "peers: the npm registry does not answer, MQTT.js and amqplib are not installed; their tests are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

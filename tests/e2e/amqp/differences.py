@@ -1,0 +1,28 @@
+"""Where a server's observable is another than the scripts state, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a server shows instead, for these features, to these clients (none: to all)."""
+
+    server: str
+    features: tuple[str, ...]
+    observed: Any
+    reason: str
+    clients: tuple[str, ...] = ()
+
+
+DIFFERENCES: Final[tuple[Difference, ...]] = ()
+
+
+def observable(server: str, client: str, feature: str, stated: Any) -> Any:
+    """What is expected of a server."""
+    for each in DIFFERENCES:
+        if each.server == server and feature in each.features and (not each.clients or client in each.clients):
+            return each.observed
+    return stated

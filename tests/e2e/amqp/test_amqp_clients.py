@@ -1,0 +1,49 @@
+"""Every script, with every client, on our server and on RabbitMQ: the same script shows the same.
+
+RabbitMQ is the oracle: the observable that a script states is what RabbitMQ shows.  What a server shows instead is
+listed in `differences.py` with the reason, and the listed difference must be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.amqp import differences, servers
+from tests.e2e.amqp.client_table import CANNOT, CASES, CLIENTS, Client
+from tests.support.amqp_peers.stage import Case, Stage
+
+
+def _table() -> list[object]:
+    rows: list[object] = []
+    for client in CLIENTS.values():
+        marks = [] if client.is_there else [pytest.mark.skip(reason=f"{client.name} is not installed (make peers)")]
+        rows += [
+            pytest.param(client, case, id=f"{client.name}-{case.feature}", marks=marks)
+            for case in CASES
+            if (client.name, case.feature) not in CANNOT
+        ]
+    return rows
+
+
+@pytest.mark.parametrize("server", servers.NAMES)
+@pytest.mark.parametrize(("client", "case"), _table())
+def test_script(server: str, client: Client, case: Case, amqp_port: Callable[[str], int]) -> None:
+    stage = Stage(amqp_port(server), client.connect)
+    try:
+        found = case.play(stage)
+    finally:
+        stage.end()
+    assert found == differences.observable(server, client.name, case.feature, case.observable)
+
+
+def test_what_clients_cannot_is_of_the_table() -> None:
+    features = {case.feature for case in CASES}
+    assert [key for key in CANNOT if key[0] not in CLIENTS or key[1] not in features] == []
+
+
+def test_differences_are_of_the_table() -> None:
+    features = {case.feature for case in CASES}
+    assert {feature for each in differences.DIFFERENCES for feature in each.features} <= features
+    assert {client for each in differences.DIFFERENCES for client in each.clients} <= set(CLIENTS)

@@ -1,0 +1,139 @@
+"""Debian's rabbitmq-server as a process of the test's own: free loopback ports, a node name and an epmd of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import pytest
+
+from tests.support.mqtt_brokers import free_port
+from tests.support.waiting import wait_until
+
+PROGRAM: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+"""The program behind /usr/sbin/rabbitmq-server, which would change the user and write to /var."""
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 20.0
+READY: Final = "Server startup complete"
+
+
+def is_installed() -> bool:
+    return PROGRAM.exists() and shutil.which("epmd") is not None
+
+
+class RabbitMQ:
+    """One node with an empty store.  It is killed at the end, and its epmd with it.
+
+    `plugins`: such as `rabbitmq_management`; none unless asked.  `lines`: further lines of rabbitmq.conf.
+    """
+
+    def __init__(self, directory: Path, plugins: tuple[str, ...] = (), lines: tuple[str, ...] = ()) -> None:
+        if not is_installed():
+            pytest.skip("rabbitmq-server is not installed (make peers)")
+        self.directory = directory
+        self.port = free_port()
+        self.management_port = free_port() if "rabbitmq_management" in plugins else 0
+        self._plugins = plugins
+        self._lines = lines
+        self._log = directory / "rabbitmq.out"
+        self._epmd: subprocess.Popen[bytes] | None = None
+        self._node: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        if kind is not None:
+            print(self.log_text()[-4000:])
+
+    def start(self) -> None:
+        """Start, and wait until it takes connections."""
+        self._configure()
+        environment = self._environment()
+        epmd_port = environment["ERL_EPMD_PORT"]
+        with self._log.open("ab") as log:
+            self._epmd = subprocess.Popen(
+                ["epmd", "-port", epmd_port, "-address", "127.0.0.1"], env=environment, stdout=log, stderr=log
+            )
+            # The node is a child of a shell: a session of their own, so that both are killed.
+            self._node = subprocess.Popen(
+                [str(PROGRAM)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_until(self._is_ready, self.log_text, START_SECONDS)
+
+    def kill(self) -> None:
+        """SIGKILL to the node and its epmd, and wait for the end."""
+        if self._node is not None:
+            os.killpg(self._node.pid, signal.SIGKILL)
+            self._node.wait(STOP_SECONDS)
+            self._node = None
+        if self._epmd is not None:
+            self._epmd.kill()
+            self._epmd.wait(STOP_SECONDS)
+            self._epmd = None
+
+    def log_text(self) -> str:
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def control(self, *arguments: str) -> str:
+        """What rabbitmqctl answers."""
+        command = [str(PROGRAM.with_name("rabbitmqctl")), "--node", self._node_name, *arguments]
+        environment = self._environment()
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)
+        return done.stdout
+
+    @property
+    def _node_name(self) -> str:
+        return f"entrepot-{self.port}@localhost"
+
+    def _configure(self) -> None:
+        lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}", *self._lines]
+        if self.management_port:
+            lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.management_port}"]
+        (self.directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
+        (self.directory / "enabled_plugins").write_text(f"[{','.join(self._plugins)}].\n")
+        (self.directory / "home").mkdir(exist_ok=True)
+        self._ports = {"ERL_EPMD_PORT": str(free_port()), "RABBITMQ_DIST_PORT": str(free_port())}
+
+    def _environment(self) -> dict[str, str]:
+        at = self.directory
+        return {
+            "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
+            "LANG": "C.UTF-8",
+            "HOME": str(at / "home"),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            **self._ports,
+            "RABBITMQ_NODENAME": self._node_name,
+            "RABBITMQ_MNESIA_BASE": str(at / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(at / "log"),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_PID_FILE": str(at / "pid"),
+            "RABBITMQ_CONFIG_FILE": str(at / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": str(at / "no-environment-file"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(at / "enabled_plugins"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2 +sbwt none",
+        }
+
+    def _is_ready(self) -> bool:
+        assert self._node is not None
+        assert self._node.poll() is None, f"rabbitmq-server ended:\n{self.log_text()}"
+        return READY in self.log_text()
