@@ -229,6 +229,7 @@ class Gateway:
             clock=clock,
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
+            amqp=self.amqp if self.settings.amqp.enabled else None,
             counters={
                 "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
                 "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
@@ -239,6 +240,7 @@ class Gateway:
             },
             connections={
                 "mqtt": lambda: self.mqtt.connections,
+                "amqp": lambda: len(self.amqp.conversations),
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
             },
             bridges=list if self._bridges is None else self._bridges.status,

@@ -1,4 +1,4 @@
-"""Definitions: what exchanges, queues and bindings there are, of all virtual hosts, and how they come and go.
+"""Definitions: what exchanges, queues, bindings and policies there are, of all virtual hosts, and how they come and go.
 
 A declaration is made durable in the key-values by compare-and-set, so two gateways that declare one name at once agree
 on which was first; whoever declared sees it at once, other gateways when their watch is told.  A queue's Topic and
@@ -19,6 +19,7 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from domain.queue_declaration import QueueDeclaration
+from domain.queue_policy import Policy
 from domain.routing.binding import Binding, DestinationKind
 from domain.routing.exchange import Exchange
 from domain.routing.exchange_routing import Removal
@@ -52,7 +53,7 @@ class Definitions:
         self._stop_watching: Callable[[], None] = lambda: None
         self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
         self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
-        """Called when a queue has come, or is gone, at whichever gateway that was."""
+        """Called when a queue has come (or a policy has changed it), or is gone, at whichever gateway that was."""
 
     async def start(self) -> None:
         """Learn what there is.  Raises what the store raises."""
@@ -123,10 +124,12 @@ class Definitions:
             log.error("a definition cannot be read", key=key, problem=str(error))
             return
         gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
-        vhost.apply(key, record)
-        if isinstance(record, QueueRecord) and (known := vhost.queue(record.name)) is not None:
+        known = list(vhost.apply(key, record))
+        if isinstance(record, QueueRecord) and (queue := vhost.queue(record.name)) is not None:
+            known.append(queue)
+        for queue in known:
             for callback in self.on_queue_known:
-                callback(vhost, known)
+                callback(vhost, queue)
         if gone is not None:
             for callback in self.on_queue_gone:
                 callback(vhost, gone)
@@ -239,6 +242,30 @@ class Definitions:
             except EntrepotError as error:
                 if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
                     raise
+
+    # -- policies ------------------------------------------------------------------------------------------------
+
+    async def put_policy(self, vhost: Vhost, policy: Policy) -> None:
+        """A policy, in place of that of its name; it holds here when this returns."""
+        key = records.policy_key(vhost.namespace, policy.name, is_operators=policy.is_operators)
+        await self._write([KeyValueChange(key, records.policy_record(policy))])
+
+    async def delete_policy(self, vhost: Vhost, name: str, *, is_operators: bool) -> bool:
+        """Delete a policy; whether there was one."""
+        is_there = any(each.name == name for each in vhost.policies(of_operators=is_operators))
+        if is_there:
+            key = records.policy_key(vhost.namespace, name, is_operators=is_operators)
+            await self._write([KeyValueChange(key, None)])
+        return is_there
+
+    # -- all of it -----------------------------------------------------------------------------------------------
+
+    async def clear(self, vhost: Vhost) -> None:
+        """Delete all that is defined in a virtual host, with what waits in its queues."""
+        for queue in tuple(vhost.queues.values()):
+            await self.delete_queue(vhost, queue)
+        if keys := vhost.keys():
+            await self._write([KeyValueChange(key, None) for key in keys])
 
     async def _remove(self, vhost: Vhost, removal: Removal) -> None:
         namespace = vhost.namespace

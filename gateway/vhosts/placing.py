@@ -20,7 +20,6 @@ from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.mapping import MQTT_EXCHANGE, to_message
 
-
 _HAS_EXPIRATION: Final = 0x01
 """In the first byte of the content header's flags."""
 OnTimed = Callable[[Vhost, Queue, int], None]

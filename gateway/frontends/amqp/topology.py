@@ -197,7 +197,7 @@ def _check_same_queue(channel: AmqpChannel, vhost: Vhost, found: Queue, wanted: 
     check_owner(channel, found)
     if found.declaration.exclusive != wanted.exclusive:
         raise AmqpError(ReplyCode.RESOURCE_LOCKED, queue_declaration.locked(found.name, vhost.name))
-    text = queue_declaration.inequivalence(found.declaration, wanted, vhost.name)
+    text = queue_declaration.inequivalence(found.declared, wanted, vhost.name)
     if text is not None:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
 
