@@ -16,6 +16,8 @@ from domain.access.model import NAMESPACE_LEVEL, Action, Effect, Statement
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE
 
+Token = tuple[str, bool]
+
 MAX_EXPRESSION_LENGTH: Final = 4096
 EVERYTHING: Final = ".*"
 NOTHING: Final = "^$"
@@ -25,6 +27,7 @@ _READ: Final = (Action.SUB,)
 _OF_ALL: Final = "#"
 """The pattern of all names of the default namespace, and of no other."""
 _SPECIAL: Final = frozenset(".[]{}()*+?^$|")
+_BEGIN, _END, _OPEN, _CLOSE, _BAR, _ANY, _MANY = ((each, False) for each in "^$()|.*")
 _WILD: Final = frozenset("*+#$\0")
 """What a name may not have: in a resource it would stand for something else."""
 
@@ -86,53 +89,63 @@ def patterns_of(expression: str) -> tuple[str, ...]:
         return ()
     if expression in (EVERYTHING, "^.*", ".*$", "^.*$"):
         return (_OF_ALL,)
-    inner = expression.removeprefix("^(")
-    ending = next((each for each in (")$", ").*$", ").*", ")") if inner.endswith(each)), None)
-    if inner != expression and ending is not None and not inner[: -len(ending)].endswith("\\"):
-        is_open = ending != ")$"
-        parts = [(part, is_open) for part in _alternatives(inner[: -len(ending)])]
+    tokens = _tokens(expression)
+    if tokens[:2] == [_BEGIN, _OPEN] and tokens.count(_CLOSE) == 1:
+        at = tokens.index(_CLOSE)
+        ending = tokens[at + 1 :]
+        if ending not in ([_END], [], [_ANY, _MANY], [_ANY, _MANY, _END]):
+            raise _refusal(expression, "nothing but $ or .* follows a group")
+        found = [_pattern_of(part, ending != [_END], expression) for part in _alternatives(tokens[2:at])]
     else:
-        parts = []
-        for part in _alternatives(expression):
-            if not part.startswith("^"):
-                raise _refusal(expression, "it is to begin with ^")
-            is_closed = part.endswith("$") and not part.endswith("\\$")
-            parts.append((part[1:-1] if is_closed else part[1:], not is_closed))
-    found = (_pattern_of(part, is_open, expression) for part, is_open in parts)
+        found = [_pattern_of_whole(part, expression) for part in _alternatives(tokens)]
     return tuple(dict.fromkeys(found))
 
 
-def _alternatives(text: str) -> list[str]:
-    """The parts between the bars that are no characters of a name."""
-    found, start, at = [], 0, 0
-    while at < len(text):
-        if text[at] == "\\":
+def _tokens(expression: str) -> list[Token]:
+    """The characters, each with whether it stands for itself."""
+    found: list[Token] = []
+    at = 0
+    while at < len(expression):
+        character = expression[at]
+        if character == "\\" and at + 1 < len(expression) and not expression[at + 1].isalnum():
             at += 1
-        elif text[at] == "|":
-            found.append(text[start:at])
-            start = at + 1
+            found.append((expression[at], True))
+        else:
+            found.append((character, character not in _SPECIAL and character != "\\"))
         at += 1
-    return [*found, text[start:]]
+    return found
 
 
-def _pattern_of(text: str, is_open: bool, expression: str) -> str:
-    if text.endswith(".*") and not text.endswith("\\.*"):
-        text, is_open = text[:-2], True
-    name, at = "", 0
-    while at < len(text):
-        if text[at] == "\\" and at + 1 < len(text) and not text[at + 1].isalnum():
-            at += 1
-        elif text[at] in _SPECIAL or text[at] == "\\":
-            raise _refusal(expression, f"{text[at]!r} is not part of a name; write \\{text[at]} where it is one")
-        name += text[at]
-        at += 1
+def _alternatives(tokens: list[Token]) -> list[list[Token]]:
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        if token == _BAR:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return found
+
+
+def _pattern_of_whole(tokens: list[Token], expression: str) -> str:
+    if tokens[:1] != [_BEGIN]:
+        raise _refusal(expression, "it is to begin with ^")
+    is_closed = tokens[-1] == _END
+    return _pattern_of(tokens[1:-1] if is_closed else tokens[1:], not is_closed, expression)
+
+
+def _pattern_of(tokens: list[Token], is_open: bool, expression: str) -> str:
+    """`is_open`: whether more may follow what is said."""
+    if tokens[-2:] == [_ANY, _MANY]:
+        tokens, is_open = tokens[:-2], True
+    for character, is_literal in tokens:
+        if not is_literal:
+            raise _refusal(expression, f"{character!r} is not part of a name; write \\{character} where it is one")
+    name = "".join(character for character, _ in tokens)
     if _WILD.intersection(name):
         raise _refusal(expression, "names with * + # $ cannot be said here")
-    if not name:
-        if is_open:
-            return _OF_ALL
+    if not name and not is_open:
         raise _refusal(expression, "one of its names is empty")
-    return f"{name}*" if is_open else name
+    return (f"{name}*" if name else _OF_ALL) if is_open else name
 
 
 def _expression(patterns: Iterable[str]) -> str:
