@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,6 +93,8 @@ def _place(url: str) -> tuple[str, int, str]:
 
 
 def _carry(plan: ShovelPlan, queues: list[str], at_a_time: int) -> list[QueueProgress]:
+    import asyncio
+
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 

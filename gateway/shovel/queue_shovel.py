@@ -28,6 +28,7 @@ LONGEST_PAUSE_SECONDS: Final = 10.0
 _NO_QUEUE: Final = (aiormq.exceptions.ChannelNotFoundEntity,)
 _FINAL: Final = (
     aiormq.exceptions.AuthenticationError,
+    aiormq.exceptions.ProbableAuthenticationError,
     aiormq.exceptions.ChannelAccessRefused,
     aiormq.exceptions.ChannelLockedResource,
     aiormq.exceptions.IncompatibleProtocolError,
@@ -49,6 +50,8 @@ class QueueShovel:
         self._plan, self._queue, self._on_progress = plan, queue, on_progress
         self._login = unquote(urlsplit(plan.target).username or "guest")
         self._under_way = 0
+        self._was_there = False
+        """Whether both sides have been reached once: from then on they are waited for."""
         self._over: asyncio.Future[None]
 
     async def run(self) -> QueueProgress:
@@ -81,6 +84,7 @@ class QueueShovel:
         async with AsyncExitStack() as opened:
             source = await self._channel(opened, self._plan.source, "source")
             target = await self._channel(opened, self._plan.target, "target")
+            self._was_there = True
             await source.basic_qos(prefetch_count=self._plan.prefetch)
             self.progress.waiting = await self._ready(source, "source")
             await self._ready(target, "target")
@@ -97,6 +101,10 @@ class QueueShovel:
             connection = await opened.enter_async_context(await aio_pika.connect(url, timeout=CONNECT_SECONDS))
         except _FINAL as error:
             raise ShovelError(f"the {side} refuses the login: {error}") from error
+        except (aiormq.exceptions.AMQPError, OSError, TimeoutError) as error:
+            if not self._was_there:
+                raise ShovelError(f"the {side} cannot be reached: {error or type(error).__name__}") from error
+            raise
         channel = connection.channel(publisher_confirms=True, on_return_raises=True)
         await channel.initialize()
         return await channel.get_underlay_channel()

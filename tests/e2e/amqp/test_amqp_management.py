@@ -13,10 +13,10 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import httpx2
-import pika
-import pika.exceptions
+import pika  # type: ignore[import-untyped]
+import pika.exceptions  # type: ignore[import-untyped]
 import pytest
-from pika.adapters.blocking_connection import BlockingChannel
+from pika.adapters.blocking_connection import BlockingChannel  # type: ignore[import-untyped]
 
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
@@ -348,19 +348,18 @@ def test_dead_letters_and_alternates_by_policy(api: httpx2.Client, channel: Bloc
 
 
 def test_policies_that_cannot_be_are_refused(api: httpx2.Client) -> None:
-    for body in (
+    wrong: tuple[dict[str, Any], ...] = (
         {"pattern": "(", "definition": {"max-length": 1}},
         {"pattern": "a", "definition": {"max-length": -1}},
         {"pattern": "a", "definition": {"ha-mode": "all"}},
         {"pattern": "a", "definition": {"max-length": 1}, "apply-to": "moons"},
         {"definition": {}},
-    ):
+    )
+    for body in wrong:
         refused = api.put("/policies/%2F/p", json=body)
         assert refused.status_code == 400 and refused.json()["reason"], refused.text
-    assert (
-        api.put("/operator-policies/%2F/p", json={"pattern": "a", "definition": {"overflow": "drop-head"}}).status_code
-        == 400
-    )
+    operators = {"pattern": "a", "definition": {"overflow": "drop-head"}}
+    assert api.put("/operator-policies/%2F/p", json=operators).status_code == 400
 
 
 def test_policies_outlive_a_restart(tmp_path: Path) -> None:
