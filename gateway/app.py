@@ -233,14 +233,20 @@ class Gateway:
             counters={
                 "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
                 "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
+                "entrepot_amqp_publishes": ("Messages AMQP clients published", lambda: self.amqp.counters.published),
+                "entrepot_amqp_confirms": ("Publishes confirmed", lambda: self.amqp.counters.confirmed),
+                "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: self.amqp.counters.refused),
+                "entrepot_amqp_returns": ("Mandatory messages returned", lambda: self.amqp.counters.returned),
+                "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: self.amqp.counters.delivered),
+                "entrepot_amqp_dead_letters": ("Dead letters published", lambda: self.amqp.dead_letters.count),
                 "entrepot_mqtt_refused_connections": (
                     "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
                     lambda: self._mqtt_doors.refused,
                 ),
             },
             connections={
-                "mqtt": lambda: self.mqtt.connections,
                 "amqp": lambda: len(self.amqp.conversations),
+                "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
             },
             bridges=list if self._bridges is None else self._bridges.status,

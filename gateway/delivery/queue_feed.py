@@ -23,6 +23,8 @@ WAIT_MS: Final = 20_000
 LEASE_MS: Final = 10_000
 PAUSE_SECONDS: Final = 0.2
 """How long a feed waits when the store refuses."""
+LINGER_SECONDS: Final = 0.002
+"""How long a feed waits for more credit whose consumers have used most of theirs: they get more at a time then."""
 TICK_SECONDS: Final = 0.5
 """How often is looked which leases are to be renewed."""
 
@@ -38,6 +40,11 @@ class QueueConsumer(Protocol):
     @property
     def credit(self) -> int:
         """How many messages it can be handed now."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """How many it has not settled."""
         ...
 
     def take(self, tickets: Sequence[Ticket]) -> None:
@@ -123,6 +130,9 @@ class QueueFeed:
     async def _run(self) -> None:
         try:
             while count := min(self._credit(), MAX_POP_MESSAGES):
+                if count < sum(consumer.held for consumer in self.consumers) // 2:
+                    await asyncio.sleep(LINGER_SECONDS)
+                    count = min(self._credit(), MAX_POP_MESSAGES)
                 request = PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS)
                 deliveries = await self._store.pop(request)
                 if self._is_closed:

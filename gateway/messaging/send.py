@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -42,6 +42,19 @@ def minted_at_ms(message_id: bytes) -> int:
     return int.from_bytes(message_id[:6], "big")
 
 
+class Bindings(Protocol):
+    """Queues that are bound to what is published."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there are any."""
+        ...
+
+    def add_queues(self, messages: Sequence[Message], now_ms: int) -> None:
+        """Add to the messages' further queues."""
+        ...
+
+
 class Sender:
     """The one way in.  Chooses the queue of messages that have none, mints ids, and batches."""
 
@@ -60,6 +73,8 @@ class Sender:
         self._origin = os.urandom(6)
         self._count = count()
         self.traffic = Traffic()
+        self.bindings: Bindings | None = None
+        """What else is to have the messages; None for nothing."""
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self.sent = 0
@@ -122,6 +137,8 @@ class Sender:
             return
         messages, calls = self._messages, self._calls
         self._messages, self._calls = [], []
+        if self.bindings is not None and self.bindings.is_needed:
+            self.bindings.add_queues(messages, self._clock.now_ms())
         topic = self._store.topic
         missing = {name for name in {message.topic for message in messages} if topic(name) is None}
         if missing:

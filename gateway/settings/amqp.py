@@ -16,7 +16,7 @@ class AmqpSettings(Table):
     enabled: bool = Field(True, description="Whether this door is open")
     port: Port = Field(5672, description="TCP port; 0 takes a free one")
     max_connections: Count = Field(50_000, description="Connections at one time; more are refused")
-    channel_max: int = Field(2047, ge=1, le=65_535, description="Channels of one connection")
+    max_channels: int = Field(2047, ge=1, le=65_535, description="Channels of one connection")
     frame_max_bytes: int = Field(128 * KIB, ge=8 * KIB, le=16 * MIB, description="Largest frame, as offered to clients")
     heartbeat_seconds: int = Field(60, ge=0, le=65_535, description="Heartbeat offered to clients; 0 offers none")
     handshake_timeout_seconds: Seconds = Field(10, description="Time a client has to log in")

@@ -14,12 +14,14 @@ from domain.message import Destinations, Message, SystemProperty
 from domain.names import DEFAULT_NAMESPACE
 from domain.ports import Store
 from domain.routing.entity_name import encoded_name
-from domain.routing.exchange import RESERVED_PREFIX
+from domain.routing.exchange import RESERVED_PREFIX, ExchangeType
 from gateway.frontends.mqtt.routes import Routes
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.mapping import MQTT_EXCHANGE, to_message
 
+DELAY: Final = "x-delay"
+"""The header of messages to an exchange of type x-delayed-message: milliseconds."""
 _HAS_EXPIRATION: Final = 0x01
 """In the first byte of the content header's flags."""
 OnTimed = Callable[[Vhost, Queue, int], None]
@@ -46,7 +48,13 @@ class Placing:
                 destinations.insert(0, (topic, queue_id))
         if not destinations:
             return None
-        return to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
+        message = to_message(publish, tuple(destinations), sub_topic, filter_hash, now_ms)
+        exchange = vhost.routing.exchange(publish.exchange)
+        if exchange is not None and exchange.type is ExchangeType.DELAYED:
+            delay_ms = (publish.header.headers or {}).get(DELAY)
+            if isinstance(delay_ms, int) and delay_ms > 0:
+                message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(now_ms + delay_ms)}
+        return message
 
     def _note_times(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> None:
         own = publish.header.expiration

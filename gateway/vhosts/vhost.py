@@ -14,6 +14,7 @@ import structlog
 
 from domain.errors import EntrepotError
 from domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
+from domain.queue_arguments import QueueType
 from domain.queue_declaration import QueueDeclaration
 from domain.queue_policy import (
     Policy,
@@ -79,6 +80,11 @@ class Queue:
     def name(self) -> str:
         return self.declared.name
 
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is read by offset, and nothing is taken out of it."""
+        return self.declaration.arguments.queue_type is QueueType.STREAM
+
     @cached_property
     def topic(self) -> str:
         """The Topic that holds what waits."""
@@ -98,6 +104,8 @@ class Vhost:
         self.name = vhost_of(namespace)
         self.routing = Routing(self.name)
         self.queues: dict[str, Queue] = {}
+        self.owned: dict[str, set[str]] = {}
+        """Names of exclusive queues, by connection."""
         self.timed: set[str] = set()
         """Names of queues whose messages have a time of the queue's."""
         self.limited: dict[str, Queue] = {}
@@ -179,6 +187,8 @@ class Vhost:
                 queue.govern(self.policies(), self.policies(of_operators=True))
             self.queues[record.name] = queue
             self._note(queue)
+            if record.connection:
+                self.owned.setdefault(record.connection, set()).add(record.name)
             self.routing.declare_queue(record.name)
             self._adopt(record.name)
         elif isinstance(record, PolicyRecord):
@@ -193,7 +203,7 @@ class Vhost:
             self.timed.add(queue.name)
         else:
             self.timed.discard(queue.name)
-        if arguments.max_length is not None or arguments.max_length_bytes is not None:
+        if not queue.is_stream and (arguments.max_length is not None or arguments.max_length_bytes is not None):
             self.limited[queue.topic] = queue
         else:
             self.limited.pop(queue.topic, None)
@@ -218,6 +228,11 @@ class Vhost:
         elif isinstance(record, QueueRecord):
             queue = self.queues.pop(record.name, None)
             self.timed.discard(record.name)
+            if record.connection:
+                of_connection = self.owned.get(record.connection, set())
+                of_connection.discard(record.name)
+                if not of_connection:
+                    self.owned.pop(record.connection, None)
             if queue is not None:
                 self.limited.pop(queue.topic, None)
             self.routing.remove(Removal(queue=record.name))

@@ -143,9 +143,12 @@ def header_of(message: Message) -> ContentHeader:
     return ContentHeader(origin_of(message)[2])
 
 
-def template_of(message: StoredMessage) -> ContentTemplate:
-    """The message, encoded for consumers."""
+def template_of(message: StoredMessage, more: FieldTable | None = None) -> ContentTemplate:
+    """The message, encoded for consumers.  `more`: headers that the queue adds."""
     exchange, routing_key, properties = origin_of(message)
+    if more:
+        header = ContentHeader(properties)
+        properties = header.replaced(headers={**(header.headers or {}), **more}).data
     return ContentTemplate(exchange, routing_key, properties, message.body)
 
 

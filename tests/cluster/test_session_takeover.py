@@ -32,6 +32,14 @@ def topic(request: pytest.FixtureRequest) -> str:
     return f"t{abs(hash(request.node.name))}"
 
 
+def is_welcome(port: int, client_id: str) -> bool:
+    """Whether a client can connect: one that comes while its gateway learns that it was given up is to try again."""
+    with SessionClient(port, client_id) as client:
+        properties = {PropertyId.SESSION_EXPIRY_INTERVAL: 600}
+        client.say(Connect(client_id, 5, False, properties=properties))
+        return client.expect(Connack).reason == ReasonCode.SUCCESS
+
+
 def goodbye(client: SessionClient) -> Packet | None:
     """The last packet before the server closed."""
     packets = client.read_to_end()
@@ -134,6 +142,7 @@ def test_a_gateway_that_stood_still_is_fenced(cluster: ClusterProcesses, topic: 
         assert isinstance(last, Disconnect) and last.reason == ReasonCode.SESSION_TAKEN_OVER, last
         new.say(Disconnect())
         new.read_to_end()
+    wait_until(lambda: is_welcome(frozen.port("mqtt"), topic), "it knows that others thought it dead")
     with SessionClient(frozen.port("mqtt"), topic) as client:  # which goes on working
         assert client.open().session_present
         assert client.take(15, 10) == numbered(15)

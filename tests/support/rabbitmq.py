@@ -91,6 +91,12 @@ class RabbitMQ:
             self._epmd.wait(STOP_SECONDS)
             self._epmd = None
 
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The shell whose child the node is."""
+        assert self._node is not None
+        return self._node
+
     def log_text(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 

@@ -46,7 +46,9 @@ class AmqpConversation:
         "connected_at_ms",
         "driver",
         "frontend",
+        "has_published",
         "identity",
+        "is_blocked",
         "machine",
         "principal",
         "vhost",
@@ -66,6 +68,7 @@ class AmqpConversation:
         self._login: Login | None = None
         self._name = ""
         self._is_ended = False
+        self.has_published = self.is_blocked = False
 
     # -- the driver's side ---------------------------------------------------------------------------------------
 
@@ -229,9 +232,25 @@ class AmqpConversation:
         if self.driver is not None:
             self.driver.pause_reading()
 
+    def block(self, reason: str) -> None:
+        """Tell a client that publishes to wait, and read it no more."""
+        if not self.is_blocked and self.has_published and self.driver is not None:
+            self.is_blocked = True
+            self.machine.block(reason)
+            self.flush()
+            self.driver.pause_reading()
+
+    def unblock(self) -> None:
+        if self.is_blocked:
+            self.is_blocked = False
+            self.machine.unblock()
+            self.flush()
+            self.resume_reading()
+
     def resume_reading(self) -> None:
-        """Read on, unless one of the channels still has too much to do."""
-        if self.driver is not None and not any(channel.is_full for channel in self.channels.values()):
+        """Read on, unless one of the channels still has too much to do, or the store is full."""
+        is_held = self.is_blocked or any(channel.is_full for channel in self.channels.values())
+        if self.driver is not None and not is_held:
             self.driver.resume_reading()
 
     # -- the end -------------------------------------------------------------------------------------------------

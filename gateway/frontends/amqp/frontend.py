@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -28,6 +29,7 @@ from gateway.messaging.send import Sender
 from gateway.security.security import PrincipalChange, Security
 from gateway.settings.amqp import AmqpSettings
 from gateway.vhosts.counting import Counting
+from gateway.vhosts.crossing import Crossing
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.keeper import QueueKeeper
@@ -42,8 +44,21 @@ from protocols.amqp.reply_codes import ReplyCode
 TIMEOUT_LOOK_SECONDS: Final = 5.0
 """How often is looked for messages that consumers hold too long."""
 SETTLE_SECONDS: Final = 5.0
+FULL_SECONDS: Final = 1.0
+"""How long publishers are blocked before they may try whether a full store has room again."""
 
 log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class AmqpCounters:
+    """Since the process began."""
+
+    published: int = 0
+    confirmed: int = 0
+    refused: int = 0
+    returned: int = 0
+    delivered: int = 0
 
 
 class AmqpFrontend:
@@ -66,7 +81,7 @@ class AmqpFrontend:
         self.store, self.sender, self.security, self.definitions = store, sender, security, definitions
         self.settings, self.clock, self._gateway = settings, clock, gateway
         self.limits = ConnectionLimits(
-            channel_max=settings.channel_max,
+            channel_max=settings.max_channels,
             frame_max=settings.frame_max_bytes,
             heartbeat_seconds=settings.heartbeat_seconds,
             max_message_size_bytes=settings.max_message_bytes,
@@ -83,12 +98,14 @@ class AmqpFrontend:
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
         self.keeper = QueueKeeper(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
         self.placing.on_timed = self.keeper.look_at
+        sender.bindings = Crossing(store, definitions, self.keeper.look_at)
         self.presence = ConsumerPresence(store, gateway)
         self.conversations: set[AmqpConversation] = set()
+        self.counters = AmqpCounters()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.time = self._loop.time
-        self._is_stopping = False
+        self._is_stopping = self._is_full = False
         self._looking: asyncio.TimerHandle | None = None
         definitions.on_queue_gone.append(self._queue_gone)
         security.watch_principals(self._rights_changed)
@@ -146,8 +163,8 @@ class AmqpFrontend:
         vhost = conversation.vhost
         if vhost is None:
             return
-        for queue in [each for each in vhost.queues.values() if each.connection == conversation.identity]:
-            await self._delete(vhost, queue)
+        for name in tuple(vhost.owned.get(conversation.identity, ())):
+            await self._delete(vhost, vhost.queues[name])
 
     async def _delete(self, vhost: Vhost, queue: Queue) -> None:
         try:
@@ -191,12 +208,18 @@ class AmqpFrontend:
         await self.presence.here(queue)
 
     def consumer_came(self, consumer: Consumer) -> None:
-        self.feeds.of(consumer.queue).add(consumer)
+        if consumer.queue.is_stream:
+            self.feeds.stream(consumer.queue).add(consumer)
+        else:
+            self.feeds.of(consumer.queue).add(consumer)
         self.used(consumer.queue)
 
     def consumer_went(self, consumer: Consumer) -> None:
         queue = consumer.queue
-        self.feeds.of(queue).remove(consumer)
+        if queue.is_stream:
+            self.feeds.stream(queue).remove(consumer)
+        else:
+            self.feeds.of(queue).remove(consumer)
         self.used(queue)
         if queue.declaration.auto_delete:
             self.spawn(self.unused(queue))
@@ -210,25 +233,38 @@ class AmqpFrontend:
             await self._delete(vhost, queue)
 
     def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
-        feed = self.feeds.forget(queue)
-        if feed is None:
-            return
-        for consumer in tuple(feed.consumers):
-            feed.remove(consumer)
+        consumers = self.feeds.all_of(queue)
+        for feed in self.feeds.forget(queue):
+            self.spawn(feed.close())
+        for consumer in consumers:
             if isinstance(consumer, Consumer):
                 consumer.channel.consuming.queue_gone(consumer)
-        self.spawn(feed.close())
 
     def _look_for_late(self) -> None:
         """Close channels whose consumers hold a message too long."""
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
-        before = self.time() - self.settings.consumer_timeout_seconds
         for conversation in tuple(self.conversations):
             for channel in tuple(conversation.channels.values()):
-                oldest = channel.consuming.oldest()
-                if oldest is not None and oldest < before:
+                if channel.consuming.holds_too_long(self.time(), self.settings.consumer_timeout_seconds):
                     text = f"delivery acknowledgement on channel {channel.number} timed out"
                     channel.fail(AmqpError(ReplyCode.PRECONDITION_FAILED, text))
+
+    # -- a store that is full ------------------------------------------------------------------------------------
+
+    def storage_full(self) -> None:
+        """The store refuses: who publishes is told, and read no more for a while."""
+        if not self._is_full:
+            self._is_full = True
+            log.warning("publishing AMQP connections are blocked: the store is full")
+            self._loop.call_later(FULL_SECONDS, self._look_for_room)
+        for conversation in tuple(self.conversations):
+            conversation.block("low on disk")
+
+    def _look_for_room(self) -> None:
+        """Let them try again; whoever is refused again blocks all again."""
+        self._is_full = False
+        for conversation in tuple(self.conversations):
+            conversation.unblock()
 
     def _rights_changed(self, change: PrincipalChange) -> None:
         """Connections of who may nothing any more end."""
@@ -238,6 +274,9 @@ class AmqpFrontend:
                 continue
             if change.is_revoked:
                 conversation.close_connection(ReplyCode.CONNECTION_FORCED, "the user's rights were revoked")
+            else:
+                for channel in conversation.channels.values():
+                    channel.consuming.ask_again()
 
     # -- the end -------------------------------------------------------------------------------------------------
 

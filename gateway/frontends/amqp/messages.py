@@ -10,6 +10,7 @@ from domain.queue_declaration import queue_text
 from gateway.frontends.amqp import topology
 from gateway.frontends.amqp.consuming import Consumer
 from gateway.frontends.amqp.names import CONSUMER_NAMED, REPLY_TO_QUEUE
+from gateway.frontends.amqp.streams import stream_start
 from gateway.frontends.amqp.topology import queue_of, vhost_of
 from gateway.vhosts.vhost import Queue
 from protocols.amqp import methods
@@ -65,6 +66,8 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         queue = queue_of(channel, method.queue)
         frontend.access.check_consume(conversation, vhost_of(channel), queue)
     _check_exclusive(channel, queue, method.exclusive)
+    if queue.is_stream:
+        _check_stream(channel, queue, method)
     consumer = Consumer(
         consuming,
         tag,
@@ -82,6 +85,16 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
     consuming.add(consumer)
 
 
+def _check_stream(channel: AmqpChannel, queue: Queue, method: BasicConsume) -> None:
+    """A stream's consumers acknowledge, and say how far they read ahead."""
+    of = queue_text(queue.name, vhost_of(channel).name)
+    if method.no_ack:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"automatic acknowledgement not supported by stream {of}")
+    if not channel.consuming.prefetch and not channel.consuming.channel_prefetch:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"consumer prefetch count is not set for stream {of}")
+    stream_start(method.arguments, channel.conversation.frontend.clock.now_ms())
+
+
 async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
     """The queue behind the pseudo-queue of direct reply-to: one for each channel."""
     if not method.no_ack:
@@ -94,7 +107,7 @@ async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
 
 
 def _check_exclusive(channel: AmqpChannel, queue: Queue, wanted: bool) -> None:
-    others = list(channel.conversation.frontend.feeds.of(queue).consumers)
+    others = channel.conversation.frontend.feeds.all_of(queue)
     if (wanted and others) or any(isinstance(each, Consumer) and each.exclusive for each in others):
         text = f"{queue_text(queue.name, vhost_of(channel).name)} in exclusive use"
         raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
@@ -128,7 +141,11 @@ async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
     frontend = conversation.frontend
     queue = queue_of(channel, method.queue)
     frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    if queue.is_stream:
+        text = f"basic.get not supported by stream {queue_text(queue.name, vhost_of(channel).name)}"
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
     frontend.used(queue)
+    await channel.publishing.settled()
     ticket = await frontend.feeds.of(queue).get()
     if ticket is None:
         channel.send(BasicGetEmpty())

@@ -6,12 +6,13 @@ could be routed nowhere is returned, if that was asked for, before its confirm.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.routing.exchange_routing import UnknownExchange
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE
@@ -38,12 +39,24 @@ log = structlog.get_logger(__name__)
 class ChannelPublishing:
     """One channel's."""
 
-    __slots__ = ("_channel", "_is_relief_asked", "_sequence", "confirms", "is_tx", "reply_queue", "transaction")
+    __slots__ = (
+        "_channel",
+        "_idle",
+        "_is_relief_asked",
+        "_sequence",
+        "_under_way",
+        "confirms",
+        "is_tx",
+        "reply_queue",
+        "transaction",
+    )
 
     def __init__(self, channel: AmqpChannel) -> None:
         self._channel = channel
         self._sequence = 0
         self._is_relief_asked = False
+        self._under_way = 0
+        self._idle: asyncio.Future[None] | None = None
         self.confirms = False
         self.reply_queue = ""
         self.is_tx = False
@@ -53,6 +66,18 @@ class ChannelPublishing:
     def is_paused(self) -> bool:
         """Whether more is published than the store takes in just now."""
         return self._is_relief_asked
+
+    async def settled(self) -> None:
+        """Return when what was published on the channel is in its queues: what is asked of them next counts it."""
+        if self._under_way:
+            self._idle = self._idle or asyncio.get_running_loop().create_future()
+            await self._idle
+
+    def note_under_way(self, change: int) -> None:
+        self._under_way += change
+        if not self._under_way and self._idle is not None:
+            self._idle.set_result(None)
+            self._idle = None
 
     def take(self, publishes: list[Publish]) -> Awaitable[None] | None:
         """A run of messages came.  Raises what closes the channel: then those before it are on their way."""
@@ -70,6 +95,8 @@ class ChannelPublishing:
         frontend = channel.conversation.frontend
         vhost = channel.conversation.vhost
         assert vhost is not None
+        channel.conversation.has_published = True
+        frontend.counters.published += len(publishes)
         placing, now_ms = frontend.placing, frontend.clock.now_ms()
         sent = _Sent(channel)
         unrouted: list[int] = []
@@ -79,6 +106,8 @@ class ChannelPublishing:
                 if publish.header.data[0] & _HAS_REPLY_TO and publish.header.reply_to == REPLY_TO_QUEUE:
                     publish = self._with_reply_queue(publish)
                 queues = self._route(publish)
+                if publish.header.data[0] & _HAS_HEADERS and b"BCC" in publish.header.data:
+                    publish = without_bcc(publish)
                 self._sequence += self.confirms
                 message = placing.message(vhost, publish, queues, now_ms)
                 if not queues and publish.mandatory:
@@ -93,6 +122,7 @@ class ChannelPublishing:
                 channel.conversation.machine.confirm(channel.number, unrouted)
             work = None
             if sent.messages:
+                self.note_under_way(1)
                 work = frontend.overflow.admit(vhost, sent.messages, sent)
         if frontend.sender.backlogged:
             self._pause()
@@ -135,12 +165,13 @@ class ChannelPublishing:
         header = publish.header
         keys: Sequence[str] = (publish.routing_key,)
         if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
-            keys = _all_keys(publish)
+            keys = all_keys(publish)
         found = vhost.routing.route(name, keys, lambda: header.headers or {}, lambda: dict(header.values()))
         assert not isinstance(found, UnknownExchange)
         return found
 
     def _return(self, publish: Publish) -> None:
+        self._channel.conversation.frontend.counters.returned += 1
         template = ContentTemplate(publish.exchange, publish.routing_key, publish.header.data, publish.body)
         channel = self._channel
         channel.conversation.machine.return_(
@@ -157,7 +188,7 @@ class ChannelPublishing:
         work = self._publish(publishes)
         if work is not None:
             await work
-        await self._channel.conversation.frontend.sender.settle()
+        await self.settled()
 
     # -- backpressure --------------------------------------------------------------------------------------------
 
@@ -186,15 +217,22 @@ class _Sent:
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         channel = self.channel
         conversation = channel.conversation
+        channel.publishing.note_under_way(-1)
         if not channel.is_open:
             return
         if failure is not None:
             conversation.close_connection(ReplyCode.INTERNAL_ERROR, failure.message)
             return
+        counters = conversation.frontend.counters
+        if refusals is not None:
+            counters.refused += sum(refusal is not None for refusal in refusals)
+            if any(refusal is not None and refusal.code is Code.STORAGE_FULL for refusal in refusals):
+                conversation.frontend.storage_full()
         if not channel.publishing.confirms:
             if refusals is not None:
-                log.warning("messages were refused", peer=conversation.peer, count=_count(refusals))
+                log.warning("messages were refused", peer=conversation.peer, count=len(refusals))
             return
+        counters.confirmed += len(self.tags)
         if refusals is None:
             conversation.machine.confirm(channel.number, self.tags)
         else:
@@ -206,11 +244,16 @@ class _Sent:
         conversation.flush()
 
 
-def _count(refusals: Sequence[EntrepotError | None]) -> int:
-    return sum(refusal is not None for refusal in refusals)
+def without_bcc(publish: Publish) -> Publish:
+    """The message as consumers see it."""
+    headers = publish.header.headers or {}
+    if "BCC" not in headers:
+        return publish
+    kept = {name: value for name, value in headers.items() if name != "BCC"}
+    return publish._replace(header=publish.header.replaced(headers=kept))
 
 
-def _all_keys(publish: Publish) -> list[str]:
+def all_keys(publish: Publish) -> list[str]:
     """The routing key and those of the headers CC and BCC."""
     keys = [publish.routing_key]
     headers = publish.header.headers or {}

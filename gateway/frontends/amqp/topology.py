@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from domain import queue_declaration
 from domain.access.model import Action
-from domain.queue_arguments import QueueType
 from domain.queue_declaration import QueueDeclaration, declared_queue, queue_text
 from domain.routing import exchange as exchanges
 from domain.routing.binding import Binding, DestinationKind, check_binding
@@ -157,6 +156,7 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     frontend.used(queue)
     channel.last_queue = queue.name
     if not method.nowait:
+        await channel.publishing.settled()
         ready = await frontend.counting.ready(queue)
         channel.send(QueueDeclareOk(queue.name, ready, frontend.feeds.consumers(queue)))
 
@@ -173,8 +173,6 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: 
         auto_delete=method.auto_delete,
         arguments=method.arguments,
     )
-    if wanted.arguments.queue_type is QueueType.STREAM:
-        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "queues of type stream are not there yet")
     found = vhost.queue(name)
     if found is None:
         if method.queue:
@@ -254,9 +252,16 @@ async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     await conversation.frontend.definitions.unbind(vhost, binding)
 
 
+def _of(channel: AmqpChannel, queue: Queue) -> str:
+    return queue_text(queue.name, vhost_of(channel).name)
+
+
 async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
     queue, conversation = queue_of(channel, method.queue), channel.conversation
     conversation.frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    if queue.is_stream:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"purge is not supported by stream {_of(channel, queue)}")
+    await channel.publishing.settled()
     count = await conversation.frontend.counting.purge(queue)
     if not method.nowait:
         channel.send(QueuePurgeOk(count))
@@ -276,6 +281,7 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
         of = queue_text(name, vhost.name)
         if method.if_unused and frontend.feeds.consumers(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")
+        await channel.publishing.settled()
         count = await frontend.counting.ready(queue)
         if method.if_empty and count:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} not empty")

@@ -12,7 +12,6 @@ import structlog
 
 from domain import queue_declaration
 from domain.errors import Code, EntrepotError
-from domain.queue_arguments import QueueType
 from domain.queue_declaration import declared_queue
 from domain.queue_policy import Policy
 from domain.routing import exchange as exchanges
@@ -47,10 +46,8 @@ def exchange_of(name: str, kind: str, *, arguments: Mapping[str, Any], **flags: 
 async def declare_queue(
     frontend: AmqpFrontend, vhost: Vhost, name: str, *, durable: bool, auto_delete: bool, arguments: Mapping[str, Any]
 ) -> bool:
-    """Whether it is new.  Raises PRECONDITION_FAILED, FORBIDDEN (a system's name), UNSUPPORTED (a stream)."""
+    """Whether it is new.  Raises PRECONDITION_FAILED, FORBIDDEN (a system's name)."""
     wanted = declared_queue(name, vhost.name, durable=durable, auto_delete=auto_delete, arguments=arguments)
-    if wanted.arguments.queue_type is QueueType.STREAM:
-        raise EntrepotError(Code.UNSUPPORTED, "queues of type stream are not there yet")
     found = vhost.queue(name)
     is_new = False
     if found is None:

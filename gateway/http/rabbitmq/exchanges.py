@@ -18,6 +18,7 @@ from domain.routing.binding import DestinationKind
 from domain.routing.exchange import exchange_text
 from domain.routing.exchange_routing import UnknownExchange
 from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.frontends.amqp.publishing import all_keys, without_bcc
 from gateway.http.access import PROTOCOL as HTTP
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
@@ -175,10 +176,10 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
         )
     header = publish.header
     queues = vhost.routing.route(
-        publish.exchange, (publish.routing_key,), lambda: header.headers or {}, lambda: dict(header.values())
+        publish.exchange, all_keys(publish), lambda: header.headers or {}, lambda: dict(header.values())
     )
     assert not isinstance(queues, UnknownExchange)
-    message = frontend.placing.message(vhost, publish, queues, frontend.clock.now_ms())
+    message = frontend.placing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
     if message is not None:
         await _sent(frontend, vhost, message)
     return bool(queues)

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from domain.errors import Code, EntrepotError
 from gateway.delivery.leases import Ticket, acknowledge_all
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.http.context import HttpContext
@@ -48,6 +49,7 @@ def queue_message_routes(context: HttpContext) -> APIRouter:
         found = vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
         declaring.check_not_locked(queue, found)
+        _check_no_stream(queue, "purge")
         await frontend_of(context).counting.purge(queue)
         return nothing()
 
@@ -56,6 +58,7 @@ def queue_message_routes(context: HttpContext) -> APIRouter:
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
         declaring.check_not_locked(queue, found)
+        _check_no_stream(queue, "get")
         body = await body_of(request, context, GetBody)
         frontend.used(queue)
         tickets = await _taken(frontend, queue, body.count)
@@ -68,6 +71,12 @@ def queue_message_routes(context: HttpContext) -> APIRouter:
         return json_answer(shapes)
 
     return router
+
+
+def _check_no_stream(queue: Queue, what: str) -> None:
+    """Raise PRECONDITION_FAILED for a queue that nothing is taken out of."""
+    if queue.is_stream:
+        raise EntrepotError(Code.PRECONDITION_FAILED, f"{what} is not supported by stream queue '{queue.name}'")
 
 
 async def _taken(frontend: AmqpFrontend, queue: Queue, count: int) -> list[Ticket]:

@@ -1,12 +1,21 @@
-"""The table of other people's AMQP clients; what one cannot do stands here with why."""
+"""The table of other people's AMQP clients; what one cannot do stands here with why.
+
+Every client is asked against one process.  Against a deployment of several processes one is, since there the
+difference is behind the door and not in it.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.e2e.amqp.scripts import consuming, publishing, queues, routing
+from tests.support.amqp_peers.aio_pika_peer import AioPikaPeer
+from tests.support.amqp_peers.amqplib_peer import MODULES, AmqplibPeer
+from tests.support.amqp_peers.kombu_peer import KombuPeer
 from tests.support.amqp_peers.peer import Arrival, Peer
+from tests.support.amqp_peers.pika_asyncio import PikaAsyncioPeer
 from tests.support.amqp_peers.pika_blocking import PikaBlockingPeer
 
 
@@ -17,11 +26,38 @@ class Client:
     name: str
     connect: Callable[[int, Arrival], Peer]
     is_there: bool = True
+    is_asked_everywhere: bool = False
 
 
-CLIENTS = {client.name: client for client in (Client("pika", PikaBlockingPeer),)}
+HAS_AMQPLIB = shutil.which("node") is not None and (MODULES / "amqplib").is_dir()
+
+CLIENTS = {
+    client.name: client
+    for client in (
+        Client("pika", PikaBlockingPeer, is_asked_everywhere=True),
+        Client("pika-asyncio", PikaAsyncioPeer),
+        Client("aio-pika", AioPikaPeer),
+        Client("kombu", KombuPeer),
+        Client("amqplib", AmqplibPeer, HAS_AMQPLIB),
+    )
+}
 
 CASES = [case for scripts in (publishing, consuming, routing, queues) for case in scripts.CASES.by_feature.values()]
 
-CANNOT: dict[tuple[str, str], str] = {}
+_NO_NACK = "py-amqp has no basic.nack"
+_NO_TX = "amqplib has no transactions"
+_OWN_PROPERTIES = "it gives every message properties of its own"
+
+CANNOT: dict[tuple[str, str], str] = {
+    ("aio-pika", "wrong vhost"): "aiormq does not tell the close that answers connection.open",
+    ("aio-pika", "no properties"): _OWN_PROPERTIES,
+    ("aio-pika", "a connection is cut: all comes again, marked"): "aio-pika does not give its socket away",
+    ("kombu", "nack with requeue: at the old place, marked"): _NO_NACK,
+    ("kombu", "nack without requeue"): _NO_NACK,
+    ("kombu", "internal exchange"): "py-amqp declares none",
+    ("amqplib", "wrong vhost"): "amqplib does not tell the close that answers connection.open",
+    ("amqplib", "no properties"): _OWN_PROPERTIES,
+    ("amqplib", "transactions"): _NO_TX,
+    ("amqplib", "transactions of acknowledgements"): _NO_TX,
+}
 """(client, feature): why not."""

@@ -18,7 +18,7 @@ def amqp_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[st
 
         def port(name: str) -> int:
             if name not in running:
-                running[name] = stack.enter_context(servers.START[name](tmp_path_factory.mktemp(name)))
+                running[name] = stack.enter_context(servers.start(name, tmp_path_factory.mktemp(name)))
             return running[name]
 
         yield port

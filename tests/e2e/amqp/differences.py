@@ -8,7 +8,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Difference:
-    """What a server shows instead, for these features, to these clients (none: to all)."""
+    """What a server (entrepot or rabbitmq) shows instead, for these features, to these clients (none: to all)."""
 
     server: str
     features: tuple[str, ...]
@@ -21,8 +21,9 @@ DIFFERENCES: Final[tuple[Difference, ...]] = ()
 
 
 def observable(server: str, client: str, feature: str, stated: Any) -> Any:
-    """What is expected of a server."""
+    """What is expected of a server, as one process or as several."""
+    ours = "entrepot" if server in ("serve", "separate") else server
     for each in DIFFERENCES:
-        if each.server == server and feature in each.features and (not each.clients or client in each.clients):
+        if each.server == ours and feature in each.features and (not each.clients or client in each.clients):
             return each.observed
     return stated

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from tests.support.deployment import DEPLOYMENTS
 from tests.support.rabbitmq import RabbitMQ
-from tests.support.server import ServerProcess
 
-NAMES = ("entrepot", "rabbitmq")
+NAMES = ("serve", "separate", "rabbitmq")
+"""Our server as one process and as several, and RabbitMQ."""
+
+USERS = {"security.initial_admin": "guest", "security.initial_admin_password": "guest"}
+"""The user that RabbitMQ has from the beginning."""
 
 
 @contextmanager
@@ -20,12 +24,14 @@ def rabbitmq(directory: Path) -> Iterator[int]:
 
 
 @contextmanager
-def entrepot(directory: Path) -> Iterator[int]:
+def entrepot(directory: Path, deployment: str) -> Iterator[int]:
     """The port of our server with an empty store.  It must have nothing to say but what clients made it say."""
-    with ServerProcess(directory) as process:
-        yield process.port("amqp")
-        assert process.stop() == 0, process.log_text()
-        assert "Traceback" not in process.log_text(), process.log_text()
+    with DEPLOYMENTS[deployment](directory, USERS) as running:
+        yield running.port("amqp")
+        assert running.stop() == 0, running.log_text()
+        assert "Traceback" not in running.log_text(), running.log_text()
 
 
-START = {"entrepot": entrepot, "rabbitmq": rabbitmq}
+def start(name: str, directory: Path) -> AbstractContextManager[int]:
+    """The server of a name, and where it is found."""
+    return rabbitmq(directory) if name == "rabbitmq" else entrepot(directory, name)

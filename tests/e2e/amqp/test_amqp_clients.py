@@ -6,6 +6,7 @@ listed in `differences.py` with the reason, and the listed difference must be th
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -17,18 +18,19 @@ from tests.support.amqp_peers.stage import Case, Stage
 
 def _table() -> list[object]:
     rows: list[object] = []
-    for client in CLIENTS.values():
+    for server, client in itertools.product(servers.NAMES, CLIENTS.values()):
+        if server == "separate" and not client.is_asked_everywhere:
+            continue
         marks = [] if client.is_there else [pytest.mark.skip(reason=f"{client.name} is not installed (make peers)")]
         rows += [
-            pytest.param(client, case, id=f"{client.name}-{case.feature}", marks=marks)
+            pytest.param(server, client, case, id=f"{server}-{client.name}-{case.feature}", marks=marks)
             for case in CASES
             if (client.name, case.feature) not in CANNOT
         ]
     return rows
 
 
-@pytest.mark.parametrize("server", servers.NAMES)
-@pytest.mark.parametrize(("client", "case"), _table())
+@pytest.mark.parametrize(("server", "client", "case"), _table())
 def test_script(server: str, client: Client, case: Case, amqp_port: Callable[[str], int]) -> None:
     stage = Stage(amqp_port(server), client.connect)
     try:

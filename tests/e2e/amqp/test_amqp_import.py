@@ -66,7 +66,6 @@ def test_what_a_rabbitmq_exports_is_taken_in(server: ServerProcess, tmp_path: Pa
         ("users", "", "guest"),
         ("users", "", "alice"),
         ("permissions", "/", "alice"),
-        ("queues", "/", "events"),
         ("policies", "/", "short"),  # without ha-mode
     }
     assert report["done"] == {
@@ -74,18 +73,19 @@ def test_what_a_rabbitmq_exports_is_taken_in(server: ServerProcess, tmp_path: Pa
         "permissions": 2,
         "policies": 2,
         "exchanges": 2,
-        "queues": 2,
+        "queues": 3,
         "bindings": 3,
     }
     orders = get(server, "/queues/%2F/orders")
     assert orders["arguments"] == {"x-message-ttl": 60_000, "x-max-priority": 4} and orders["durable"]
     assert orders["effective_policy_definition"] == {"max-length": 9}
     assert get(server, "/queues/%2F/copies")["type"] == "quorum"
+    assert get(server, "/queues/%2F/events")["type"] == "stream"
     [binding] = get(server, "/bindings/%2F/e/shop/q/orders")
     assert (binding["routing_key"], binding["arguments"]) == ("order.#", {"region": "eu"})
     assert get(server, "/permissions/plant/alice")["configure"] == "^alice-.*$"
     again = entrepot(server, "import", "rabbitmq", "--definitions", str(exported))
-    assert again.returncode == 1 and "events" in again.stdout and "stream" in again.stdout
+    assert again.returncode == 1 and "ha-mode" in again.stdout and "hash" in again.stdout
 
 
 def test_an_import_of_which_nothing_is_left_out(server: ServerProcess, tmp_path: Path) -> None:

@@ -113,8 +113,8 @@ def test_refusals_have_rabbitmqs_statuses_and_reasons(api: httpx2.Client) -> Non
     ):
         answer = api.request(method, path, json={} if method == "POST" else None)
         assert (answer.status_code, bool(answer.json()["reason"])) == (status, True), (path, answer.text)
-    for body in ({"arguments": {"x-max-length": -1}}, {"arguments": {"x-queue-type": "stream"}}):
-        assert api.put(f"/queues/%2F/{name()}", json=body).status_code in (400, 501)
+    for arguments in ({"x-max-length": -1}, {"x-queue-type": "moon"}, {"x-queue-type": "stream", "x-expires": 5}):
+        assert api.put(f"/queues/%2F/{name()}", json={"arguments": arguments}).status_code == 400
     assert api.put(f"/exchanges/%2F/{name()}", json={"type": "nonsense"}).status_code == 400
     ok(api.post("/exchanges/%2F/amq.default/publish", json={"routing_key": queue, "payload": "x"}))
     assert api.delete(f"/queues/%2F/{queue}?if-empty=true").status_code == 400
@@ -172,6 +172,38 @@ def test_rejecting_by_http_makes_dead_letters_and_purging_empties(api: httpx2.Cl
     assert letters[0]["properties"]["headers"]["x-death"][0]["reason"] == "rejected"
     assert api.delete(f"/queues/%2F/{queue}/contents").status_code == 204
     assert messages(api, queue) == 0
+
+
+def test_streams_are_looked_at_by_amqp_only(api: httpx2.Client, channel: BlockingChannel) -> None:
+    stream = name()
+    ok(api.put(f"/queues/%2F/{stream}", json={"arguments": {"x-queue-type": "stream"}}))
+    ok(api.post("/exchanges/%2F/amq.default/publish", json={"routing_key": stream, "payload": "x"}))
+    row = ok(api.get(f"/queues/%2F/{stream}"))
+    assert row["type"] == "stream" and row["messages"] == 1
+    assert api.post(f"/queues/%2F/{stream}/get", json={}).status_code == 400
+    assert api.delete(f"/queues/%2F/{stream}/contents").status_code == 400
+    policy = {
+        "pattern": f"^{stream}$",
+        "definition": {"max-age": "1h", "max-length-bytes": 5000},
+        "apply-to": "streams",
+    }
+    ok(api.put(f"/policies/%2F/{stream}", json=policy))
+    kept = ok(api.get(f"/v1/topics/%25AMQP%25{stream}"))
+    assert (kept["retentionSeconds"], kept["retentionBytes"]) == (3600, 5000)
+    ok(api.delete(f"/policies/%2F/{stream}"))
+    kept = ok(api.get(f"/v1/topics/%25AMQP%25{stream}"))
+    assert kept["retentionSeconds"] > 3600 and kept["retentionBytes"] is None
+
+
+def test_further_routing_keys_count_when_publishing_by_http(api: httpx2.Client, channel: BlockingChannel) -> None:
+    one, two, three = (name() for _ in range(3))
+    for queue in (one, two, three):
+        channel.queue_declare(queue)
+    body = {"routing_key": one, "payload": "x", "properties": {"headers": {"CC": [two], "BCC": [three]}}}
+    ok(api.post("/exchanges/%2F/amq.default/publish", json=body))
+    for queue in (one, two, three):
+        [got] = ok(api.post(f"/queues/%2F/{queue}/get", json={}))
+        assert got["properties"]["headers"] == {"CC": [two]}
 
 
 # -- lists -----------------------------------------------------------------------------------------------------------
@@ -426,7 +458,7 @@ def test_what_an_import_leaves_out_is_listed(api: httpx2.Client) -> None:
         ],
         "queues": [
             {"vhost": vhost, "name": "good", "durable": True, "auto_delete": False, "arguments": {}},
-            {"vhost": vhost, "name": "log", "durable": True, "arguments": {"x-queue-type": "stream"}},
+            {"vhost": vhost, "name": "log", "durable": True, "arguments": {"x-queue-type": "moon"}},
             {"vhost": "nowhere", "name": "lost", "durable": True, "arguments": {}},
             {"vhost": vhost, "durable": True},
         ],

@@ -120,7 +120,7 @@ ALL_PROPERTIES = Properties(
         "large": 2**40,
         "inner": {"deep": {"er": "x"}, "list": [1, "two", False]},
         "list": ["a", {"b": 1}],
-        "x" * 200: "long name",
+        "x" * 128: "long name",
     },
     delivery_mode=2,
     priority=7,

@@ -284,7 +284,7 @@ def _(stage: Stage) -> object:
         message = channel.get(queue)
         assert message is not None
         found.append(((message.properties.headers or {}).get("x-delivery-count"), message.redelivered))
-        channel.nack(message.delivery_tag, requeue=True)
+        channel.reject(message.delivery_tag, requeue=True)
     return found
 
 
@@ -301,5 +301,5 @@ def _(stage: Stage) -> object:
         channel.wait_ready(queue, 1)
         message = channel.get(queue)
         assert message is not None
-        channel.nack(message.delivery_tag, requeue=True)
+        channel.reject(message.delivery_tag, requeue=True)
     return _deaths(stage, channel, dead)

@@ -1,0 +1,121 @@
+"""Contract row 8 at the AMQP door: a gateway is killed, and what its consumers had not acknowledged, and only that,
+comes again, marked as redelivered, at another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pika  # type: ignore[import-untyped]
+import pytest
+
+from tests.support.amqp_load import Consumer, Load, Publisher, parameters
+from tests.support.deployment import ClusterProcesses, GatewayProcess
+from tests.support.waiting import wait_until
+
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+KILLS = 3
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path, gateways=2) as running:
+        yield running
+
+
+def connect(gateway: GatewayProcess) -> pika.BlockingConnection:
+    return pika.BlockingConnection(parameters(gateway.port("amqp")))
+
+
+def get(channel: Any, queue: str) -> tuple[Any, bytes] | None:
+    method, _, body = channel.basic_get(queue)
+    return None if method is None else (method, body)
+
+
+def test_a_declaration_is_seen_at_the_other_gateway_at_once(cluster: ClusterProcesses) -> None:
+    here, there = connect(cluster.gateways[0]).channel(), connect(cluster.gateways[1]).channel()
+    here.exchange_declare("e", "direct")
+    here.queue_declare("q")
+    here.queue_bind("q", "e", "k")
+    there.confirm_delivery()
+
+    def is_routed() -> bool:
+        try:
+            there.basic_publish("e", "k", b"1", mandatory=True)
+        except pika.exceptions.UnroutableError:
+            return False
+        return True
+
+    wait_until(is_routed, "the binding is known", 5)
+    assert here.basic_get("q", auto_ack=True)[2] == b"1"
+
+
+def test_what_was_not_acknowledged_comes_again_and_only_that(cluster: ClusterProcesses) -> None:
+    away, here = cluster.gateways
+    dying, channel = connect(away).channel(), connect(here).channel()
+    dying.queue_declare("q", durable=True)
+    dying.confirm_delivery()
+    for number in range(10):
+        dying.basic_publish("", "q", b"%d" % number)
+    taken = [get(dying, "q") for _ in range(10)]
+    for found in taken[:5]:
+        assert found is not None
+        dying.basic_ack(found[0].delivery_tag)
+    dying.basic_publish("", "q", b"behind")  # in the log behind the acknowledgements, and confirmed
+    away.kill()
+    found_again: dict[bytes, bool] = {}
+
+    def is_back() -> bool:
+        found = get(channel, "q")
+        if found is not None:
+            found_again[found[1]] = found[0].redelivered
+        return len(found_again) >= 6
+
+    wait_until(is_back, lambda: str(found_again), 30)
+    assert found_again == {b"behind": False} | {b"%d" % number: True for number in range(5, 10)}
+    assert get(channel, "q") is None
+
+
+def test_exclusive_queues_go_with_their_gateway(cluster: ClusterProcesses) -> None:
+    away, here = cluster.gateways
+    name = connect(away).channel().queue_declare("", exclusive=True).method.queue
+    away.kill()
+
+    def is_gone() -> bool:
+        try:
+            connect(here).channel().queue_declare(name, passive=True)
+        except pika.exceptions.ChannelClosedByBroker as refusal:
+            return bool(refusal.reply_code == 404)
+        return False
+
+    wait_until(is_gone, "the queue is gone", 40)
+
+
+def test_gateways_killed_in_turn_lose_nothing(cluster: ClusterProcesses) -> None:
+    turn = iter(range(1 << 30))
+
+    def any_gateway() -> pika.BlockingConnection:
+        return connect(cluster.gateways[next(turn) % 2])
+
+    first = any_gateway()
+    first.channel().queue_declare("load", durable=True)
+    first.close()
+    load = Load(any_gateway, [Publisher("a", "load"), Publisher("b", "load")], [Consumer("load"), Consumer("load")])
+    try:
+        for number in range(KILLS):
+            before = len(load.confirmed)
+            wait_until(lambda before=before: len(load.confirmed) > before + 50, "it goes on", 30)
+            cluster.gateways[number % 2].kill()
+            cluster.gateways[number % 2].start()
+        load.end_producing()
+        wanted = load.confirmed
+        wait_until(
+            lambda: wanted <= load.taken.keys() or load.failures, lambda: f"{len(wanted - load.taken.keys())}", 60
+        )
+    finally:
+        load.stop()
+    assert not load.failures, load.failures
+    assert load.taken.keys() <= load.sent
+    for consumer in load.consumers:
+        assert [body for body in consumer.again if body not in load.unsure] == []

@@ -1,0 +1,154 @@
+"""Load by AMQP on a server that dies again and again: publishers with confirms, consumers that acknowledge (pika)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pika  # type: ignore[import-untyped]
+from pika.exceptions import AMQPError  # type: ignore[import-untyped]
+
+AWAY_SECONDS = 0.02
+logging.getLogger("pika").setLevel(logging.CRITICAL)  # it tells each refused connection at length
+BROKEN = (AMQPError, OSError, AssertionError)
+WINDOW = 20
+
+Connect = Callable[[], "pika.BlockingConnection"]
+
+
+def parameters(port: int) -> pika.ConnectionParameters:
+    return pika.ConnectionParameters(
+        "127.0.0.1", port, connection_attempts=1, socket_timeout=5, blocked_connection_timeout=30, heartbeat=0
+    )
+
+
+class Publisher:
+    """Publishes `<name>-<number>` to a queue, one after the other; what was not confirmed is published again."""
+
+    def __init__(self, name: str, queue: str) -> None:
+        self.name, self.queue = name, queue
+        self.sent: set[str] = set()
+        self.confirmed: set[str] = set()
+        self.unsure: set[str] = set()
+        """Published more than once, as it was not known what had become of them."""
+
+    def run(self, connect: Connect, goes_on: Callable[[], bool]) -> None:
+        number, body = 0, ""
+        while goes_on() or body:
+            try:
+                connection = connect()
+                channel = connection.channel()
+                channel.confirm_delivery()
+                while goes_on() or body:
+                    if not body:
+                        body, number = f"{self.name}-{number}", number + 1
+                    if body in self.sent:
+                        self.unsure.add(body)
+                    self.sent.add(body)
+                    channel.basic_publish("", self.queue, body.encode(), pika.BasicProperties(delivery_mode=2))
+                    self.confirmed.add(body)
+                    body = ""
+                connection.close()
+            except BROKEN:
+                time.sleep(AWAY_SECONDS)
+
+
+class Consumer:
+    """Consumes and acknowledges.  `again`: bodies that came after this consumer had acknowledged them, and the server
+    lived long enough to keep that; `unmarked`: those that came again and were not redelivered."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.taken: Counter[str] = Counter()
+        self.settled: set[str] = set()
+        self.again: list[str] = []
+        self.unmarked: list[str] = []
+
+    def run(self, connect: Connect, goes_on: Callable[[], bool]) -> None:
+        while goes_on():
+            try:
+                self._consume(connect(), goes_on)
+            except BROKEN:
+                time.sleep(AWAY_SECONDS)
+
+    def _consume(self, connection: pika.BlockingConnection, goes_on: Callable[[], bool]) -> None:
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=WINDOW)
+        acknowledged: list[str] = []
+        for method, _, data in channel.consume(self.queue, inactivity_timeout=0.1):
+            if method is not None:
+                self._take(method, data.decode())
+                channel.basic_ack(method.delivery_tag)
+                acknowledged.append(data.decode())
+            if len(acknowledged) >= WINDOW:
+                time.sleep(0.12)  # by contract what was acknowledged is durable by then,
+                channel.queue_declare(self.queue, passive=True)  # and this says that the server lives
+                self.settled.update(acknowledged)
+                acknowledged.clear()
+            if not goes_on():
+                connection.close()
+                return
+
+    def _take(self, method: Any, body: str) -> None:
+        if body in self.settled:
+            self.again.append(body)
+        if self.taken[body] and not method.redelivered:
+            self.unmarked.append(body)
+        self.taken[body] += 1
+
+
+class Load:
+    """Publishers and consumers at work; `failures` are what ended one of them."""
+
+    def __init__(self, connect: Connect, publishers: list[Publisher], consumers: list[Consumer]) -> None:
+        self.publishers, self.consumers = publishers, consumers
+        self.failures: list[BaseException] = []
+        self._connect = connect
+        self._is_producing = self._is_consuming = True
+        self._threads = [
+            *(self._thread(lambda each=each: each.run(connect, lambda: self._is_producing)) for each in publishers),
+            *(self._thread(lambda each=each: each.run(connect, lambda: self._is_consuming)) for each in consumers),
+        ]
+
+    def _thread(self, work: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as failure:
+                self.failures.append(failure)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        return thread
+
+    def end_producing(self) -> None:
+        """No more new ones; waits until what was sent is confirmed."""
+        self._is_producing = False
+        for thread in self._threads[: len(self.publishers)]:
+            thread.join(30)
+            assert not thread.is_alive(), "a publisher still waits for its confirm"
+
+    def stop(self) -> None:
+        self._is_producing = self._is_consuming = False
+        for thread in self._threads:
+            thread.join(5)
+
+    @property
+    def confirmed(self) -> set[str]:
+        return set().union(*(each.confirmed.copy() for each in self.publishers))
+
+    @property
+    def sent(self) -> set[str]:
+        return set().union(*(each.sent.copy() for each in self.publishers))
+
+    @property
+    def unsure(self) -> set[str]:
+        return set().union(*(each.unsure for each in self.publishers))
+
+    @property
+    def taken(self) -> Counter[str]:
+        return sum((Counter(dict(each.taken)) for each in self.consumers), Counter())

@@ -1,0 +1,139 @@
+"""Who is handed what of a queue: in turn, by priority, within credit, and nothing that nobody has credit for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+
+from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from domain.message import Message
+from domain.names import queue_feed
+from domain.topic import Topic
+from gateway.delivery.leases import Ticket
+from gateway.delivery.queue_feed import QueueFeed
+from store_client.memory import MemoryStore
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append_all, bodies, pop
+from tests.support.waiting import until
+
+TOPIC = queue_feed("default", "q")
+
+
+class Taker:
+    """A consumer that keeps what it is handed."""
+
+    def __init__(self, credit: int, priority: int = 0) -> None:
+        self.limit, self.priority = credit, priority
+        self.tickets: list[Ticket] = []
+
+    @property
+    def credit(self) -> int:
+        return self.limit - sum(ticket.is_open for ticket in self.tickets)
+
+    @property
+    def held(self) -> int:
+        return sum(ticket.is_open for ticket in self.tickets)
+
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        assert len(tickets) <= self.credit
+        self.tickets += tickets
+
+    @property
+    def bodies(self) -> list[str]:
+        return [ticket.message.body.decode() for ticket in self.tickets]
+
+
+@pytest.fixture
+async def store() -> MemoryStore:
+    store = MemoryStore(ManualClock())
+    await store.put_topic(Topic(TOPIC, 1))
+    await store.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
+    return store
+
+
+@pytest.fixture
+async def feed(store: MemoryStore) -> AsyncIterator[QueueFeed]:
+    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, lambda feed: None)
+    yield feed
+    await feed.close()
+
+
+async def put(store: MemoryStore, *names: str) -> None:
+    assert set(await append_all(store, *(Message(TOPIC, name.encode(), queue_id=0) for name in names))) == {None}
+
+
+async def test_in_turn_and_within_credit(store: MemoryStore, feed: QueueFeed) -> None:
+    await put(store, *"abcdefgh")
+    one, two = Taker(3), Taker(2)
+    feed.add(one)
+    feed.add(two)
+    await until(lambda: len(one.tickets) + len(two.tickets) == 5, "all credit is used")
+    assert sorted(one.bodies + two.bodies) == list("abcde")
+    assert one.bodies == sorted(one.bodies)
+    one.tickets[0].acknowledge()
+    feed.look()
+    await until(lambda: len(one.tickets) == 4, "there is credit again")
+    assert one.bodies[-1] == "f"
+
+
+async def test_the_highest_priority_first(store: MemoryStore, feed: QueueFeed) -> None:
+    low, high = Taker(10), Taker(2, priority=5)
+    feed.add(low)
+    feed.add(high)
+    await put(store, *"abcd")
+    await until(lambda: len(low.tickets) + len(high.tickets) == 4, "all are handed out")
+    assert (high.bodies, low.bodies) == (["a", "b"], ["c", "d"])
+
+
+async def test_only_the_first_of_a_single_active_consumer(store: MemoryStore, feed: QueueFeed) -> None:
+    feed.is_single = True
+    first, second = Taker(2), Taker(2)
+    feed.add(first)
+    feed.add(second)
+    await put(store, *"abcd")
+    await until(lambda: len(first.tickets) == 2, "the first has its credit")
+    assert second.tickets == []
+    for ticket in first.tickets:
+        ticket.release()
+    feed.remove(first)
+    await until(lambda: len(second.tickets) == 2, "the next one's turn")
+    assert second.bodies == ["a", "b"]
+
+
+async def test_who_waits_takes_nothing_along_when_it_goes(store: MemoryStore, feed: QueueFeed) -> None:
+    taker = Taker(5)
+    feed.add(taker)
+    await asyncio.sleep(0)
+    feed.remove(taker)
+    await until(lambda: feed._pop is None, "nothing is waited for")
+    await put(store, "a")
+    assert [(each.message.body, each.attempt) for each in await pop(store, TOPIC, "q")] == [(b"a", 1)]
+
+
+async def test_what_is_sorted_out_is_handed_to_nobody(store: MemoryStore) -> None:
+    def sort_out(tickets: list[Ticket]) -> list[Ticket]:
+        for ticket in tickets:
+            if ticket.message.body == b"b":
+                ticket.acknowledge()
+        return [ticket for ticket in tickets if ticket.is_open]
+
+    feed = QueueFeed(store, ManualClock(), TOPIC, "q", sort_out, lambda feed: None)
+    await put(store, *"bab")
+    ticket = await feed.get()
+    assert ticket is not None and ticket.message.body == b"a"
+    assert await feed.get() is None
+    await feed.close()
+
+
+async def test_what_is_given_back_has_its_place(store: MemoryStore, feed: QueueFeed) -> None:
+    await put(store, *"abc")
+    taker = Taker(2)
+    feed.add(taker)
+    await until(lambda: len(taker.tickets) == 2, "two are handed out")
+    feed.remove(taker)
+    for ticket in reversed(taker.tickets):
+        ticket.release()
+    await feed.leases.settle()
+    assert bodies(await pop(store, TOPIC, "q")) == ["a", "b", "c"]
