@@ -41,8 +41,11 @@ def api(server: ServerProcess) -> Iterator[httpx2.Client]:
 
 @pytest.fixture
 def channel(server: ServerProcess) -> Iterator[BlockingChannel]:
+    """One whose publishes return when they are confirmed."""
     connection = connect(server)
-    yield connection.channel()
+    channel = connection.channel()
+    channel.confirm_delivery()
+    yield channel
     if connection.is_open:
         connection.close()
 
@@ -346,7 +349,7 @@ def test_a_policy_holds_for_queues_that_are_there_and_for_new_ones(
     assert api.delete(f"/policies/%2F/{prefix}").status_code == 404
     for n in range(5):
         channel.basic_publish("", new, str(n).encode())
-    wait_until(lambda: messages(api, new) == 5, "there is no limit any more")
+    wait_until(lambda: messages(api, new) == 5, lambda: f"there is a limit: {api.get(f'/queues/%2F/{new}').text}")
     assert ok(api.get(f"/queues/%2F/{new}"))["policy"] is None
 
 
