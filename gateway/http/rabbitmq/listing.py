@@ -28,16 +28,19 @@ async def listing(request: Request, rows: list[Row], complete: Complete | None =
     query = request.query_params
     total = len(rows)
     rows = _matching(rows, query.get("name", ""), is_pattern=query.get("use_regex") == "true")
-    sort = query.get("sort", "")
-    if complete is not None and sort and rows and sort not in rows[0]:
-        await complete(rows)
-        complete = None
+    sort, columns = query.get("sort", ""), query.get("columns", "")
+    if complete is not None and rows:
+        if sort and _column(sort) not in rows[0]:
+            await complete(rows)
+            complete = None
+        elif columns and all(_column(each) in rows[0] for each in columns.split(",") if each):
+            complete = None  # nobody wants to see it
     if sort:
         rows.sort(key=lambda row: _sort_key(_value(row, sort)), reverse=query.get("sort_reverse") == "true")
     if "page" not in query:
         if complete is not None:
             await complete(rows)
-        return json_answer(_columns(rows, query.get("columns", "")))
+        return json_answer(_columns(rows, columns))
     page, size = _number(query["page"], "page"), _number(query.get("page_size", str(DEFAULT_PAGE_SIZE)), "page_size")
     if size > MAX_PAGE_SIZE:
         raise bad_request(f"page_size: at most {MAX_PAGE_SIZE}")
@@ -51,7 +54,7 @@ async def listing(request: Request, rows: list[Row], complete: Complete | None =
         {
             "filtered_count": len(rows),
             "item_count": len(shown),
-            "items": _columns(shown, query.get("columns", "")),
+            "items": _columns(shown, columns),
             "page": page,
             "page_count": pages,
             "page_size": size,
@@ -78,6 +81,11 @@ def _number(text: str, what: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text)):
         raise bad_request(f"{what}: a number from 1 on, not {text[:40]!r}")
     return int(text)
+
+
+def _column(path: str) -> str:
+    """The field of a row that a path into it begins with."""
+    return path.partition(".")[0]
 
 
 def _value(row: Row, column: str) -> Any:
