@@ -147,6 +147,7 @@ class AmqpConversation:
         self.principal = principal
         self._name = credentials.username or principal.name
         self.client_properties = dict(login.client_properties)
+        self._watch_end()
         machine.authenticated()
         self._go_on()
 
@@ -192,8 +193,20 @@ class AmqpConversation:
             self._handle(self.machine.close(ReplyCode.NOT_ALLOWED, text, 10, 70))
         else:
             self.principal = renewed
+            self._watch_end()
             self.machine.answer(ConnectionUpdateSecretOk())
         self.flush()
+
+    def _watch_end(self) -> None:
+        """What the client was let in by may end: then the connection does, unless it has shown something newer."""
+        principal = self.principal
+        if principal is not None and principal.expires_at_ms is not None:
+            seconds = max(principal.expires_at_ms - self.frontend.clock.now_ms(), 0) / 1000
+            self.frontend.call_later(seconds, self._look_at_end, principal)
+
+    def _look_at_end(self, principal: Principal) -> None:
+        if self.principal is principal and not self.machine.is_closed:
+            self.close_connection(ReplyCode.CONNECTION_FORCED, "the credentials have expired")
 
     # -- channels ------------------------------------------------------------------------------------------------
 

@@ -104,7 +104,7 @@ class AmqpFrontend:
         self.counters = AmqpCounters()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self.time = self._loop.time
+        self.time, self.call_later = self._loop.time, self._loop.call_later
         self._is_stopping = self._is_full = False
         self._looking: asyncio.TimerHandle | None = None
         definitions.on_queue_gone.append(self._queue_gone)

@@ -15,6 +15,7 @@ from domain.routing.exchange import Exchange, exchange_text, exchange_type
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE, SERVER_NAMED
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.errors import AmqpError
+from protocols.amqp.mapping import MQTT_EXCHANGE
 from protocols.amqp.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -86,6 +87,8 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
         method.arguments,
     )
     exchanges.check_exchange(wanted, vhost.name)
+    if wanted.alternate is not None:  # what is published here is published there
+        frontend.access.check(channel.conversation, vhost, Action.PUB, wanted.alternate)
     if found is not None:
         _check_same(vhost, found, wanted)
         _answer_exchange(channel, method)
@@ -173,6 +176,9 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: 
         auto_delete=method.auto_delete,
         arguments=method.arguments,
     )
+    if wanted.arguments.dead_letter_exchange is not None:  # its dead letters are read here, and written there
+        frontend.access.check_read(conversation, vhost, name)
+        frontend.access.check(conversation, vhost, Action.PUB, wanted.arguments.dead_letter_exchange)
     found = vhost.queue(name)
     if found is None:
         if method.queue:
@@ -233,7 +239,7 @@ async def _bind(
     binding = Binding(source, destination, routing_key, arguments, kind)
     exchanges.check_not_default(source)
     frontend.access.check(conversation, vhost, Action.UPDATE, destination)
-    frontend.access.check(conversation, vhost, Action.SUB, source)
+    frontend.access.check(conversation, vhost, Action.SUB, _read_name(source, routing_key))
     if vhost.routing.exchange(source) is None and (topic := frontend.topic_of_exchange(vhost, source)) is not None:
         await frontend.definitions.declare_exchange(vhost, topic, frontend.gateway)
     found = vhost.routing.exchange(source)
@@ -243,6 +249,16 @@ async def _bind(
         raise exchanges.not_found(destination, vhost.name)
     check_binding(binding, found.routing_type)
     await frontend.definitions.bind(vhost, binding)
+
+
+def _read_name(source: str, routing_key: str) -> str:
+    """What a binding reads: of MQTT's names those that its pattern stands for, else all of an exchange."""
+    if source != MQTT_EXCHANGE:
+        return source
+    levels = routing_key.replace("*", "+").split(".")
+    if "#" in levels:  # in the middle it stands for any number of words, too
+        levels = levels[: levels.index("#") + 1]
+    return "/".join(levels)
 
 
 async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
