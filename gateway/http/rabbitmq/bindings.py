@@ -13,8 +13,10 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
+from domain.access.model import Action, ResourceType
 from domain.routing import exchange as exchanges
 from domain.routing.binding import Binding, DestinationKind
+from gateway.frontends.amqp.topology import read_name
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
@@ -33,8 +35,10 @@ from gateway.http.rabbitmq.door import (
     vhost_in_path,
 )
 from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import binding_shape, properties_key
 from gateway.vhosts.vhost import Vhost
+from protocols.amqp.mapping import MQTT_EXCHANGE
 
 _KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
 _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"
@@ -101,6 +105,9 @@ def _add_between(router: APIRouter, context: HttpContext) -> None:
         body = await body_of(request, context, BindingBody)
         ends = exchange_name_in_path(source), name_in_path(destination)
         binding = Binding(*ends, body.routing_key, body.arguments, _kind(kind))
+        if binding.source == MQTT_EXCHANGE:
+            pattern = read_name(binding.source, binding.routing_key)
+            check(context, request, found, Action.SUB, ResourceType.TOPIC, pattern)
         await declaring.bind(frontend_of(context), found, binding)
         to = "/".join(quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         return Response(status_code=CREATED, headers={"location": to})

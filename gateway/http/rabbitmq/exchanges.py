@@ -10,7 +10,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, Principal, ResourceType
+from domain.access.model import Action, ResourceType
 from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.routing import exchange as exchanges
@@ -19,7 +19,6 @@ from domain.routing.exchange import exchange_text
 from domain.routing.exchange_routing import UnknownExchange
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.amqp.publishing import all_keys, without_bcc
-from gateway.http.access import PROTOCOL as HTTP
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
@@ -39,10 +38,9 @@ from gateway.http.rabbitmq.door import (
     vhost_in_path,
 )
 from gateway.http.rabbitmq.listing import listing
-from gateway.http.rabbitmq.rights import resource_name
+from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
 from gateway.messaging.send import Refusals
-from gateway.security.security import refusal_of
 from gateway.vhosts.vhost import Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
@@ -78,7 +76,8 @@ def exchange_routes(context: HttpContext) -> APIRouter:
         body = await body_of(request, context, PublishBody)
         message = publish_of(exchange_name_in_path(name), body)
         if message.exchange in ("", MQTT_EXCHANGE):
-            _check_by_key(context, request.state.principal, found, message)
+            key = message.routing_key.replace(".", "/") if message.exchange else message.routing_key
+            check(context, request, found, Action.PUB, ResourceType.TOPIC, key)
         return json_answer({"routed": await published(frontend, found, message)})
 
     return router
@@ -126,6 +125,8 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
         body = await body_of(request, context, ExchangeBody)
         flags = {"durable": body.durable, "auto_delete": body.auto_delete, "internal": body.internal}
         wanted = declaring.exchange_of(name_in_path(name), body.type, arguments=body.arguments, **flags)
+        if wanted.alternate is not None:
+            check(context, request, found, Action.PUB, ResourceType.TOPIC, wanted.alternate)
         return created(await declaring.declare_exchange(frontend_of(context), found, wanted))
 
     @router.delete("/exchanges/{vhost}/{name}", summary="Delete an exchange", status_code=204)
@@ -141,14 +142,6 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
 
 
 # -- publishing ------------------------------------------------------------------------------------------------------
-
-
-def _check_by_key(context: HttpContext, principal: Principal, vhost: Vhost, message: Publish) -> None:
-    """Raise FORBIDDEN unless what the routing key names may be published to."""
-    key = message.routing_key.replace(".", "/") if message.exchange else message.routing_key
-    name = resource_name(vhost.name, key)
-    if not context.security.allows(principal, Action.PUB, ResourceType.TOPIC, name, HTTP):
-        raise refusal_of(Action.PUB, ResourceType.TOPIC, name)
 
 
 def publish_of(exchange: str, body: PublishBody) -> Publish:

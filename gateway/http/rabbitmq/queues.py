@@ -7,7 +7,10 @@ from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
+from domain.access.model import Action, ResourceType
 from domain.errors import Code, EntrepotError
+from domain.field_value import text_of
+from domain.queue_arguments import DEAD_LETTER_EXCHANGE
 from domain.queue_declaration import queue_text
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
@@ -26,6 +29,7 @@ from gateway.http.rabbitmq.door import (
     vhost_in_path,
 )
 from gateway.http.rabbitmq.listing import Row, listing
+from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import queue_shape
 from gateway.vhosts.vhost import Vhost
 
@@ -48,6 +52,10 @@ def queue_routes(context: HttpContext) -> APIRouter:
     async def put_queue(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, QueueBody)
+        letters = text_of(body.arguments.get(DEAD_LETTER_EXCHANGE))
+        if letters is not None:  # they are read here, and written there
+            check(context, request, found, Action.SUB, ResourceType.GROUP, name_in_path(name))
+            check(context, request, found, Action.PUB, ResourceType.TOPIC, letters)
         is_new = await declaring.declare_queue(
             frontend_of(context),
             found,

@@ -1,7 +1,8 @@
 """What each route of RabbitMQ's API needs: the rights that the AMQP door asks for the same
 (`frontends/amqp/access.py`), LIST and GET for looking, and of the Cluster for what is about connections.
 
-What is published to the default exchange or to `amq.topic` is judged by its routing key, which the route itself asks.
+What only the body tells, the route itself asks for: the routing key of what is published to the default exchange or to
+`amq.topic`, or bound to that, and where dead letters and unrouted messages are to go.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from fastapi import Request
 from domain.access.model import EVERYTHING, NAMESPACE_LEVEL, Action, ResourceType
 from domain.access.model import Request as Need
 from domain.names import DEFAULT_NAMESPACE
+from gateway.http.access import PROTOCOL as HTTP
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq.door import DEFAULT_EXCHANGE_NAME, PREFIX
-from gateway.vhosts.vhost import namespace_of
+from gateway.security.security import refusal_of
+from gateway.vhosts.vhost import Vhost, namespace_of
 from protocols.amqp.mapping import MQTT_EXCHANGE
 
 Needs = Callable[[HttpContext, Request], list[Need]]
@@ -28,6 +31,13 @@ def resource_name(vhost: str, name: str) -> str:
     """The name, in requests, of an exchange or queue of a virtual host."""
     namespace = namespace_of(vhost)
     return name if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{name}"
+
+
+def check(context: HttpContext, request: Request, vhost: Vhost, action: Action, kind: ResourceType, name: str) -> None:
+    """Ask for a right that only the body tells.  Raises FORBIDDEN."""
+    resource = resource_name(vhost.name, name)
+    if not context.security.allows(request.state.principal, action, kind, resource, HTTP):
+        raise refusal_of(action, kind, resource)
 
 
 def _named(*wanted: tuple[Action, ResourceType], parameter: str = "name") -> Needs:
@@ -55,8 +65,11 @@ def _publish(context: HttpContext, request: Request) -> list[Need]:
 def _bind(context: HttpContext, request: Request) -> list[Need]:
     values = request.path_params
     vhost = name_in_path(values["vhost"])
-    ends = ((Action.UPDATE, values["destination"]), (Action.SUB, values["source"]))
-    return [Need(action, _TOPIC, resource_name(vhost, name_in_path(name))) for action, name in ends]
+    needs = [Need(Action.UPDATE, _TOPIC, resource_name(vhost, name_in_path(values["destination"])))]
+    source = name_in_path(values["source"])
+    if source != MQTT_EXCHANGE:
+        needs.append(Need(Action.SUB, _TOPIC, resource_name(vhost, source)))
+    return needs
 
 
 def _aliveness(context: HttpContext, request: Request) -> list[Need]:

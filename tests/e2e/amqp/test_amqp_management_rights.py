@@ -166,3 +166,20 @@ def test_publishing_by_http_is_judged_as_by_amqp(root: httpx2.Client, as_user: C
     topic = "/exchanges/%2F/amq.topic/publish"
     assert poster.post(topic, json={"routing_key": "secret.a", "payload": "x"}).status_code == 403
     assert poster.post("/queues/%2F/jobs/get", json={}).status_code == 403
+
+
+def test_what_only_bodies_tell_is_asked_for(root: httpx2.Client, as_user: Callable[..., httpx2.Client]) -> None:
+    """Nobody reads by a dead-letter exchange, an alternate or a binding what he may not read."""
+    ok(root.put("/users/sly", json={"password": "pw", "tags": ""}))
+    rights = {"configure": "^sly-.*$", "write": "^sly-.*$", "read": r"^(sly-.*|amq\.topic)$"}
+    ok(root.put("/permissions/%2F/sly", json=rights))
+    sly = as_user("sly")
+    for target, status in (("sly-x", 201), ("other", 403)):
+        queue = {"arguments": {"x-dead-letter-exchange": target}}
+        exchange = {"type": "fanout", "arguments": {"alternate-exchange": target}}
+        assert sly.put(f"/queues/%2F/sly-{target}", json=queue).status_code == status
+        assert sly.put(f"/exchanges/%2F/sly-{target}-e", json=exchange).status_code == status
+    ok(sly.put("/queues/%2F/sly-q", json={}))
+    bind = "/bindings/%2F/e/amq.topic/q/sly-q"
+    assert sly.post(bind, json={"routing_key": "secret.#"}).status_code == 403
+    assert sly.post(bind, json={"routing_key": "sly-a"}).status_code == 201
