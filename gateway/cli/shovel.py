@@ -93,8 +93,7 @@ def _place(url: str) -> tuple[str, int, str]:
 
 
 def _carry(plan: ShovelPlan, queues: list[str], at_a_time: int) -> list[QueueProgress]:
-    import asyncio
-
+    import uvloop
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
@@ -113,7 +112,7 @@ def _carry(plan: ShovelPlan, queues: list[str], at_a_time: int) -> list[QueuePro
             bars.update(tasks[progress.queue], completed=progress.carried, total=total)
 
         on_progress: OnProgress = moved
-        return asyncio.run(shovel(plan, queues, on_progress, at_a_time=at_a_time))
+        return uvloop.run(shovel(plan, queues, on_progress, at_a_time=at_a_time))
 
 
 def _tell(outcomes: list[QueueProgress], as_json: bool) -> None:

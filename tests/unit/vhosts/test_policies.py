@@ -123,7 +123,8 @@ async def test_streams_keep_what_policies_say(store: MemoryStore) -> None:
     assert topic is not None and topic.retention_seconds == 60
     await here.put_policy(vhost, Policy("p", "^s", {"max-length-bytes": 1000}))
     topic = store.topic(queue.topic)
-    assert topic is not None and topic.retention_bytes == 1000 and topic.retention_seconds > 60
+    assert topic is not None and topic.retention_bytes == 1000
+    assert topic.retention_seconds is not None and topic.retention_seconds > 60
 
 
 def test_what_can_be_no_policy_is_refused() -> None:
