@@ -18,6 +18,9 @@ from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
 
 
+pytestmark = pytest.mark.timeout(300)
+
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("import")) as process:

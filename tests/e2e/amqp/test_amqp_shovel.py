@@ -22,6 +22,7 @@ from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.timeout(300)
 MANY = 4000
 PREFETCH = 50
 
