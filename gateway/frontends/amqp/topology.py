@@ -201,7 +201,7 @@ def _check_same_queue(channel: AmqpChannel, vhost: Vhost, found: Queue, wanted: 
     check_owner(channel, found)
     if found.declaration.exclusive != wanted.exclusive:
         raise AmqpError(ReplyCode.RESOURCE_LOCKED, queue_declaration.locked(found.name, vhost.name))
-    text = queue_declaration.inequivalence(found.declaration, wanted, vhost.name)
+    text = queue_declaration.inequivalence(found.declared, wanted, vhost.name)
     if text is not None:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
 
@@ -239,7 +239,7 @@ async def _bind(
     binding = Binding(source, destination, routing_key, arguments, kind)
     exchanges.check_not_default(source)
     frontend.access.check(conversation, vhost, Action.UPDATE, destination)
-    frontend.access.check(conversation, vhost, Action.SUB, _read_name(source, routing_key))
+    frontend.access.check(conversation, vhost, Action.SUB, read_name(source, routing_key))
     if vhost.routing.exchange(source) is None and (topic := frontend.topic_of_exchange(vhost, source)) is not None:
         await frontend.definitions.declare_exchange(vhost, topic, frontend.gateway)
     found = vhost.routing.exchange(source)
@@ -251,7 +251,7 @@ async def _bind(
     await frontend.definitions.bind(vhost, binding)
 
 
-def _read_name(source: str, routing_key: str) -> str:
+def read_name(source: str, routing_key: str) -> str:
     """What a binding reads: of MQTT's names those that its pattern stands for, else all of an exchange."""
     if source != MQTT_EXCHANGE:
         return source
