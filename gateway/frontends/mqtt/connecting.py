@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
-from protocols.mqtt.outgoing import RESTORED
 
 from domain.access.model import Principal
 from domain.errors import Code, EntrepotError
@@ -22,6 +21,7 @@ from gateway.frontends.mqtt.outbox import NOT_IN_A_QUEUE
 from gateway.sessions.opening import Arrival
 from gateway.sessions.record import NEVER_EXPIRES, RELEASED, OutgoingRecord, WillRecord
 from gateway.sessions.session import Session
+from protocols.mqtt.outgoing import RESTORED
 from protocols.mqtt.packets import Auth, Connect
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
