@@ -1,4 +1,4 @@
-"""What clients hear of ends, and when: found by other people's suites, played by py-amqp on ours and on RabbitMQ."""
+"""What other people's suites found to be different from RabbitMQ, played by py-amqp on ours and on RabbitMQ."""
 
 from __future__ import annotations
 
@@ -55,6 +55,13 @@ def test_what_goes_with_its_last_consumer_is_gone_after_the_close(connect: Conne
         (consuming if what_closes == "connection" else channel).close()
         with pytest.raises(amqp.NotFound):
             watching.channel().queue_declare(name, passive=True)
+
+
+@pytest.mark.parametrize("passive", [True, False])
+def test_the_default_exchange_is_not_declared(connect: Connect, passive: bool) -> None:
+    channel = connect().channel()
+    with pytest.raises(amqp.AccessRefused):
+        channel.exchange_declare("", "direct", passive=passive)
 
 
 def test_external_is_offered_to_who_shows_a_certificate(tmp_path: Path) -> None:
