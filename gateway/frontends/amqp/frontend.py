@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
@@ -21,7 +21,7 @@ from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.frontends.amqp.access import AmqpAccess
 from gateway.frontends.amqp.consuming import Consumer
 from gateway.frontends.amqp.conversation import AmqpConversation
-from gateway.frontends.amqp.login import MECHANISMS
+from gateway.frontends.amqp.login import CERTIFIED_MECHANISMS, MECHANISMS
 from gateway.frontends.amqp.messages import HANDLERS
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE
 from gateway.frontends.mqtt.routes import Routes
@@ -88,6 +88,7 @@ class AmqpFrontend:
             handshake_timeout_seconds=settings.handshake_timeout_seconds,
         )
         self.greeting = _greeting(settings, gateway(), version)
+        self.certified_greeting = replace(self.greeting, mechanisms=CERTIFIED_MECHANISMS)
         self.handlers = HANDLERS
         self.max_unacknowledged = settings.max_unacknowledged
         self.access = AmqpAccess(security)
@@ -238,7 +239,7 @@ class AmqpFrontend:
         self._note_presence(queue)
         self.used(queue)
         if queue.declaration.auto_delete:
-            self.spawn(self.unused(queue))
+            consumer.channel.conversation.going(self.spawn(self.unused(queue)))
 
     async def unused(self, queue: Queue) -> None:
         """A consumer went: an auto-delete queue goes with the last one, at whichever gateway that was."""

@@ -70,13 +70,13 @@ def check_owner(channel: AmqpChannel, queue: Queue) -> None:
 
 def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable[None] | None:
     vhost, frontend = vhost_of(channel), channel.conversation.frontend
+    exchanges.check_not_default(method.exchange)
     found = vhost.routing.exchange(method.exchange)
     if method.passive:
         if found is None and frontend.topic_of_exchange(vhost, method.exchange) is None:
             raise exchanges.not_found(method.exchange, vhost.name)
         _answer_exchange(channel, method)
         return None
-    exchanges.check_not_default(method.exchange)
     frontend.access.check(channel.conversation, vhost, Action.CREATE, method.exchange)
     wanted = Exchange(
         method.exchange,
