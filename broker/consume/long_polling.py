@@ -87,8 +87,11 @@ class LongPolling:
         watched = self._watchers.get(topic)
         if watched:
             for name in [group] if group is not None else tuple(watched):
-                for watcher in watched.get(name, ()):
+                watchers = watched.get(name, ())
+                for watcher in watchers:
                     watcher()
+                if len(watchers) > 1:  # who hears of it first has it often: each is the first in turn
+                    watched[name] = (*watchers[1:], watchers[0])
         groups = self._waiters.get(topic)
         if not groups:
             return

@@ -45,13 +45,14 @@ async def all_settled(store: RemoteStore) -> None:
 async def test_two_gateways_share_what_is_on_two_brokers(gateways: list[Shares], store: RemoteStore):
     members = [KeepingMember(quick=True), KeepingMember(quick=True)]
     await join_all(gateways, members)
-    names = [str(n) for n in range(400)]
-    for at in range(0, 400, 20):
+    names = [str(n) for n in range(4000)]
+    for at in range(0, 4000, 20):
         sent = [message("t", name, int(name) % 2 * 10000 + int(name) // 2 % 2) for name in names[at : at + 20]]
         assert set(await append_all(store, *sent)) == {None}
-    await until(lambda: sum(len(each.taken) for each in members) >= 400, "all messages")
+    await until(lambda: sum(len(each.taken) for each in members) >= 4000, "all messages")
     assert Counter(members[0].bodies + members[1].bodies) == Counter(names)
-    assert min(len(each.taken) for each in members) >= 20  # over several brokers parts are not equal: nobody starves
+    parts = [len(each.taken) for each in members]
+    assert min(parts) >= 1000, parts  # about half each; single batches may go to one of them for a while
     await all_settled(store)
 
 
