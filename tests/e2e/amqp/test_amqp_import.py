@@ -17,7 +17,6 @@ import pytest
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
 
-
 pytestmark = pytest.mark.timeout(300)
 
 
