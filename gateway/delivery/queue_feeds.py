@@ -37,6 +37,14 @@ class QueueFeeds:
             self._feeds[queue.topic] = feed
         return feed
 
+    def activate(self, topic: str, is_active: bool) -> None:
+        """Whether the single active consumer of a queue is at this gateway."""
+        feed = self._feeds.get(topic)
+        if feed is not None and feed.is_single and feed.is_active is not is_active:
+            feed.is_active = is_active
+            feed.look()
+            feed.look_again()
+
     def stream(self, queue: Queue) -> StreamFeed:
         """The feed of a queue of type stream, begun if it is not there."""
         feed = self._streams.get(queue.topic)

@@ -6,8 +6,9 @@ from typing import Final
 
 NEVER: Final = float("inf")
 
-MISSED: Final = 2
-"""Intervals without a byte after which the peer is gone."""
+MISSED: Final = 3
+"""Intervals without a byte after which the peer is gone: the most that RabbitMQ waits, which looks once in each of them
+and gives up between two and three.  Clients that give up a server by that count are to be first."""
 
 
 class Heartbeats:

@@ -32,7 +32,17 @@ log = structlog.get_logger(__name__)
 class AmqpChannel:
     """See the module."""
 
-    __slots__ = ("_is_busy", "_waiting", "consuming", "conversation", "is_open", "last_queue", "number", "publishing")
+    __slots__ = (
+        "_is_busy",
+        "_notices",
+        "_waiting",
+        "consuming",
+        "conversation",
+        "is_open",
+        "last_queue",
+        "number",
+        "publishing",
+    )
 
     def __init__(self, conversation: AmqpConversation, number: int) -> None:
         self.conversation = conversation
@@ -43,6 +53,8 @@ class AmqpChannel:
         self.publishing = ChannelPublishing(self)
         self.consuming = ChannelConsuming(self)
         self._waiting: deque[Publishes | Acks | Method] = deque()
+        self._notices: list[AmqpMethod] = []
+        """What the server says by itself, behind the answer to what is being done: at most one for each consumer."""
         self._is_busy = False
 
     @property
@@ -86,6 +98,10 @@ class AmqpChannel:
             log.exception("a method failed", method="" if method is None else method.name)
             self.fail(amqp_error_of_bug(), method)
         self._is_busy = False
+        if self.is_open:
+            for notice in self._notices:
+                self.send(notice)
+        self._notices.clear()
         was_full = self.is_full
         while self._waiting and not self._is_busy and self.is_open:
             self._handle(self._waiting.popleft())
@@ -96,6 +112,14 @@ class AmqpChannel:
     def send(self, method: AmqpMethod) -> None:
         """Answer; it goes out at the end of what is being done."""
         self.conversation.machine.send(self.number, method)
+
+    def notify(self, method: AmqpMethod) -> None:
+        """Say what no method asked for: who deletes a queue hears of that first, and then of its consumers."""
+        if self._is_busy:
+            self._notices.append(method)
+        else:
+            self.send(method)
+            self.conversation.flush()
 
     def fail(self, error: AmqpError | EntrepotError, method: AmqpMethod | None = None) -> None:
         """Close the channel, or the connection where the error is that one's."""

@@ -261,8 +261,7 @@ class ChannelConsuming:
             return
         conversation = self.channel.conversation
         if conversation.machine.capabilities.consumer_cancel_notify:
-            self.channel.send(BasicCancel(consumer.tag, True))
-            conversation.flush()
+            self.channel.notify(BasicCancel(consumer.tag, True))
 
     def ask_again(self) -> None:
         """The client's rights have changed: consumers of queues that it may not read any more end."""
@@ -274,8 +273,7 @@ class ChannelConsuming:
                     conversation.frontend.access.check_consume(conversation, vhost, consumer.queue)
             except AmqpError:
                 self.cancel(consumer.tag)
-                self.channel.send(BasicCancel(consumer.tag, True))
-                conversation.flush()
+                self.channel.notify(BasicCancel(consumer.tag, True))
 
     def close(self) -> None:
         """The channel is over."""

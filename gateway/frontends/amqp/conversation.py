@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import structlog
@@ -38,7 +39,9 @@ class AmqpConversation:
     """See the module."""
 
     __slots__ = (
+        "_going",
         "_is_ended",
+        "_leaving",
         "_login",
         "_name",
         "channels",
@@ -68,12 +71,16 @@ class AmqpConversation:
         self._login: Login | None = None
         self._name = ""
         self._is_ended = False
+        self._leaving: asyncio.Task[None] | None = None
+        self._going: set[asyncio.Task[None]] = set()
         self.has_published = self.is_blocked = False
 
     # -- the driver's side ---------------------------------------------------------------------------------------
 
     def connected(self, driver: Driver) -> None:
         self.driver = driver
+        if driver.source.certificate is not None:
+            self.machine.greeting = self.frontend.certified_greeting
         self.frontend.opened(self)
 
     def received(self, data: bytes, now: float) -> None:
@@ -214,8 +221,27 @@ class AmqpConversation:
         channel = self.channels.pop(event.channel, None)
         if channel is not None:
             channel.close()
-        if event.is_clients:
+        if not event.is_clients:
+            return
+        if self._going:
+            self.frontend.spawn(self._close_channel_ok(event.channel))
+        else:
             self.machine.close_channel_ok(event.channel)
+
+    async def _close_channel_ok(self, number: int) -> None:
+        """Queues that go with their last consumer are gone when the client hears of the channel's end."""
+        await self._gone()
+        self.machine.close_channel_ok(number)
+        self.flush()
+
+    def going(self, work: asyncio.Task[None]) -> None:
+        """A queue that goes with its last consumer has lost one of ours."""
+        self._going.add(work)
+        work.add_done_callback(self._going.discard)
+
+    async def _gone(self) -> None:
+        if self._going:
+            await asyncio.wait(tuple(self._going))
 
     def close_connection(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
         """End the connection from the server's side."""
@@ -280,7 +306,9 @@ class AmqpConversation:
 
     async def _close_ok(self) -> None:
         """What it had for itself is gone when the client hears of the end."""
-        await self.frontend.owners_gone(self)
+        await self._gone()
+        if self._leaving is not None:
+            await asyncio.wait((self._leaving,))
         self.machine.close_ok()
         if self.driver is not None:
             self.driver.close()
@@ -293,4 +321,4 @@ class AmqpConversation:
         for channel in tuple(self.channels.values()):
             channel.close()
         self.channels.clear()
-        self.frontend.ended(self)
+        self._leaving = self.frontend.ended(self)

@@ -12,7 +12,9 @@ from protocols.amqp.connection_events import Login
 from protocols.amqp.credentials import credentials_of as given_credentials
 
 PLAIN, AMQPLAIN, EXTERNAL = "PLAIN", "AMQPLAIN", "EXTERNAL"
-MECHANISMS: Final = f"{PLAIN} {AMQPLAIN} {EXTERNAL}"
+MECHANISMS: Final = f"{PLAIN} {AMQPLAIN}"
+CERTIFIED_MECHANISMS: Final = f"{MECHANISMS} {EXTERNAL}"
+"""What who has shown a certificate may choose from: some clients take EXTERNAL wherever it is offered."""
 
 
 def credentials_of(login: Login, source: Source) -> Credentials:

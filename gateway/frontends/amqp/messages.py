@@ -78,8 +78,6 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         prefetch=consuming.prefetch,
         arguments=method.arguments,
     )
-    if queue.declaration.auto_delete:
-        await frontend.consumed(queue)
     if not method.nowait:
         channel.send(BasicConsumeOk(tag))
     consuming.add(consumer)
@@ -108,7 +106,10 @@ async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
 
 def _check_exclusive(channel: AmqpChannel, queue: Queue, wanted: bool) -> None:
     others = channel.conversation.frontend.feeds.all_of(queue)
-    if (wanted and others) or any(isinstance(each, Consumer) and each.exclusive for each in others):
+    presence = channel.conversation.frontend.presence
+    is_used = bool(others) or presence.elsewhere(queue) > 0
+    is_excluded = presence.is_exclusive_elsewhere(queue)
+    if (wanted and is_used) or is_excluded or any(isinstance(each, Consumer) and each.exclusive for each in others):
         text = f"{queue_text(queue.name, vhost_of(channel).name)} in exclusive use"
         raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
 

@@ -70,13 +70,13 @@ def check_owner(channel: AmqpChannel, queue: Queue) -> None:
 
 def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable[None] | None:
     vhost, frontend = vhost_of(channel), channel.conversation.frontend
+    exchanges.check_not_default(method.exchange)
     found = vhost.routing.exchange(method.exchange)
     if method.passive:
         if found is None and frontend.topic_of_exchange(vhost, method.exchange) is None:
             raise exchanges.not_found(method.exchange, vhost.name)
         _answer_exchange(channel, method)
         return None
-    exchanges.check_not_default(method.exchange)
     frontend.access.check(channel.conversation, vhost, Action.CREATE, method.exchange)
     wanted = Exchange(
         method.exchange,
@@ -161,7 +161,7 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     if not method.nowait:
         await channel.publishing.settled()
         ready = await frontend.counting.ready(queue)
-        channel.send(QueueDeclareOk(queue.name, ready, frontend.feeds.consumers(queue)))
+        channel.send(QueueDeclareOk(queue.name, ready, frontend.consumers_of(queue)))
 
 
 async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: QueueDeclare) -> Queue:
@@ -295,7 +295,7 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
         check_owner(channel, queue)
         frontend.access.check(conversation, vhost, Action.DELETE, name)
         of = queue_text(name, vhost.name)
-        if method.if_unused and frontend.feeds.consumers(queue):
+        if method.if_unused and frontend.consumers_of(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")
         await channel.publishing.settled()
         count = await frontend.counting.ready(queue)

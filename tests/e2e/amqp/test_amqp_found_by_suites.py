@@ -1,0 +1,103 @@
+"""What other people's suites found to be different from RabbitMQ, played by py-amqp on ours and on RabbitMQ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import amqp  # type: ignore[import-untyped]
+import pytest
+import trustme
+
+from tests.support import amqp_servers as servers
+from tests.support.server import ServerProcess
+
+Connect = Callable[[], amqp.Connection]
+
+
+@pytest.fixture(params=servers.NAMES)
+def connect(request: pytest.FixtureRequest, amqp_port: Callable[[str], int]) -> Iterator[Connect]:
+    """Opens connections of the user guest, and ends them."""
+    opened: list[amqp.Connection] = []
+    port = amqp_port(request.param)
+
+    def one_more() -> amqp.Connection:
+        connection = amqp.Connection(f"127.0.0.1:{port}")
+        connection.connect()
+        opened.append(connection)
+        return connection
+
+    yield one_more
+    for connection in opened:
+        connection.collect()
+
+
+def test_who_deletes_a_queue_hears_that_before_its_consumer_is_cancelled(connect: Connect) -> None:
+    heard: list[str] = []
+    channel = connect().channel()
+    queue = channel.queue_declare(exclusive=True).queue
+    channel.basic_consume(queue, on_cancel=heard.append, consumer_tag="ours")
+    channel.queue_delete(queue)
+    heard.append("deleted")
+    channel.connection.drain_events(timeout=10)
+    assert heard == ["deleted", "ours"]
+
+
+@pytest.mark.parametrize("what_closes", ["connection", "channel"])
+def test_what_goes_with_its_last_consumer_is_gone_after_the_close(connect: Connect, what_closes: str) -> None:
+    name = f"auto-delete-{what_closes}"
+    watching = connect()
+    for _turn in range(20):  # each turn is a race that the queue must win
+        consuming = connect()
+        channel = consuming.channel()
+        channel.queue_declare(name, auto_delete=True)
+        channel.basic_consume(name)
+        (consuming if what_closes == "connection" else channel).close()
+        with pytest.raises(amqp.NotFound):
+            watching.channel().queue_declare(name, passive=True)
+
+
+@pytest.mark.parametrize("passive", [True, False])
+def test_the_default_exchange_is_not_declared(connect: Connect, passive: bool) -> None:
+    channel = connect().channel()
+    with pytest.raises(amqp.AccessRefused):
+        channel.exchange_declare("", "direct", passive=passive)
+
+
+def test_external_is_offered_to_who_shows_a_certificate(tmp_path: Path) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+    authority.issue_cert("a-client", common_name="a-client").private_key_and_cert_chain_pem.write_to_path(
+        tmp_path / "client.pem"
+    )
+    settings = {
+        **servers.USERS,
+        "amqp.tls_port": "0",
+        "amqp.tls_certificate": str(tmp_path / "server.pem"),
+        "amqp.tls_ca": str(tmp_path / "ca.pem"),
+        "amqp.tls_client_certificates": "optional",
+    }
+    with ServerProcess(tmp_path, settings) as running:
+        assert offered(running.port("amqp"), None) == ["PLAIN", "AMQPLAIN"]
+        tls = {"ca_certs": str(tmp_path / "ca.pem"), "server_hostname": "127.0.0.1"}
+        assert offered(running.port("amqps"), tls) == ["PLAIN", "AMQPLAIN"]
+        tls["certfile"] = str(tmp_path / "client.pem")
+        assert offered(running.port("amqps"), tls) == ["PLAIN", "AMQPLAIN", "EXTERNAL"]
+
+
+def offered(port: int, tls: dict[str, str] | None) -> list[str]:
+    """The mechanisms of connection.start."""
+    found: list[str] = []
+
+    class Connection(amqp.Connection):
+        def _on_start(self, major: int, minor: int, properties: object, mechanisms: str, locales: str) -> None:
+            found.extend(mechanisms.split())
+            super()._on_start(major, minor, properties, mechanisms, locales)
+
+    connection = Connection(
+        f"127.0.0.1:{port}", ssl=tls or False, userid="guest", password="guest", login_method="PLAIN"
+    )
+    connection.connect()
+    connection.close()
+    return found
