@@ -30,6 +30,10 @@ from protocols.amqp.deaths import DeathReason
 LEASE_MS: Final = 10_000
 HELD_MS: Final = 500
 """How soon is looked again at a queue whose first message a consumer holds."""
+ARRIVAL_MS: Final = 2_000
+"""How long a message that was published may take to be in its queue."""
+ARRIVAL_LOOK_MS: Final = 100
+"""How soon is looked again for one that lives shorter than that and was not there yet."""
 SLOWEST_MS: Final = 30_000
 """How long a queue is not looked at, at most, that may have something to do."""
 SWEEP_SECONDS: Final = 5.0
@@ -64,6 +68,8 @@ class QueueKeeper:
         self._some = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._written: dict[str, int] = {}
+        self._arriving: dict[str, int] = {}
+        """Until when messages may come whose time may be over before they are there, by the Topic of their queue."""
         definitions.on_queue_known.append(self._known)
         definitions.on_queue_gone.append(self._gone)
 
@@ -91,6 +97,14 @@ class QueueKeeper:
     def _gone(self, vhost: Vhost, queue: Queue) -> None:
         self._at.pop(queue.topic, None)
         self._written.pop(queue.topic, None)
+        self._arriving.pop(queue.topic, None)
+
+    def expect(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
+        """A message is on its way whose time in the queue will be over then."""
+        until_ms = self._clock.now_ms() + ARRIVAL_MS
+        if at_ms < until_ms:
+            self._arriving[queue.topic] = until_ms
+        self.look_at(vhost, queue, at_ms)
 
     def look_at(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
         """Something of the queue may be over then."""
@@ -134,6 +148,12 @@ class QueueKeeper:
             await self._definitions.delete_queue(vhost, queue)
             return
         next_ms = await self._take_out(queue)
+        if next_ms is None and queue.topic in self._arriving:
+            now_ms = self._clock.now_ms()
+            if now_ms < self._arriving[queue.topic]:
+                next_ms = now_ms + ARRIVAL_LOOK_MS
+            else:
+                del self._arriving[queue.topic]
         if next_ms is not None:
             self.look_at(vhost, queue, next_ms)
 

@@ -98,8 +98,8 @@ class AmqpFrontend:
         self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out)
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)
         self.keeper = QueueKeeper(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
-        self.placing.on_timed = self.keeper.look_at
-        sender.bindings = Crossing(store, definitions, self.keeper.look_at)
+        self.placing.on_timed = self.keeper.expect
+        sender.bindings = Crossing(store, definitions, self.keeper.expect)
         self.presence = ConsumerPresence(store, clock, gateway, self._consumers_changed, is_alone=is_alone)
         self.keeper.presence = self.presence
         self.conversations: set[AmqpConversation] = set()

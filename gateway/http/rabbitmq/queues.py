@@ -72,7 +72,7 @@ def queue_routes(context: HttpContext) -> APIRouter:
         queue = queue_in_path(context, found, name)
         declaring.check_not_locked(queue, found)
         of = queue_text(queue.name, found.name)
-        if request.query_params.get("if-unused") == "true" and frontend.feeds.consumers(queue):
+        if request.query_params.get("if-unused") == "true" and frontend.consumers_of(queue):
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{of} in use")
         if request.query_params.get("if-empty") == "true" and await frontend.counting.ready(queue):
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{of} not empty")
@@ -129,7 +129,7 @@ async def add_counts(context: HttpContext, rows: list[Row]) -> None:
             return
         ready, held = await frontend.counting.counts(queue)
         row["messages"], row["messages_ready"], row["messages_unacknowledged"] = ready + held, ready, held
-        row["consumers"] = frontend.feeds.consumers(queue)
+        row["consumers"] = frontend.consumers_of(queue)
 
     for start in range(0, len(rows), COUNTED_AT_ONCE):
         await asyncio.gather(*(add(row) for row in rows[start : start + COUNTED_AT_ONCE]))

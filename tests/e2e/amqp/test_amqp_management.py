@@ -353,6 +353,16 @@ def test_a_policy_holds_for_queues_that_are_there_and_for_new_ones(
     assert ok(api.get(f"/queues/%2F/{new}"))["policy"] is None
 
 
+def test_messages_that_live_shorter_than_a_write_takes_go_too(api: httpx2.Client, channel: BlockingChannel) -> None:
+    queues = [name() for _ in range(20)]
+    for queue in queues:
+        channel.queue_declare(queue)
+    for queue in queues:
+        channel.basic_publish("", queue, b"x", pika.BasicProperties(expiration="1"))
+    for queue in queues:
+        wait_until(lambda queue=queue: messages(api, queue) == 0, "its time is over")
+
+
 def test_dead_letters_and_alternates_by_policy(api: httpx2.Client, channel: BlockingChannel) -> None:
     prefix = name()
     exchange, lost, queue, dead = f"{prefix}-x", f"{prefix}-lost", f"{prefix}-q", f"{prefix}-dead"

@@ -1,0 +1,75 @@
+"""The keeper of queues: messages whose time is over, also before they were there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from domain.message import Delivery
+from domain.ports import PopRequest
+from domain.queue_declaration import declared_queue
+from gateway.delivery.leases import Ticket, acknowledge_all
+from gateway.delivery.queue_feeds import QueueFeeds
+from gateway.vhosts.dead_letters import DeadLetters
+from gateway.vhosts.definitions import Definitions
+from gateway.vhosts.keeper import QueueKeeper
+from gateway.vhosts.vhost import Queue
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.deaths import DeathReason
+from protocols.amqp.mapping import to_message
+from store_client.memory import MemoryStore
+from tests.support.waiting import until
+
+
+class WallClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class CountingStore(MemoryStore):
+    """Counts how often is looked for what is over."""
+
+    looks = 0
+
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        self.looks += request.only_over
+        return await super().pop(request)
+
+
+class Graves(DeadLetters):
+    """What is buried, without a letter."""
+
+    def __init__(self) -> None:
+        self.buried: list[bytes] = []
+
+    async def bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
+        assert reason is DeathReason.EXPIRED
+        self.buried += [ticket.message.body for ticket in tickets]
+        acknowledge_all(tickets)
+
+
+async def test_a_message_that_comes_after_its_time_is_taken_out() -> None:
+    clock, graves = WallClock(), Graves()
+    store = CountingStore(clock)
+    definitions = Definitions(store)
+    await definitions.start()
+    feeds = QueueFeeds(store, clock, lambda queue, tickets: tickets)
+    keeper = QueueKeeper(store, definitions, feeds, graves, clock, lambda: "g", is_alone=True)
+    vhost = definitions.vhost("/")
+    assert vhost is not None
+    wanted = declared_queue("q", "/", durable=True, arguments={})
+    queue, _ = await definitions.declare_queue(vhost, wanted, gateway="g", connection="", now_ms=1)
+    await keeper.start()
+    try:
+        looked = store.looks
+        now_ms = clock.now_ms()
+        keeper.expect(vhost, queue, now_ms + 1)
+        await until(lambda: store.looks > looked, "it was looked for it")
+        publish = Publish("", "q", False, ContentHeader.of(expiration="1"), b"late")
+        store.append([to_message(publish, ((queue.topic, 0),), "", 0, now_ms)])
+        await until(lambda: graves.buried == [b"late"], "it is taken out", 5)
+    finally:
+        await keeper.close()
+        await feeds.close()
+        definitions.close()
