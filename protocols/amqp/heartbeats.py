@@ -7,8 +7,8 @@ from typing import Final
 NEVER: Final = float("inf")
 
 MISSED: Final = 3
-"""Intervals without a byte after which the peer is gone: the most that RabbitMQ waits, which looks once in each interval
-and gives up between two and three.  Clients that give up a server by that count are to be first."""
+"""Intervals without a byte after which the peer is gone: the most that RabbitMQ waits, which looks once in each
+interval and gives up between two and three.  Clients that give up a server by that count are to be first."""
 
 
 class Heartbeats:
