@@ -9,10 +9,10 @@ TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test check format bench demo proto peers peers-npm lock clean
+.PHONY: help setup run cluster test conformance check format bench demo proto peers peers-npm lock clean
 
 help: ## this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the project and what it needs; the command is .venv/bin/entrepot
 
@@ -32,6 +32,9 @@ cluster: setup ## start 2 name servers, 2 brokers, 2 gateways on free ports (mak
 
 test: setup ## all tests (make test ARGS='-k mqtt')
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
+
+conformance: setup ## other people's AMQP suites, here and on RabbitMQ; an hour (make conformance ARGS='kombu --record')
+	$(BIN)/python -m tests.conformance.amqp.run $(ARGS)
 
 check: setup ## format, lint, strict types, import contracts
 	$(BIN)/ruff format --check .

@@ -137,7 +137,10 @@ class QueueFeed:
                     await asyncio.sleep(LINGER_SECONDS)
                     count = min(self._credit(), MAX_POP_MESSAGES)
                 request = PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS)
+                asked = self._loop.time()
                 deliveries = await self._store.pop(request)
+                if not deliveries and self._loop.time() - asked < WAIT_MS / 2000:
+                    await asyncio.sleep(PAUSE_SECONDS)  # a store that is ending answers long polls at once
                 if self._is_closed:
                     self.leases.release(self.leases.take(deliveries))
                     return

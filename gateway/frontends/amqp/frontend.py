@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import platform
 import secrets
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -342,7 +343,7 @@ def _greeting(settings: AmqpSettings, gateway: str, version: str) -> Greeting:
             "cluster_name": f"entrepot@{gateway}",
             "copyright": "",
             "information": "Entrepôt speaks AMQP 0-9-1 as RabbitMQ does",
-            "platform": "Python",
+            "platform": f"Python {platform.python_version()}",
             "product": settings.product,
             "version": settings.product_version,
             "gateway_product": "Entrepôt",

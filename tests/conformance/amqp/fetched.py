@@ -1,0 +1,85 @@
+"""The suites on this machine: fetched by name and version into a directory that git ignores, with an environment
+of their own.  Nothing of them is part of this project."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Final
+
+from tests.conformance.amqp.suites import SUITES, Source, Suite
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+DIRECTORY: Final = ROOT / ".conformance"
+SOURCES: Final = DIRECTORY / "src"
+ENVIRONMENT: Final = DIRECTORY / "venv"
+PYTHON: Final = ENVIRONMENT / "bin" / "python"
+CERTIFICATES: Final = SOURCES / "aiormq-7.2.4" / "tests" / "certs"
+"""aiormq's: its tests know their authority."""
+
+GO_PATH: Final = Path("/usr/share/gocode")
+GO_PACKAGE: Final = "github.com/rabbitmq/amqp091-go"
+FETCH_SECONDS: Final = 600
+
+TOOLS: Final = (
+    "pytest==9.1.1",
+    "pytest-rerunfailures==16.7",
+    "pytest-timeout==2.4.0",
+    "aiomisc-pytest==2.0.0",
+    "aiomisc==18.0.37",
+    "markdown-pytest==0.6.6",
+    "shortuuid==1.0.13",
+    # celery
+    "pytest-celery==1.3.0",
+    "pytest-order==1.5.0",
+    "pydantic>=2.12,<3",
+    "redis==8.1.0",
+)
+"""What the suites need besides themselves."""
+
+
+def directory(suite: Suite) -> Path:
+    """Where a suite's tests are, or would be."""
+    if suite.source is Source.DEBIAN:
+        return GO_PATH / "src" / GO_PACKAGE
+    return SOURCES / f"{suite.name}-{suite.version}"
+
+
+def missing(suite: Suite) -> str:
+    """Why a suite cannot be run here; empty where it can."""
+    if suite.source is Source.DEBIAN:
+        if shutil.which("go") is None or not directory(suite).exists():
+            return "golang-go and golang-github-rabbitmq-amqp091-go-dev are not installed"
+    elif not (PYTHON.exists() and directory(suite).exists()):
+        return f"{suite.name} {suite.version} is not fetched (make conformance)"
+    if suite.needs_redis and shutil.which("redis-server") is None:
+        return "redis-server is not installed"
+    return "" if CERTIFICATES.exists() else "aiormq's certificates are not fetched (make conformance)"
+
+
+def fetch() -> None:
+    """What is missing of PyPI's suites.  Debian's packages are the machine's owner's to install."""
+    wanted = [suite for suite in SUITES if suite.source is Source.PYPI]
+    if not PYTHON.exists():
+        _run(sys.executable, "-m", "venv", str(ENVIRONMENT))
+    if all(directory(suite).exists() for suite in wanted) and (DIRECTORY / "installed").exists():
+        return
+    SOURCES.mkdir(parents=True, exist_ok=True)
+    archives = DIRECTORY / "sdists"
+    for suite in wanted:
+        pip = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
+        what = (f"--no-binary={suite.name}", f"{suite.name}=={suite.version}")
+        _run(*pip, "download", "--quiet", "--no-deps", "--dest", str(archives), *what)
+        archive = archives / f"{suite.name}-{suite.version}.tar.gz"
+        with tarfile.open(archive) as opened:
+            opened.extractall(SOURCES, filter="data")
+    sources = [str(directory(suite)) for suite in wanted]
+    _run(*pip, "install", "--quiet", *TOOLS, *sources)
+    (DIRECTORY / "installed").touch()
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, timeout=FETCH_SECONDS)
