@@ -221,6 +221,8 @@ class AmqpConversation:
         channel = self.channels.pop(event.channel, None)
         if channel is not None:
             channel.close()
+            if channel.publishing.is_under_way:
+                self.going(self.frontend.spawn(channel.publishing.settled()))
         if not event.is_clients:
             return
         if self._going:
@@ -229,13 +231,14 @@ class AmqpConversation:
             self.machine.close_channel_ok(event.channel)
 
     async def _close_channel_ok(self, number: int) -> None:
-        """Queues that go with their last consumer are gone when the client hears of the channel's end."""
+        """When the client hears of the channel's end, what it published is in its queues, and queues that go with their
+        last consumer are gone."""
         await self._gone()
         self.machine.close_channel_ok(number)
         self.flush()
 
     def going(self, work: asyncio.Task[None]) -> None:
-        """A queue that goes with its last consumer has lost one of ours."""
+        """This has to be done before the client hears of an end."""
         self._going.add(work)
         work.add_done_callback(self._going.discard)
 
@@ -320,5 +323,7 @@ class AmqpConversation:
         self._is_ended = True
         for channel in tuple(self.channels.values()):
             channel.close()
+            if channel.publishing.is_under_way:
+                self.going(self.frontend.spawn(channel.publishing.settled()))
         self.channels.clear()
         self._leaving = self.frontend.ended(self)

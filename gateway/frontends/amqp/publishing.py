@@ -67,6 +67,11 @@ class ChannelPublishing:
         """Whether more is published than the store takes in just now."""
         return self._is_relief_asked
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether anything that was published is not in its queues yet."""
+        return self._under_way > 0
+
     async def settled(self) -> None:
         """Return when what was published on the channel is in its queues: what is asked of them next counts it."""
         if self._under_way:
