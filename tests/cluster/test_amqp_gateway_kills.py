@@ -14,7 +14,7 @@ from tests.support.amqp_load import Consumer, Load, Publisher, parameters
 from tests.support.deployment import ClusterProcesses, GatewayProcess
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(240)]
 KILLS = 3
 
 
@@ -72,7 +72,7 @@ def test_what_was_not_acknowledged_comes_again_and_only_that(cluster: ClusterPro
             found_again[found[1]] = found[0].redelivered
         return len(found_again) >= 6
 
-    wait_until(is_back, lambda: str(found_again), 30)
+    wait_until(is_back, lambda: str(found_again), 60)
     assert found_again == {b"behind": False} | {b"%d" % number: True for number in range(5, 10)}
     assert get(channel, "q") is None
 
@@ -89,7 +89,7 @@ def test_exclusive_queues_go_with_their_gateway(cluster: ClusterProcesses) -> No
             return bool(refusal.reply_code == 404)
         return False
 
-    wait_until(is_gone, "the queue is gone", 40)
+    wait_until(is_gone, "the queue is gone", 60)
 
 
 def test_consumers_are_counted_over_gateways(cluster: ClusterProcesses) -> None:
@@ -104,7 +104,7 @@ def test_consumers_are_counted_over_gateways(cluster: ClusterProcesses) -> None:
         other.basic_consume("counted", lambda *given: None, exclusive=True)
     cluster.gateways[0].kill()
     wait_until(
-        lambda: there.channel().queue_declare("counted", passive=True).method.consumer_count == 0, "it is gone", 40
+        lambda: there.channel().queue_declare("counted", passive=True).method.consumer_count == 0, "it is gone", 60
     )
 
 
@@ -138,7 +138,7 @@ def test_one_active_consumer_over_gateways(cluster: ClusterProcesses) -> None:
     assert {name for name, _ in taken} == {"first"}
     cluster.gateways[0].kill()
     publisher.basic_publish("", "single", b"20")
-    wait_until(lambda: turn(there, 21), lambda: str(taken[20:]), 40)
+    wait_until(lambda: turn(there, 21), lambda: str(taken[20:]), 60)
     assert taken[20] == ("second", b"20")
 
 
@@ -155,7 +155,7 @@ def test_gateways_killed_in_turn_lose_nothing(cluster: ClusterProcesses) -> None
     try:
         for number in range(KILLS):
             before = len(load.confirmed)
-            wait_until(lambda before=before: len(load.confirmed) > before + 50, "it goes on", 30)
+            wait_until(lambda before=before: len(load.confirmed) > before + 50, "it goes on", 60)
             cluster.gateways[number % 2].kill()
             cluster.gateways[number % 2].start()
         load.end_producing()
