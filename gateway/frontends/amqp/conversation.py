@@ -295,7 +295,7 @@ class AmqpConversation:
         await self.frontend.owners_gone(self)
         self.machine.close_ok()
         if self.driver is not None:
-            self.driver.close()
+            self.driver.finish()
 
     def _end(self) -> None:
         """Give everything back: once."""
