@@ -27,9 +27,9 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
                 "amqp-named-heartbeat-timeout-timeout-connection",
             )
         ),
-        "Not steady: they failed in the recorded run, on a machine busy with other suites, and passed when they were run "
-        "by themselves. The client must notice a stalled connection, after 6 s, before it hears that the server gave it "
-        "up, after 3 s; whether it hears depends on what the suite's proxy holds at that moment.",
+        "Not steady: they failed in the recorded run, on a machine busy with other suites, and passed when they were "
+        "run by themselves. The client must notice a stalled connection, after 6 s, before it hears that the server "
+        "gave it up, after 3 s; whether it hears depends on what the suite's proxy holds at that moment.",
     ),
     Difference(
         "aiormq",
