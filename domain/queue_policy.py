@@ -123,7 +123,8 @@ _UNSUPPORTED: Final = {
     QueueType.QUORUM: frozenset(_NOT_QUORUM),
     QueueType.STREAM: frozenset(_NOT_STREAM),
 }
-_KNOWN: Final = frozenset((*_NUMBERS, *_TEXTS, *_CHOICES, "max-age"))
+KNOWN_KEYS: Final = frozenset((*_NUMBERS, *_TEXTS, *_CHOICES, "max-age"))
+"""What a policy may say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ def alternate_exchange(definition: Mapping[str, object]) -> str | None:
 
 
 def _check_definition(definition: Mapping[str, object], is_operators: bool) -> None:
-    allowed, whose = (OPERATOR_KEYS, "operator policy") if is_operators else (_KNOWN, "policy")
+    allowed, whose = (OPERATOR_KEYS, "operator policy") if is_operators else (KNOWN_KEYS, "policy")
     unknown = sorted(definition.keys() - allowed)
     if unknown:
         listed = ",".join(map(term, unknown))

@@ -229,6 +229,7 @@ class Gateway:
             clock=clock,
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
+            amqp=self.amqp if self.settings.amqp.enabled else None,
             counters={
                 "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
                 "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),

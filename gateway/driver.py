@@ -179,6 +179,12 @@ class Driver(asyncio.Protocol):
         return str(self.source) if self._transport is not None else ""
 
     @property
+    def local(self) -> str:
+        """The address of this side."""
+        name = self._transport.get_extra_info("sockname") if self._transport is not None else None
+        return "" if not name else f"{name[0]}:{name[1]}"
+
+    @property
     def write_limit(self) -> int:
         """Bytes that may wait to be written."""
         return self._door.write_limit

@@ -7,6 +7,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from tests.support.amqp_servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
+
 # A failing example is printed with the blob that repeats it; no deadline, since machines differ in speed.
 settings.register_profile("entrepot", print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("long", settings.get_profile("entrepot"), max_examples=5000)

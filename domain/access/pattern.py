@@ -1,8 +1,9 @@
 """Patterns of resources, as statements write them, compiled once.
 
 `Topic:*` is everything of a type, `Topic:fact*` all that begins so, `Group:workers` one name.  A Topic's pattern may be
-an MQTT filter.  `${clientid}` and `${username}` stand for what the principal has, inside one level and literally: a
-value that is empty or has `+`, `#` or `/` in it fits nowhere: an ALLOW then allows nothing, a DENY denies any value.
+an MQTT filter; of other types only `#` is, which is all but the names of other namespaces.  `${clientid}` and
+`${username}` stand for what the principal has, inside one level and literally: a value that is empty or has `+`, `#` or
+`/` in it fits nowhere: an ALLOW then allows nothing, a DENY denies any value.
 There are no regular expressions here, and time is linear.
 """
 
@@ -49,7 +50,7 @@ class Pattern:
         levels = self._filled(principal, unusable=None)
         if levels is None:
             return False
-        if self.resource_type is ResourceType.TOPIC:
+        if self._is_of_levels:
             asked = name.split("/")
             return filters.prefix_covers(levels[0], asked) if self._is_prefix else filters.covers(levels, asked)
         if self._is_prefix:
@@ -62,12 +63,16 @@ class Pattern:
             return True
         levels = self._filled(principal, unusable="+")
         assert levels is not None
-        if self.resource_type is ResourceType.TOPIC:
+        if self._is_of_levels:
             asked = name.split("/")
             return filters.prefix_overlaps(levels[0], asked) if self._is_prefix else filters.overlap(levels, asked)
         if self._is_prefix:
             return name.startswith(levels[0])
         return levels[0] in ("+", name)
+
+    @property
+    def _is_of_levels(self) -> bool:
+        return self.resource_type is ResourceType.TOPIC or self.kind is Kind.FILTER
 
     @property
     def _is_prefix(self) -> bool:
@@ -110,7 +115,7 @@ def parse_pattern(text: str) -> Pattern:
         if any(wildcard in pattern for wildcard in "+#"):
             raise _refusal(text, "a prefix has no + and no #")
         return Pattern(resource_type, Kind.PREFIX, (pattern[:-1],), False)
-    if resource_type is not ResourceType.TOPIC:
+    if resource_type is not ResourceType.TOPIC and pattern != "#":
         return Pattern(resource_type, Kind.LITERAL, (pattern,), has_placeholders)
     if not is_valid_filter(pattern):
         raise _refusal(text, "it is not an MQTT topic filter")

@@ -20,11 +20,13 @@ from gateway.cli import (
     cluster,
     config,
     group,
+    importing,
     message,
     mqtt_client,
     namespace,
     retained,
     session,
+    shovel,
     timer,
     topic,
     user,
@@ -62,6 +64,8 @@ app.add_typer(user.app, name="user")
 app.add_typer(acl.app, name="acl")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(bridge.app, name="bridge")
+app.add_typer(importing.app, name="import")
+app.add_typer(shovel.app, name="shovel")
 app.add_typer(config.app, name="config")
 app.command()(version)
 

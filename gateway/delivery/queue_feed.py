@@ -23,6 +23,8 @@ WAIT_MS: Final = 20_000
 LEASE_MS: Final = 10_000
 PAUSE_SECONDS: Final = 0.2
 """How long a feed waits when the store refuses."""
+LINGER_SECONDS: Final = 0.002
+"""How long a feed waits for more credit whose consumers have used most of theirs: they get more at a time then."""
 TICK_SECONDS: Final = 0.5
 """How often is looked which leases are to be renewed."""
 
@@ -38,6 +40,11 @@ class QueueConsumer(Protocol):
     @property
     def credit(self) -> int:
         """How many messages it can be handed now."""
+        ...
+
+    @property
+    def held(self) -> int:
+        """How many it has not settled."""
         ...
 
     def take(self, tickets: Sequence[Ticket]) -> None:
@@ -63,6 +70,8 @@ class QueueFeed:
         self.topic, self.group = topic, group
         self.is_single = False
         """Whether only the first consumer is handed anything (single active consumer)."""
+        self.is_active = True
+        """Whether anything is handed out here; else another gateway has the single active consumer."""
         self._store = store
         self._sort_out = sort_out
         self._on_idle = on_idle
@@ -94,6 +103,7 @@ class QueueFeed:
         """There may be credit now, or a message: pop, unless a pop is under way."""
         if self._pop is None and not self._is_closed and not self._is_paused and self._credit():
             self._pop = self._loop.create_task(self._run())
+            self._pop.add_done_callback(self._popped)
 
     def look_again(self) -> None:
         """There may be less credit than the pop that waits asked for."""
@@ -104,7 +114,7 @@ class QueueFeed:
         """Who may be handed something, in the order in which it is asked."""
         consumers = list(self.consumers)
         if self.is_single:
-            return consumers[:1]
+            return consumers[:1] if self.is_active else []
         if len(consumers) > 1:
             start = self._turn % len(consumers)
             consumers = consumers[start:] + consumers[:start]
@@ -123,6 +133,9 @@ class QueueFeed:
     async def _run(self) -> None:
         try:
             while count := min(self._credit(), MAX_POP_MESSAGES):
+                if count < sum(consumer.held for consumer in self.consumers) // 2:
+                    await asyncio.sleep(LINGER_SECONDS)
+                    count = min(self._credit(), MAX_POP_MESSAGES)
                 request = PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS)
                 deliveries = await self._store.pop(request)
                 if self._is_closed:
@@ -136,10 +149,14 @@ class QueueFeed:
                 log.warning("a queue cannot be read now", topic=self.topic, problem=error.message)
             self._is_paused = True
             self._loop.call_later(PAUSE_SECONDS, self._go_on)
-        finally:
-            self._pop = None
-            if not self._is_closed:
-                self._loop.call_soon(self.look)
+
+    def _popped(self, task: asyncio.Task[None]) -> None:
+        """Also of one that was cancelled before it had begun."""
+        self._pop = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("a queue is not read any more", topic=self.topic, exc_info=error)
+        elif not self._is_closed:
+            self.look()
 
     def _go_on(self) -> None:
         self._is_paused = False

@@ -9,6 +9,7 @@ from domain.clock import Clock
 from domain.ports import Store
 from gateway.delivery.leases import Ticket
 from gateway.delivery.queue_feed import QueueFeed
+from gateway.delivery.stream_feed import StreamFeed
 from gateway.vhosts.vhost import Queue
 
 SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]
@@ -21,6 +22,7 @@ class QueueFeeds:
     def __init__(self, store: Store, clock: Clock, sort_out: SortOut) -> None:
         self._store, self._clock, self._sort_out = store, clock, sort_out
         self._feeds: dict[str, QueueFeed] = {}
+        self._streams: dict[str, StreamFeed] = {}
 
     def of(self, queue: Queue) -> QueueFeed:
         """The feed of a queue, begun if it is not there."""
@@ -35,14 +37,34 @@ class QueueFeeds:
             self._feeds[queue.topic] = feed
         return feed
 
-    def consumers(self, queue: Queue) -> int:
-        """How many consumers of a queue are on this gateway."""
-        feed = self._feeds.get(queue.topic)
-        return 0 if feed is None else len(feed.consumers)
+    def activate(self, topic: str, is_active: bool) -> None:
+        """Whether the single active consumer of a queue is at this gateway."""
+        feed = self._feeds.get(topic)
+        if feed is not None and feed.is_single and feed.is_active is not is_active:
+            feed.is_active = is_active
+            feed.look()
+            feed.look_again()
 
-    def forget(self, queue: Queue) -> QueueFeed | None:
-        """The queue is gone: its feed, which is to be closed."""
-        return self._feeds.pop(queue.topic, None)
+    def stream(self, queue: Queue) -> StreamFeed:
+        """The feed of a queue of type stream, begun if it is not there."""
+        feed = self._streams.get(queue.topic)
+        if feed is None:
+            feed = self._streams[queue.topic] = StreamFeed(self._store, self._clock, queue.topic, queue.group)
+        return feed
+
+    def all_of(self, queue: Queue) -> list[object]:
+        """The consumers of a queue that are on this gateway."""
+        feed, stream = self._feeds.get(queue.topic), self._streams.get(queue.topic)
+        return [*(() if feed is None else feed.consumers), *(() if stream is None else stream.consumers)]
+
+    def consumers(self, queue: Queue) -> int:
+        """How many these are."""
+        return len(self.all_of(queue))
+
+    def forget(self, queue: Queue) -> list[QueueFeed | StreamFeed]:
+        """The queue is gone: its feeds, which are to be closed."""
+        feeds = (self._feeds.pop(queue.topic, None), self._streams.pop(queue.topic, None))
+        return [feed for feed in feeds if feed is not None]
 
     def _idle(self, feed: QueueFeed) -> None:
         if self._feeds.get(feed.topic) is feed:
@@ -51,5 +73,6 @@ class QueueFeeds:
 
     async def close(self) -> None:
         """Return when the store knows of all that ended."""
-        feeds, self._feeds = tuple(self._feeds.values()), {}
+        feeds: list[QueueFeed | StreamFeed] = [*self._feeds.values(), *self._streams.values()]
+        self._feeds, self._streams = {}, {}
         await asyncio.gather(*(feed.close() for feed in feeds), return_exceptions=True)

@@ -14,6 +14,7 @@ from gateway.http.health import health_routes
 from gateway.http.openapi import completed
 from gateway.http.problems import install
 from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
+from gateway.http.rabbitmq import rabbitmq_routes
 from gateway.http.receive import receive_routes
 from gateway.http.rights import check_rules, guard_of
 from gateway.version import own_version
@@ -57,7 +58,12 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
     )
     receive, admin = receive_routes(context), admin_routes(context)
     routers = (receive.plain, *(routes.plain for routes in admin), health_routes(context))
-    for router in (*routers, receive.of_namespaces, *(routes.of_namespaces for routes in admin)):
+    for router in (
+        *routers,
+        receive.of_namespaces,
+        *(routes.of_namespaces for routes in admin),
+        *rabbitmq_routes(context),
+    ):
         app.include_router(router)
     check_rules(app)
     install(app)

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from domain.clock import Clock
 from domain.ports import Store
 from gateway.bridge.status import BridgeStatus
+from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
@@ -25,7 +26,7 @@ class HttpContext:
 
     `is_ready` is false before everything is up and while the process drains.  `registry` is what `/metrics` shows;
     `counters` are totals by name with their description; `connections` counts open connections, by door, when
-    somebody looks; `bridges` says how each bridge is.  `mqtt`: the MQTT door, where this process has one.
+    somebody looks; `bridges` says how each bridge is.  `mqtt`, `amqp`: those doors, where this process has them.
     """
 
     store: Store
@@ -38,6 +39,7 @@ class HttpContext:
     clock: Clock
     is_ready: Callable[[], bool]
     mqtt: MqttFrontend | None = None
+    amqp: AmqpFrontend | None = None
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)

@@ -21,6 +21,7 @@ from gateway.http.admin.common import PREFIX
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import NAMESPACE_PATH, group_name, topic_name
+from gateway.http.rabbitmq.rights import FOR_SUPER_USERS, rabbitmq_rules
 
 DEFAULT_CLUSTER: Final = "default"
 """Name of the Cluster resource where the settings name none."""
@@ -218,6 +219,8 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("PUT", f"{PREFIX}/acls/{{subject}}"): _SUPER,
     ("DELETE", f"{PREFIX}/acls/{{subject}}"): _SUPER,
     ("GET", f"{PREFIX}/audit"): _SUPER,
+    **rabbitmq_rules(_cluster),
+    **dict.fromkeys(FOR_SUPER_USERS, _SUPER),
 }
 """The rule of each route, by method and plain path."""
 

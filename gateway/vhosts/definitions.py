@@ -1,4 +1,4 @@
-"""Definitions: what exchanges, queues and bindings there are, of all virtual hosts, and how they come and go.
+"""Definitions: what exchanges, queues, bindings and policies there are, of all virtual hosts, and how they come and go.
 
 A declaration is made durable in the key-values by compare-and-set, so two gateways that declare one name at once agree
 on which was first; whoever declared sees it at once, other gateways when their watch is told.  A queue's Topic and
@@ -9,21 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
+from zlib import crc32
 
 import msgspec
 import structlog
 
+from domain.cluster import Clustered
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from domain.queue_declaration import QueueDeclaration
+from domain.queue_policy import Policy
 from domain.routing.binding import Binding, DestinationKind
 from domain.routing.exchange import Exchange
 from domain.routing.exchange_routing import Removal
 from domain.shard import broker_of_place
-from domain.topic import Cleanup, Topic, TopicType
+from domain.topic import Cleanup, Placement, Topic, TopicType
 from gateway.vhosts import records
 from gateway.vhosts.records import PREFIX, QueueRecord
 from gateway.vhosts.vhost import Queue, Vhost, namespace_of
@@ -33,6 +37,8 @@ MAX_TRIES: Final = 20
 PAGE: Final = 1000
 LEASE_SECONDS: Final = 10
 """How long what was delivered stays with a gateway that says nothing of it: it renews it while its channel lives."""
+STREAM_SECONDS: Final = 100 * 365 * 86_400
+"""How long a stream keeps messages where it does not say."""
 MAX_KEYS_PER_WRITE: Final = 5000
 
 log = structlog.get_logger(__name__)
@@ -54,7 +60,7 @@ class Definitions:
         """Called when anything of the definitions has changed."""
         self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
         self.on_queue_gone: list[Callable[[Vhost, Queue], None]] = []
-        """Called when a queue has come, or is gone, at whichever gateway that was."""
+        """Called when a queue has come (or a policy has changed it), or is gone, at whichever gateway that was."""
 
     async def start(self) -> None:
         """Learn what there is.  Raises what the store raises."""
@@ -125,12 +131,14 @@ class Definitions:
             log.error("a definition cannot be read", key=key, problem=str(error))
             return
         gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
-        vhost.apply(key, record)
+        known = list(vhost.apply(key, record))
         for changed in self.on_change:
             changed()
-        if isinstance(record, QueueRecord) and (known := vhost.queue(record.name)) is not None:
+        if isinstance(record, QueueRecord) and (queue := vhost.queue(record.name)) is not None:
+            known.append(queue)
+        for queue in known:
             for callback in self.on_queue_known:
-                callback(vhost, known)
+                callback(vhost, queue)
         if gone is not None:
             for callback in self.on_queue_gone:
                 callback(vhost, gone)
@@ -203,6 +211,7 @@ class Definitions:
                 return found, False
             owner = connection if declaration.exclusive else ""
             queue = Queue(declaration, vhost.namespace, gateway, owner)
+            queue.govern(vhost.policies(), vhost.policies(of_operators=True))
             await self._make(queue)
             record = QueueRecord(
                 name,
@@ -231,7 +240,21 @@ class Definitions:
         await self._store.put_group(
             ConsumerGroup(queue.group, max_attempts=UNLIMITED_ATTEMPTS, invisible_seconds=LEASE_SECONDS)
         )
-        await self._store.put_topic(Topic(queue.topic, queues, kind, cleanup=Cleanup.CONSUMED))
+        topic = Topic(
+            queue.topic, queues, kind, cleanup=Cleanup.CONSUMED, placement=await self._placement(queue, queues)
+        )
+        if queue.is_stream:
+            seconds, size = _retention(queue)
+            topic = replace(topic, cleanup=Cleanup.DELETE, retention_seconds=seconds, retention_bytes=size)
+        await self._store.put_topic(topic)
+
+    async def _placement(self, queue: Queue, queues: int) -> Placement:
+        """Of several brokers one has all of a queue, so that its order is one."""
+        operations = self._store.operations if isinstance(self._store, Clustered) else None
+        if operations is None:
+            return ()
+        names = sorted(each.name for each in await operations.brokers() if each.is_available and not each.is_draining)
+        return ((names[crc32(queue.topic.encode()) % len(names)], queues),) if names else ()
 
     async def delete_queue(self, vhost: Vhost, queue: Queue) -> None:
         """Delete a queue with its bindings, what waits in it, and what goes with that."""
@@ -243,6 +266,39 @@ class Definitions:
             except EntrepotError as error:
                 if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
                     raise
+
+    # -- policies ------------------------------------------------------------------------------------------------
+
+    async def put_policy(self, vhost: Vhost, policy: Policy) -> None:
+        """A policy, in place of that of its name; it holds here when this returns."""
+        key = records.policy_key(vhost.namespace, policy.name, is_operators=policy.is_operators)
+        await self._write_policy(vhost, KeyValueChange(key, records.policy_record(policy)))
+
+    async def delete_policy(self, vhost: Vhost, name: str, *, is_operators: bool) -> bool:
+        """Delete a policy; whether there was one."""
+        is_there = any(each.name == name for each in vhost.policies(of_operators=is_operators))
+        if is_there:
+            key = records.policy_key(vhost.namespace, name, is_operators=is_operators)
+            await self._write_policy(vhost, KeyValueChange(key, None))
+        return is_there
+
+    async def _write_policy(self, vhost: Vhost, change: KeyValueChange) -> None:
+        """What streams keep is a matter of their Topics, which are changed with it."""
+        before = {queue: _retention(queue) for queue in vhost.queues.values() if queue.is_stream}
+        await self._write([change])
+        for queue, kept in before.items():
+            (seconds, size), topic = _retention(queue), self._store.topic(queue.topic)
+            if (seconds, size) != kept and topic is not None:
+                await self._store.put_topic(replace(topic, retention_seconds=seconds, retention_bytes=size))
+
+    # -- all of it -----------------------------------------------------------------------------------------------
+
+    async def clear(self, vhost: Vhost) -> None:
+        """Delete all that is defined in a virtual host, with what waits in its queues."""
+        for queue in tuple(vhost.queues.values()):
+            await self.delete_queue(vhost, queue)
+        if keys := vhost.keys():
+            await self._write([KeyValueChange(key, None) for key in keys])
 
     async def _remove(self, vhost: Vhost, removal: Removal) -> None:
         namespace = vhost.namespace
@@ -257,6 +313,12 @@ class Definitions:
         if binding.destination_kind is DestinationKind.QUEUE:
             return binding.destination in vhost.queues
         return vhost.routing.exchange(binding.destination) is not None
+
+
+def _retention(queue: Queue) -> tuple[int, int | None]:
+    """Seconds and bytes that a stream keeps."""
+    age_ms, size = queue.declaration.arguments.max_age_ms, queue.declaration.arguments.max_length_bytes
+    return STREAM_SECONDS if age_ms is None else max(age_ms // 1000, 1), size
 
 
 def _is_older(version: int, other: int) -> bool:

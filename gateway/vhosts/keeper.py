@@ -23,6 +23,7 @@ from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.sessions.record import GATEWAY_PREFIX
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
+from gateway.vhosts.presence import ConsumerPresence
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.deaths import DeathReason
 
@@ -56,6 +57,7 @@ class QueueKeeper:
         self._store, self._definitions, self._feeds = store, definitions, feeds
         self._dead_letters, self._clock, self._gateway = dead_letters, clock, gateway
         self._is_alone = is_alone
+        self.presence: ConsumerPresence | None = None
         self._due: list[tuple[int, str]] = []
         self._at: dict[str, tuple[int, Vhost, Queue]] = {}
         """When a queue is looked at next, by its Topic."""
@@ -180,7 +182,8 @@ class QueueKeeper:
         """Whether somebody used it of late, at whichever gateway; then it is looked at again."""
         now_ms = self._clock.now_ms()
         key = USED_PREFIX + queue.topic.replace("%", "_")
-        here = now_ms if self._feeds.consumers(queue) else self._written.get(queue.topic, 0)
+        elsewhere = self.presence.elsewhere(queue) if self.presence is not None else 0
+        here = now_ms if self._feeds.consumers(queue) + elsewhere else self._written.get(queue.topic, 0)
         [kept] = await self._store.get([key])
         last = max(here, 0 if kept is None else int(kept.value))
         if not last:  # nobody has said so yet: its time begins now
@@ -212,7 +215,10 @@ class QueueKeeper:
         owned = [(vhost, each) for vhost in vhosts for each in vhost.queues.values() if each.gateway]
         transient = [(vhost, name, gateway) for vhost in vhosts for name, gateway in vhost.transient.items()]
         gateways = {queue.gateway for _, queue in owned} | {gateway for _, _, gateway in transient}
-        gone = await self._gone_of(gateways - {self._gateway()})
+        with_consumers = self.presence.gateways if self.presence is not None else set()
+        gone = await self._gone_of((gateways | with_consumers) - {self._gateway()})
+        if self.presence is not None:
+            await self.presence.forget_gateways(gone)
         for vhost, queue in owned:
             if queue.gateway in gone:
                 log.info("a queue of a gateway that is gone goes", queue=queue.name, vhost=vhost.name)

@@ -65,8 +65,7 @@ class Overflow:
             ]
         on_sent(failure, refusals)
         for queue in self._queues(vhost, taken):
-            if not _rejects(queue):
-                await self._cut(queue)
+            await self.cut(queue)
 
     async def _sent(self, messages: list[Message]) -> tuple[EntrepotError | None, Refusals]:
         if not messages:
@@ -98,9 +97,9 @@ class Overflow:
             size = arguments.max_length_bytes - await self._counting.ready_bytes(queue)
         return count, size
 
-    async def _cut(self, queue: Queue) -> None:
-        """Drop what is too much, from the head."""
-        while True:
+    async def cut(self, queue: Queue) -> None:
+        """Drop what is too much, from the head, unless the queue is one that rejects."""
+        while not _rejects(queue):
             count, size = await self._room(queue)
             if count >= 0 and size >= 0:
                 return

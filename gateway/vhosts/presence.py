@@ -1,41 +1,164 @@
-"""ConsumerPresence: at which gateways queues that go with their last consumer have any.
+"""ConsumerPresence: how many consumers of a queue there are at which gateway.
 
-A key says that a gateway has consumers of a queue; who takes away the last key takes the queue away.
+`amqp-consumers/<topic>/<gateway>` says since when a gateway has consumers of a queue, how many, and whether one of them
+is exclusive; it goes with the last one, or with the gateway.  Of a queue with a single active consumer the gateway
+that has had consumers for longest hands out messages.  What others have is known as soon as the watch tells it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from domain.key_value import KeyValueChange
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import EntrepotError
+from domain.key_value import KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from gateway.vhosts.vhost import Queue
 
 PREFIX: Final = "amqp-consumers/"
+PAGE: Final = 1000
+AGAIN_SECONDS: Final = 0.5
+
+log = structlog.get_logger(__name__)
+
+
+class PresenceRecord(msgspec.Struct, array_like=True, frozen=True):
+    since_ms: int
+    count: int
+    is_exclusive: bool = False
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder(PresenceRecord).decode
 
 
 class ConsumerPresence:
-    """`gateway`: this one's name."""
+    """`gateway` gives this one's name.  `is_alone`: there are no others, and nothing is written.  `on_change` is called
+    with a Topic whose consumers at other gateways have changed."""
 
-    def __init__(self, store: Store, gateway: Callable[[], str]) -> None:
-        self._store, self._gateway = store, gateway
-        self._here: set[str] = set()
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        gateway: Callable[[], str],
+        on_change: Callable[[str], None],
+        *,
+        is_alone: bool,
+    ) -> None:
+        self._store, self._clock, self._gateway, self._on_change = store, clock, gateway, on_change
+        self._is_alone = is_alone
+        self._mine: dict[str, PresenceRecord] = {}
+        self._others: dict[str, dict[str, PresenceRecord]] = {}
+        self._dirty: set[str] = set()
+        self._writing: asyncio.Task[None] | None = None
+        self._stop_watching: Callable[[], None] = lambda: None
 
-    async def here(self, queue: Queue) -> None:
-        """Some consumer of the queue is at this gateway; durable when this returns."""
-        if queue.topic not in self._here:
-            await self._store.write([KeyValueChange(self._key(queue), b"")])
-            self._here.add(queue.topic)
+    async def start(self) -> None:
+        """Learn what others have.  Raises what the store raises."""
+        if self._is_alone:
+            return
+        self._stop_watching = self._store.watch(PREFIX, self._told)
+        after = ""
+        while page := await self._store.scan(PREFIX, after=after, limit=PAGE):
+            self._told([KeyValueEvent(kept.key, kept.value, kept.version) for kept in page])
+            after = page[-1].key
 
-    async def gone(self, queue: Queue) -> bool:
-        """No consumer of the queue is at this gateway any more; whether none is anywhere."""
-        self._here.discard(queue.topic)
-        await self._store.write([KeyValueChange(self._key(queue), None)])
-        return not await self._store.scan(self._prefix(queue), limit=1)
+    def close(self) -> None:
+        self._stop_watching()
 
-    def _prefix(self, queue: Queue) -> str:
-        return f"{PREFIX}{queue.topic}/"
+    # -- here ----------------------------------------------------------------------------------------------------
 
-    def _key(self, queue: Queue) -> str:
-        return self._prefix(queue) + self._gateway()
+    def changed(self, queue: Queue, count: int, *, is_exclusive: bool = False) -> None:
+        """How many consumers of the queue this gateway has now."""
+        if self._is_alone:
+            return
+        known = self._mine.get(queue.topic)
+        if count:
+            since_ms = self._clock.now_ms() if known is None else known.since_ms
+            self._mine[queue.topic] = PresenceRecord(since_ms, count, is_exclusive)
+        else:
+            self._mine.pop(queue.topic, None)
+        self._dirty.add(queue.topic)
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def settle(self) -> None:
+        """Return when others can know."""
+        while self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def _write(self) -> None:
+        try:
+            await asyncio.sleep(0)  # what comes in one tick goes in one write
+            while self._dirty:
+                topics, self._dirty = self._dirty, set()
+                changes = [
+                    KeyValueChange(
+                        f"{PREFIX}{topic}/{self._gateway()}",
+                        _encode(self._mine[topic]) if topic in self._mine else None,
+                    )
+                    for topic in sorted(topics)
+                ]
+                try:
+                    await self._store.write(changes)
+                except EntrepotError as error:
+                    if self._store.failure is not None:
+                        return
+                    log.warning("what consumers are here is not told", problem=error.message)
+                    self._dirty |= topics
+                    await asyncio.sleep(AGAIN_SECONDS)
+        finally:
+            self._writing = None
+
+    # -- elsewhere -----------------------------------------------------------------------------------------------
+
+    def elsewhere(self, queue: Queue) -> int:
+        """How many consumers of the queue other gateways have."""
+        return sum(record.count for record in self._others.get(queue.topic, {}).values())
+
+    def is_exclusive_elsewhere(self, queue: Queue) -> bool:
+        return any(record.is_exclusive for record in self._others.get(queue.topic, {}).values())
+
+    def is_first(self, topic: str) -> bool:
+        """Whether no other gateway has had consumers of the queue for longer."""
+        mine = self._mine.get(topic)
+        others = self._others.get(topic)
+        if mine is None or not others:
+            return True
+        first = min((record.since_ms, name) for name, record in others.items())
+        return (mine.since_ms, self._gateway()) < first
+
+    async def is_last(self, queue: Queue) -> bool:
+        """Whether no gateway has a consumer of the queue, as the store knows."""
+        await self.settle()
+        return self._is_alone or not await self._store.scan(f"{PREFIX}{queue.topic}/", limit=1)
+
+    async def forget_gateways(self, gone: set[str]) -> None:
+        """These gateways are gone, and their consumers with them."""
+        keys = [f"{PREFIX}{topic}/{name}" for topic, others in self._others.items() for name in others if name in gone]
+        if keys:
+            await self._store.write([KeyValueChange(key, None) for key in keys])
+
+    @property
+    def gateways(self) -> set[str]:
+        """The other gateways that have consumers."""
+        return {name for others in self._others.values() for name in others}
+
+    def _told(self, events: Sequence[KeyValueEvent]) -> None:
+        for event in events:
+            topic, _, gateway = event.key.removeprefix(PREFIX).rpartition("/")
+            if gateway == self._gateway():
+                continue
+            others = self._others.setdefault(topic, {})
+            if event.value is None:
+                others.pop(gateway, None)
+            else:
+                others[gateway] = _decode(event.value)
+            if not others:
+                del self._others[topic]
+            self._on_change(topic)

@@ -5,6 +5,8 @@
 | `amqp/<namespace>/exchange/<encoded name>`   | `ExchangeRecord`               |
 | `amqp/<namespace>/queue/<encoded name>`      | `QueueRecord`                  |
 | `amqp/<namespace>/binding/<hash>`            | `BindingRecord`                |
+| `amqp/<namespace>/policy/<encoded name>`     | `PolicyRecord`, of users       |
+| `amqp/<namespace>/operator/<encoded name>`   | `PolicyRecord`, of operators   |
 
 Values are msgpack arrays; a field is only ever added at the end, with a default.  Arguments are AMQP's own encoding of
 a table, so that they keep their types.  Names in keys are `domain.routing.entity_name`'s.
@@ -19,14 +21,15 @@ from typing import Any, Final
 import msgspec
 
 from domain.queue_declaration import QueueDeclaration, declared_queue
+from domain.queue_policy import ApplyTo, Policy
 from domain.routing.binding import Binding, DestinationKind
 from domain.routing.entity_name import encoded_name
 from domain.routing.exchange import Exchange, ExchangeType
 from protocols.amqp.field_table import decode_table, encode_table
 
 PREFIX: Final = "amqp/"
-KINDS: Final = ("exchange", "queue", "binding")
-"""In the order in which they need each other."""
+POLICY, OPERATOR_POLICY = "policy", "operator"
+KINDS: Final = ("exchange", "queue", "binding", POLICY, OPERATOR_POLICY)
 
 
 class ExchangeRecord(msgspec.Struct, array_like=True):
@@ -60,11 +63,24 @@ class BindingRecord(msgspec.Struct, array_like=True):
     arguments: bytes
 
 
-Record = ExchangeRecord | QueueRecord | BindingRecord
+class PolicyRecord(msgspec.Struct, array_like=True):
+    """`definition`: JSON, as it was given."""
+
+    name: str
+    pattern: str
+    definition: bytes
+    priority: int
+    apply_to: str
+    is_operators: bool = False
+
+
+Record = ExchangeRecord | QueueRecord | BindingRecord | PolicyRecord
 _RECORDS: Final[dict[str, msgspec.msgpack.Decoder[Any]]] = {
     "exchange": msgspec.msgpack.Decoder(ExchangeRecord),
     "queue": msgspec.msgpack.Decoder(QueueRecord),
     "binding": msgspec.msgpack.Decoder(BindingRecord),
+    POLICY: msgspec.msgpack.Decoder(PolicyRecord),
+    OPERATOR_POLICY: msgspec.msgpack.Decoder(PolicyRecord),
 }
 encode_record: Final = msgspec.msgpack.Encoder().encode
 
@@ -97,6 +113,10 @@ def binding_key(namespace: str, binding: Binding) -> str:
     return f"{PREFIX}{namespace}/binding/{digest}"
 
 
+def policy_key(namespace: str, name: str, *, is_operators: bool) -> str:
+    return f"{PREFIX}{namespace}/{OPERATOR_POLICY if is_operators else POLICY}/{encoded_name(name)}"
+
+
 def exchange_record(exchange: Exchange, gateway: str) -> bytes:
     return encode_record(
         ExchangeRecord(
@@ -120,6 +140,27 @@ def binding_record(binding: Binding) -> bytes:
             binding.routing_key,
             encode_table(dict(binding.arguments)),
         )
+    )
+
+
+def policy_record(policy: Policy) -> bytes:
+    return encode_record(
+        PolicyRecord(
+            policy.name,
+            policy.pattern,
+            msgspec.json.encode(dict(policy.definition)),
+            policy.priority,
+            policy.apply_to.value,
+            policy.is_operators,
+        )
+    )
+
+
+def policy_of(record: PolicyRecord) -> Policy:
+    """Raises BAD_REQUEST for one that this version does not understand."""
+    definition = msgspec.json.decode(record.definition, type=dict[str, object])
+    return Policy(
+        record.name, record.pattern, definition, record.priority, ApplyTo(record.apply_to), record.is_operators
     )
 
 

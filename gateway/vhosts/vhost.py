@@ -5,8 +5,8 @@ Invariant: it is what the key-values say, or will say as soon as the watch is to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -14,12 +14,21 @@ import structlog
 
 from domain.errors import EntrepotError
 from domain.names import DEFAULT_NAMESPACE, qualified, queue_feed
+from domain.queue_arguments import QueueType
 from domain.queue_declaration import QueueDeclaration
+from domain.queue_policy import (
+    Policy,
+    alternate_exchange,
+    effective_definition,
+    policy_of_exchange,
+    policy_of_queue,
+    with_policy,
+)
 from domain.routing.binding import Binding
 from domain.routing.entity_name import encoded_name
 from domain.routing.exchange_routing import Removal, Routing
 from gateway.vhosts import records
-from gateway.vhosts.records import BindingRecord, ExchangeRecord, QueueRecord, Record
+from gateway.vhosts.records import BindingRecord, ExchangeRecord, PolicyRecord, QueueRecord, Record
 
 DEFAULT_VHOST: Final = "/"
 
@@ -36,19 +45,45 @@ def namespace_of(vhost: str) -> str:
     return DEFAULT_NAMESPACE if vhost == DEFAULT_VHOST else vhost
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Queue:
     """A queue: its definition, and the Topic and group that it is in the store.  `gateway` and `connection`: whose it
-    is where it is exclusive."""
+    is where it is exclusive.  Policies change it in place: who holds it sees what holds now."""
 
-    declaration: QueueDeclaration
+    declared: QueueDeclaration
+    """As a client declared it: what a second declaration is compared with."""
     namespace: str
     gateway: str = ""
     connection: str = ""
+    policy: Policy | None = None
+    operator_policy: Policy | None = None
+    declaration: QueueDeclaration = field(init=False)
+    """As policies leave it: what the queue does."""
+
+    def __post_init__(self) -> None:
+        self.declaration = self.declared
+
+    def govern(self, policies: Iterable[Policy], operators: Iterable[Policy]) -> bool:
+        """Take in what policies say now; whether that changes anything."""
+        name, kind = self.declared.name, self.declared.arguments.queue_type
+        before = self.declaration
+        self.policy = policy_of_queue(policies, name, kind)
+        self.operator_policy = policy_of_queue(operators, name, kind)
+        if self.policy is None and self.operator_policy is None:
+            self.declaration = self.declared
+        else:
+            definition = effective_definition(self.policy, self.operator_policy)
+            self.declaration = replace(self.declared, arguments=with_policy(self.declared.arguments, definition))
+        return self.declaration != before
 
     @property
     def name(self) -> str:
-        return self.declaration.name
+        return self.declared.name
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether it is read by offset, and nothing is taken out of it."""
+        return self.declaration.arguments.queue_type is QueueType.STREAM
 
     @cached_property
     def topic(self) -> str:
@@ -77,6 +112,8 @@ class Vhost:
         """Those that may hold so many messages or bytes, by their Topics."""
         self.transient: dict[str, str] = {}
         """Exchanges that are not durable, with the gateway that made each."""
+        self._policies: dict[str, Policy] = {}
+        """By their keys, those of operators among them."""
         self._orphans: dict[str, BindingRecord] = {}
         """Bindings, by key, one end of which is not known yet."""
         self._by_key: dict[str, Record] = {}
@@ -96,42 +133,80 @@ class Vhost:
             for binding in self.routing.bindings_of_source(exchange.name)
         )
 
-    def apply(self, key: str, record: Record | None) -> None:
-        """What a key says now; None: nothing any more."""
+    def policies(self, *, of_operators: bool = False) -> list[Policy]:
+        """Policies by name."""
+        found = (each for each in self._policies.values() if each.is_operators is of_operators)
+        return sorted(found, key=lambda policy: policy.name)
+
+    def policy_of_exchange(self, name: str) -> Policy | None:
+        return policy_of_exchange(self.policies(), name)
+
+    def keys(self) -> list[str]:
+        """Those of all that is defined here."""
+        return list(self._by_key)
+
+    def apply(self, key: str, record: Record | None) -> Sequence[Queue]:
+        """What a key says now; None: nothing any more.  Returns the queues that a policy changes with that."""
         before = self._by_key.pop(key, None)
         if before is not None and (record is None or not isinstance(record, QueueRecord)):
             self._remove(key, before)
-        if record is None:
-            return
-        self._by_key[key] = record
-        try:
-            self._add(key, record)
-        except EntrepotError as error:
-            log.warning("a definition is not understood", key=key, problem=error.message)
+        if record is not None:
+            self._by_key[key] = record
+            try:
+                self._add(key, record)
+            except EntrepotError as error:
+                log.warning("a definition is not understood", key=key, problem=error.message)
+        return self._govern() if isinstance(record or before, PolicyRecord) else ()
+
+    def _govern(self) -> list[Queue]:
+        """Policies changed: what do they say of each queue and exchange?"""
+        policies, operators = self.policies(), self.policies(of_operators=True)
+        for exchange in tuple(self.routing.exchanges()):
+            self._govern_exchange(exchange.name, policies)
+        changed = [queue for queue in self.queues.values() if queue.govern(policies, operators)]
+        for queue in changed:
+            self._note(queue)
+        return changed
+
+    def _govern_exchange(self, name: str, policies: Sequence[Policy]) -> None:
+        policy = policy_of_exchange(policies, name)
+        self.routing.set_policy_alternate(name, None if policy is None else alternate_exchange(policy.definition))
 
     def _add(self, key: str, record: Record) -> None:
         if isinstance(record, ExchangeRecord):
             self.routing.declare_exchange(records.exchange_of(record))
             if record.gateway:
                 self.transient[record.name] = record.gateway
+            if self._policies:
+                self._govern_exchange(record.name, self.policies())
             self._adopt(record.name)
         elif isinstance(record, QueueRecord):
             declaration = records.declaration_of(record, self.name)
             queue = Queue(declaration, self.namespace, record.gateway, record.connection)
+            if self._policies:
+                queue.govern(self.policies(), self.policies(of_operators=True))
             self.queues[record.name] = queue
+            self._note(queue)
             if record.connection:
                 self.owned.setdefault(record.connection, set()).add(record.name)
-            if declaration.arguments.message_ttl_ms is not None:
-                self.timed.add(record.name)
-            if (
-                queue.declaration.arguments.max_length is not None
-                or queue.declaration.arguments.max_length_bytes is not None
-            ):
-                self.limited[queue.topic] = queue
             self.routing.declare_queue(record.name)
             self._adopt(record.name)
+        elif isinstance(record, PolicyRecord):
+            self._policies[key] = records.policy_of(record)
         else:
             self._bind(key, record)
+
+    def _note(self, queue: Queue) -> None:
+        """Whether its messages have a time, and whether it may hold so much only."""
+        arguments = queue.declaration.arguments
+        if arguments.message_ttl_ms is not None:
+            self.timed.add(queue.name)
+        else:
+            self.timed.discard(queue.name)
+        if not queue.is_stream and (arguments.max_length is not None or arguments.max_length_bytes is not None):
+            self.limited[queue.topic] = queue
+        else:
+            self.limited.pop(queue.topic, None)
 
     def _bind(self, key: str, record: BindingRecord) -> None:
         is_queue = record.kind == "queue"
@@ -161,5 +236,7 @@ class Vhost:
             if queue is not None:
                 self.limited.pop(queue.topic, None)
             self.routing.remove(Removal(queue=record.name))
+        elif isinstance(record, PolicyRecord):
+            self._policies.pop(key, None)
         elif self._orphans.pop(key, None) is None:
             self.routing.remove(Removal(bindings=(records.binding_of(record),)))

@@ -143,13 +143,12 @@ def header_of(message: Message) -> ContentHeader:
     return ContentHeader(origin_of(message)[2])
 
 
-def template_of(message: StoredMessage, deliveries_before: int | None = None) -> ContentTemplate:
-    """The message, encoded for consumers.  `deliveries_before`: what a quorum queue says in `x-delivery-count`."""
+def template_of(message: StoredMessage, more: FieldTable | None = None) -> ContentTemplate:
+    """The message, encoded for consumers.  `more`: headers that the queue adds."""
     exchange, routing_key, properties = origin_of(message)
-    if deliveries_before is not None:
+    if more:
         header = ContentHeader(properties)
-        headers: FieldTable = {**(header.headers or {}), "x-delivery-count": deliveries_before}
-        properties = header.replaced(headers=headers).data
+        properties = header.replaced(headers={**(header.headers or {}), **more}).data
     return ContentTemplate(exchange, routing_key, properties, message.body)
 
 

@@ -92,6 +92,56 @@ def test_exclusive_queues_go_with_their_gateway(cluster: ClusterProcesses) -> No
     wait_until(is_gone, "the queue is gone", 40)
 
 
+def test_consumers_are_counted_over_gateways(cluster: ClusterProcesses) -> None:
+    here, there = (connect(gateway) for gateway in cluster.gateways)
+    channel, other = here.channel(), there.channel()
+    channel.queue_declare("counted")
+    channel.basic_consume("counted", lambda *given: None)
+    wait_until(
+        lambda: other.queue_declare("counted", passive=True).method.consumer_count == 1, "the other gateway knows", 5
+    )
+    with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="in exclusive use"):
+        other.basic_consume("counted", lambda *given: None, exclusive=True)
+    cluster.gateways[0].kill()
+    wait_until(
+        lambda: there.channel().queue_declare("counted", passive=True).method.consumer_count == 0, "it is gone", 40
+    )
+
+
+def test_one_active_consumer_over_gateways(cluster: ClusterProcesses) -> None:
+    here, there = (connect(gateway) for gateway in cluster.gateways)
+    channel, other = here.channel(), there.channel()
+    channel.queue_declare("single", durable=True, arguments={"x-single-active-consumer": True})
+    taken: list[tuple[str, bytes]] = []
+
+    def consume(channel: Any, name: str) -> None:
+        def take(channel: Any, method: Any, properties: object, body: bytes) -> None:
+            taken.append((name, body))
+            channel.basic_ack(method.delivery_tag)
+
+        channel.basic_consume("single", take)
+
+    consume(channel, "first")
+    wait_until(lambda: other.queue_declare("single", passive=True).method.consumer_count == 1, "it is known", 5)
+    consume(other, "second")
+    publisher = connect(cluster.gateways[1]).channel()
+    publisher.confirm_delivery()
+    for number in range(20):
+        publisher.basic_publish("", "single", b"%d" % number)
+
+    def turn(connection: pika.BlockingConnection, count: int) -> bool:
+        connection.process_data_events(0.05)
+        return len(taken) >= count
+
+    wait_until(lambda: turn(here, 20), lambda: str(taken))
+    there.process_data_events(0.2)
+    assert {name for name, _ in taken} == {"first"}
+    cluster.gateways[0].kill()
+    publisher.basic_publish("", "single", b"20")
+    wait_until(lambda: turn(there, 21), lambda: str(taken[20:]), 40)
+    assert taken[20] == ("second", b"20")
+
+
 def test_gateways_killed_in_turn_lose_nothing(cluster: ClusterProcesses) -> None:
     turn = iter(range(1 << 30))
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import IO, Final, Self
 
 import pytest
 
@@ -24,7 +22,13 @@ READY: Final = "Server startup complete"
 
 
 def is_installed() -> bool:
-    return PROGRAM.exists() and shutil.which("epmd") is not None
+    return PROGRAM.exists() and shutil.which("epmd") is not None and shutil.which("setpriv") is not None
+
+
+def _begin(command: list[str], environment: dict[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """A process that does not outlive the tests, however they end."""
+    command = ["setpriv", "--pdeathsig", "KILL", *command]
+    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 class RabbitMQ:
@@ -66,30 +70,26 @@ class RabbitMQ:
         environment = self._environment()
         epmd_port = environment["ERL_EPMD_PORT"]
         with self._log.open("ab") as log:
-            self._epmd = subprocess.Popen(
-                ["epmd", "-port", epmd_port, "-address", "127.0.0.1"], env=environment, stdout=log, stderr=log
-            )
-            # The node is a child of a shell: a session of their own, so that both are killed.
-            self._node = subprocess.Popen(
-                [str(PROGRAM)],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            self._epmd = _begin(["epmd", "-port", epmd_port, "-address", "127.0.0.1"], environment, log)
+            self._node = _begin([str(PROGRAM)], environment, log)
         wait_until(self._is_ready, self.log_text, START_SECONDS)
 
     def kill(self) -> None:
         """SIGKILL to the node and its epmd, and wait for the end."""
         if self._node is not None:
-            os.killpg(self._node.pid, signal.SIGKILL)
+            self._node.kill()
             self._node.wait(STOP_SECONDS)
             self._node = None
         if self._epmd is not None:
             self._epmd.kill()
             self._epmd.wait(STOP_SECONDS)
             self._epmd = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The shell whose child the node is."""
+        assert self._node is not None
+        return self._node
 
     def log_text(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
@@ -122,6 +122,7 @@ class RabbitMQ:
             "HOME": str(at / "home"),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             **self._ports,
+            "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the node, instead of waiting for it
             "RABBITMQ_NODENAME": self._node_name,
             "RABBITMQ_MNESIA_BASE": str(at / "mnesia"),
             "RABBITMQ_LOG_BASE": str(at / "log"),

@@ -2,7 +2,8 @@
 
 RabbitMQ's three permissions are said in the words of the one access list: *write* on an exchange is PUB on the Topic of
 its name (of `amq.topic`: on the topic name that the routing key is; of the default exchange: on the queue's name);
-*read* on a queue is SUB on the group of its name, on an exchange SUB on its Topic; *configure* is CREATE and DELETE of
+*read* on a queue is SUB on the group of its name, on an exchange SUB on its Topic (of `amq.topic`: on the topic filter
+that the pattern is); *configure* is CREATE and DELETE of
 the Topic of that name, and *write* on what is bound UPDATE.
 """
 
@@ -40,15 +41,17 @@ class AmqpAccess:
             self._refuse(conversation, vhost, "write", "exchange", publish.exchange)
 
     def check_consume(self, conversation: AmqpConversation, vhost: Vhost, queue: Queue) -> None:
-        if not self._security.is_open and not self._may(
-            conversation, vhost, Action.SUB, ResourceType.GROUP, queue.name
-        ):
-            self._refuse(conversation, vhost, "read", "queue", queue.name)
+        self.check_read(conversation, vhost, queue.name)
+
+    def check_read(self, conversation: AmqpConversation, vhost: Vhost, name: str) -> None:
+        """To read a queue of that name, whether it is there or not."""
+        if not self._security.is_open and not self._may(conversation, vhost, Action.SUB, ResourceType.GROUP, name):
+            self._refuse(conversation, vhost, "read", "queue", name)
 
     def check(self, conversation: AmqpConversation, vhost: Vhost, action: Action, name: str) -> None:
         """To declare, delete or bind what has a name."""
         if not self._security.is_open and not self._may(conversation, vhost, action, ResourceType.TOPIC, name):
-            words = {Action.SUB: "read", Action.UPDATE: "write"}
+            words = {Action.SUB: "read", Action.UPDATE: "write", Action.PUB: "write"}
             self._refuse(conversation, vhost, words.get(action, "configure"), "resource", name)
 
     def _may(self, conversation: AmqpConversation, vhost: Vhost, action: Action, kind: ResourceType, name: str) -> bool:

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from domain.message import StoredMessage
+from domain.position import Position
 from domain.queue_arguments import QueueType
 from gateway.delivery.leases import Ticket, acknowledge_all
+from gateway.frontends.amqp.streams import StreamTicket, stream_start
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import ACK, Settlement
 from protocols.amqp.errors import AmqpError
+from protocols.amqp.field_table import FieldTable
 from protocols.amqp.mapping import template_of
 from protocols.amqp.methods import BasicCancel
 from protocols.amqp.reply_codes import ReplyCode
@@ -28,7 +32,7 @@ NO_ACK_BATCH: Final = 200
 class Held(NamedTuple):
     """A message that was delivered and is not settled."""
 
-    ticket: Ticket
+    ticket: Ticket | StreamTicket
     queue: Queue
     consumer: Consumer | None
     since: float
@@ -65,8 +69,16 @@ class Consumer:
     def credit(self) -> int:
         return self._consuming.credit(self)
 
+    @property
+    def start(self) -> int | Position | None:
+        """Where it begins to read a stream."""
+        return stream_start(self.arguments, self.channel.conversation.frontend.clock.now_ms())
+
     def take(self, tickets: Sequence[Ticket]) -> None:
         self._consuming.deliver(self, tickets)
+
+    def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
+        self._consuming.deliver(self, [StreamTicket(message) for message in messages])
 
 
 class ChannelConsuming:
@@ -104,7 +116,10 @@ class ChannelConsuming:
         """Credit may have grown."""
         feeds = self.channel.conversation.frontend.feeds
         for queue in {consumer.queue for consumer in self.consumers.values()}:
-            feeds.of(queue).look()
+            if queue.is_stream:
+                feeds.stream(queue).look()
+            else:
+                feeds.of(queue).look()
 
     def set_prefetch(self, count: int, *, of_channel: bool) -> None:
         if of_channel:
@@ -115,20 +130,20 @@ class ChannelConsuming:
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
-    def deliver(self, consumer: Consumer, tickets: Sequence[Ticket]) -> None:
+    def deliver(self, consumer: Consumer, tickets: Sequence[Ticket | StreamTicket]) -> None:
         """Send messages to a consumer."""
         conversation = self.channel.conversation
         now = conversation.frontend.time()
         tag = self._next_tag
         self._next_tag += len(tickets)
-        counts = consumer.queue.declaration.arguments.queue_type is QueueType.QUORUM
+        queue_type = consumer.queue.declaration.arguments.queue_type
         run = [
-            (tag + place, ticket.attempt > 1, template_of(ticket.message, ticket.attempt - 1 if counts else None))
+            (tag + place, ticket.attempt > 1, template_of(ticket.message, _more_headers(queue_type, ticket)))
             for place, ticket in enumerate(tickets)
         ]
         conversation.frontend.counters.delivered += len(tickets)
         if consumer.no_ack:
-            acknowledge_all(tickets)
+            acknowledge_all([ticket for ticket in tickets if isinstance(ticket, Ticket)])
         else:
             for place, ticket in enumerate(tickets):
                 self.held[tag + place] = Held(ticket, consumer.queue, consumer, now)
@@ -146,8 +161,7 @@ class ChannelConsuming:
         else:
             self.held[tag] = Held(ticket, queue, None, conversation.frontend.time())
         conversation.frontend.counters.delivered += 1
-        counts = queue.declaration.arguments.queue_type is QueueType.QUORUM
-        template = template_of(ticket.message, ticket.attempt - 1 if counts else None)
+        template = template_of(ticket.message, _more_headers(queue.declaration.arguments.queue_type, ticket))
         conversation.machine.get_ok(self.channel.number, tag, ticket.attempt > 1, template, message_count)
 
     # -- settlements ---------------------------------------------------------------------------------------------
@@ -172,11 +186,12 @@ class ChannelConsuming:
                 else:
                     dead += found
         finally:
-            acknowledge_all([held.ticket for held in acknowledged])
+            acknowledge_all([held.ticket for held in acknowledged if isinstance(held.ticket, Ticket)])
             self._settled(acknowledged)
             self._settled(dead)
         if dead:
-            return self.channel.conversation.frontend.dead_letters.reject([(held.queue, held.ticket) for held in dead])
+            letters = [(held.queue, held.ticket) for held in dead if isinstance(held.ticket, Ticket)]
+            return self.channel.conversation.frontend.dead_letters.reject(letters)
         return None
 
     def _take(self, method: int, tag: int, multiple: bool) -> list[Held]:
@@ -219,9 +234,13 @@ class ChannelConsuming:
             held.ticket.release()
         self._settled(found)
 
-    def oldest(self) -> float | None:
-        """Since when the message is held that is held longest."""
-        return next((held.since for held in self.held.values()), None)
+    def holds_too_long(self, now: float, seconds: float) -> bool:
+        """Whether a message is held for longer than that, or than its queue allows."""
+        for held in self.held.values():
+            own_ms = held.queue.declaration.arguments.consumer_timeout_ms
+            if now - held.since > (seconds if own_ms is None else own_ms / 1000):
+                return True
+        return False
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -263,3 +282,12 @@ class ChannelConsuming:
         held, self.held = self.held, {}
         for each in held.values():
             each.ticket.release()
+
+
+def _more_headers(queue_type: QueueType, ticket: Ticket | StreamTicket) -> FieldTable | None:
+    """What a queue of this type says of a delivery in its headers."""
+    if queue_type is QueueType.QUORUM:
+        return {"x-delivery-count": ticket.attempt - 1}
+    if queue_type is QueueType.STREAM:
+        return {"x-stream-offset": ticket.message.queue_offset}
+    return None

@@ -41,6 +41,7 @@ class AmqpConversation:
     __slots__ = (
         "_going",
         "_is_ended",
+        "_leaving",
         "_login",
         "_name",
         "channels",
@@ -70,6 +71,7 @@ class AmqpConversation:
         self._login: Login | None = None
         self._name = ""
         self._is_ended = False
+        self._leaving: asyncio.Task[None] | None = None
         self._going: set[asyncio.Task[None]] = set()
         self.has_published = self.is_blocked = False
 
@@ -152,6 +154,7 @@ class AmqpConversation:
         self.principal = principal
         self._name = credentials.username or principal.name
         self.client_properties = dict(login.client_properties)
+        self._watch_end()
         machine.authenticated()
         self._go_on()
 
@@ -197,8 +200,20 @@ class AmqpConversation:
             self._handle(self.machine.close(ReplyCode.NOT_ALLOWED, text, 10, 70))
         else:
             self.principal = renewed
+            self._watch_end()
             self.machine.answer(ConnectionUpdateSecretOk())
         self.flush()
+
+    def _watch_end(self) -> None:
+        """What the client was let in by may end: then the connection does, unless it has shown something newer."""
+        principal = self.principal
+        if principal is not None and principal.expires_at_ms is not None:
+            seconds = max(principal.expires_at_ms - self.frontend.clock.now_ms(), 0) / 1000
+            self.frontend.call_later(seconds, self._look_at_end, principal)
+
+    def _look_at_end(self, principal: Principal) -> None:
+        if self.principal is principal and not self.machine.is_closed:
+            self.close_connection(ReplyCode.CONNECTION_FORCED, "the credentials have expired")
 
     # -- channels ------------------------------------------------------------------------------------------------
 
@@ -292,7 +307,8 @@ class AmqpConversation:
     async def _close_ok(self) -> None:
         """What it had for itself is gone when the client hears of the end."""
         await self._gone()
-        await self.frontend.owners_gone(self)
+        if self._leaving is not None:
+            await asyncio.wait((self._leaving,))
         self.machine.close_ok()
         if self.driver is not None:
             self.driver.finish()
@@ -305,4 +321,4 @@ class AmqpConversation:
         for channel in tuple(self.channels.values()):
             channel.close()
         self.channels.clear()
-        self.frontend.ended(self)
+        self._leaving = self.frontend.ended(self)

@@ -101,12 +101,13 @@ class AmqpFrontend:
         self.keeper = QueueKeeper(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
         self.placing.on_timed = self.keeper.look_at
         sender.bindings = Crossing(store, definitions, self.keeper.look_at)
-        self.presence = ConsumerPresence(store, gateway)
+        self.presence = ConsumerPresence(store, clock, gateway, self._consumers_changed, is_alone=is_alone)
+        self.keeper.presence = self.presence
         self.conversations: set[AmqpConversation] = set()
         self.counters = AmqpCounters()
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
-        self.time = self._loop.time
+        self.time, self.call_later = self._loop.time, self._loop.call_later
         self._is_stopping = self._is_full = False
         self._looking: asyncio.TimerHandle | None = None
         definitions.on_queue_gone.append(self._queue_gone)
@@ -120,6 +121,7 @@ class AmqpFrontend:
     async def start(self) -> None:
         """Learn the definitions and keep them.  Raises what the store raises."""
         await self.definitions.start()
+        await self.presence.start()
         await self.keeper.start()
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
 
@@ -156,17 +158,19 @@ class AmqpFrontend:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("work of the AMQP door failed", exc_info=error)
 
-    def ended(self, conversation: AmqpConversation) -> None:
+    def ended(self, conversation: AmqpConversation) -> asyncio.Task[None]:
         """A connection is over: what it had for itself goes."""
-        self.spawn(self.owners_gone(conversation))
+        return self.spawn(self._owner_gone(conversation))
 
-    async def owners_gone(self, conversation: AmqpConversation) -> None:
+    async def _owner_gone(self, conversation: AmqpConversation) -> None:
         """Delete the exclusive queues of a connection."""
         vhost = conversation.vhost
         if vhost is None:
             return
         for name in tuple(vhost.owned.get(conversation.identity, ())):
-            await self._delete(vhost, vhost.queues[name])
+            queue = vhost.queue(name)
+            if queue is not None:
+                await self._delete(vhost, queue)
 
     async def _delete(self, vhost: Vhost, queue: Queue) -> None:
         try:
@@ -205,17 +209,35 @@ class AmqpFrontend:
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
-    async def consumed(self, queue: Queue) -> None:
-        """A queue that goes with its last consumer has one here."""
-        await self.presence.here(queue)
+    def consumers_of(self, queue: Queue) -> int:
+        """How many consumers a queue has, at all gateways."""
+        return self.feeds.consumers(queue) + self.presence.elsewhere(queue)
+
+    def _consumers_changed(self, topic: str) -> None:
+        """Other gateways have more or fewer consumers of a queue."""
+        self.feeds.activate(topic, self.presence.is_first(topic))
+
+    def _note_presence(self, queue: Queue) -> None:
+        consumers = self.feeds.all_of(queue)
+        is_exclusive = any(isinstance(each, Consumer) and each.exclusive for each in consumers)
+        self.presence.changed(queue, len(consumers), is_exclusive=is_exclusive)
+        self.feeds.activate(queue.topic, self.presence.is_first(queue.topic))
 
     def consumer_came(self, consumer: Consumer) -> None:
-        self.feeds.of(consumer.queue).add(consumer)
+        if consumer.queue.is_stream:
+            self.feeds.stream(consumer.queue).add(consumer)
+        else:
+            self.feeds.of(consumer.queue).add(consumer)
+        self._note_presence(consumer.queue)
         self.used(consumer.queue)
 
     def consumer_went(self, consumer: Consumer) -> None:
         queue = consumer.queue
-        self.feeds.of(queue).remove(consumer)
+        if queue.is_stream:
+            self.feeds.stream(queue).remove(consumer)
+        else:
+            self.feeds.of(queue).remove(consumer)
+        self._note_presence(queue)
         self.used(queue)
         if queue.declaration.auto_delete:
             consumer.channel.conversation.going(self.spawn(self.unused(queue)))
@@ -225,27 +247,25 @@ class AmqpFrontend:
         vhost = self.definitions.vhost_in(queue.namespace)
         if vhost is None or vhost.queue(queue.name) is not queue or self.feeds.consumers(queue):
             return
-        if await self.presence.gone(queue) and not self.feeds.consumers(queue):
+        if await self.presence.is_last(queue) and not self.feeds.consumers(queue):
             await self._delete(vhost, queue)
 
     def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
-        feed = self.feeds.forget(queue)
-        if feed is None:
-            return
-        for consumer in tuple(feed.consumers):
-            feed.remove(consumer)
+        consumers = self.feeds.all_of(queue)
+        for feed in self.feeds.forget(queue):
+            self.spawn(feed.close())
+        if consumers:
+            self.presence.changed(queue, 0)
+        for consumer in consumers:
             if isinstance(consumer, Consumer):
                 consumer.channel.consuming.queue_gone(consumer)
-        self.spawn(feed.close())
 
     def _look_for_late(self) -> None:
         """Close channels whose consumers hold a message too long."""
         self._looking = self._loop.call_later(TIMEOUT_LOOK_SECONDS, self._look_for_late)
-        before = self.time() - self.settings.consumer_timeout_seconds
         for conversation in tuple(self.conversations):
             for channel in tuple(conversation.channels.values()):
-                oldest = channel.consuming.oldest()
-                if oldest is not None and oldest < before:
+                if channel.consuming.holds_too_long(self.time(), self.settings.consumer_timeout_seconds):
                     text = f"delivery acknowledgement on channel {channel.number} timed out"
                     channel.fail(AmqpError(ReplyCode.PRECONDITION_FAILED, text))
 
@@ -295,6 +315,8 @@ class AmqpFrontend:
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=SETTLE_SECONDS)
         await self.feeds.close()
+        await self.presence.settle()
+        self.presence.close()
         for task in tuple(self._tasks):
             task.cancel()
         for conversation in tuple(self.conversations):

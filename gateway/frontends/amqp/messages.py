@@ -10,6 +10,7 @@ from domain.queue_declaration import queue_text
 from gateway.frontends.amqp import topology
 from gateway.frontends.amqp.consuming import Consumer
 from gateway.frontends.amqp.names import CONSUMER_NAMED, REPLY_TO_QUEUE
+from gateway.frontends.amqp.streams import stream_start
 from gateway.frontends.amqp.topology import queue_of, vhost_of
 from gateway.vhosts.vhost import Queue
 from protocols.amqp import methods
@@ -65,6 +66,8 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         queue = queue_of(channel, method.queue)
         frontend.access.check_consume(conversation, vhost_of(channel), queue)
     _check_exclusive(channel, queue, method.exclusive)
+    if queue.is_stream:
+        _check_stream(channel, queue, method)
     consumer = Consumer(
         consuming,
         tag,
@@ -75,11 +78,19 @@ async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
         prefetch=consuming.prefetch,
         arguments=method.arguments,
     )
-    if queue.declaration.auto_delete:
-        await frontend.consumed(queue)
     if not method.nowait:
         channel.send(BasicConsumeOk(tag))
     consuming.add(consumer)
+
+
+def _check_stream(channel: AmqpChannel, queue: Queue, method: BasicConsume) -> None:
+    """A stream's consumers acknowledge, and say how far they read ahead."""
+    of = queue_text(queue.name, vhost_of(channel).name)
+    if method.no_ack:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"automatic acknowledgement not supported by stream {of}")
+    if not channel.consuming.prefetch and not channel.consuming.channel_prefetch:
+        raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"consumer prefetch count is not set for stream {of}")
+    stream_start(method.arguments, channel.conversation.frontend.clock.now_ms())
 
 
 async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
@@ -94,8 +105,11 @@ async def _reply_queue(channel: AmqpChannel, method: BasicConsume) -> Queue:
 
 
 def _check_exclusive(channel: AmqpChannel, queue: Queue, wanted: bool) -> None:
-    others = list(channel.conversation.frontend.feeds.of(queue).consumers)
-    if (wanted and others) or any(isinstance(each, Consumer) and each.exclusive for each in others):
+    others = channel.conversation.frontend.feeds.all_of(queue)
+    presence = channel.conversation.frontend.presence
+    is_used = bool(others) or presence.elsewhere(queue) > 0
+    is_excluded = presence.is_exclusive_elsewhere(queue)
+    if (wanted and is_used) or is_excluded or any(isinstance(each, Consumer) and each.exclusive for each in others):
         text = f"{queue_text(queue.name, vhost_of(channel).name)} in exclusive use"
         raise AmqpError(ReplyCode.ACCESS_REFUSED, text)
 
@@ -128,6 +142,9 @@ async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
     frontend = conversation.frontend
     queue = queue_of(channel, method.queue)
     frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    if queue.is_stream:
+        text = f"basic.get not supported by stream {queue_text(queue.name, vhost_of(channel).name)}"
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
     frontend.used(queue)
     await channel.publishing.settled()
     ticket = await frontend.feeds.of(queue).get()

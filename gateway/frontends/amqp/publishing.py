@@ -107,7 +107,7 @@ class ChannelPublishing:
                     publish = self._with_reply_queue(publish)
                 queues = self._route(publish)
                 if publish.header.data[0] & _HAS_HEADERS and b"BCC" in publish.header.data:
-                    publish = _without_bcc(publish)
+                    publish = without_bcc(publish)
                 self._sequence += self.confirms
                 message = placing.message(vhost, publish, queues, now_ms)
                 if not queues and publish.mandatory:
@@ -165,7 +165,7 @@ class ChannelPublishing:
         header = publish.header
         keys: Sequence[str] = (publish.routing_key,)
         if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
-            keys = _all_keys(publish)
+            keys = all_keys(publish)
         found = vhost.routing.route(name, keys, lambda: header.headers or {}, lambda: dict(header.values()))
         assert not isinstance(found, UnknownExchange)
         return found
@@ -244,7 +244,7 @@ class _Sent:
         conversation.flush()
 
 
-def _without_bcc(publish: Publish) -> Publish:
+def without_bcc(publish: Publish) -> Publish:
     """The message as consumers see it."""
     headers = publish.header.headers or {}
     if "BCC" not in headers:
@@ -253,7 +253,7 @@ def _without_bcc(publish: Publish) -> Publish:
     return publish._replace(header=publish.header.replaced(headers=kept))
 
 
-def _all_keys(publish: Publish) -> list[str]:
+def all_keys(publish: Publish) -> list[str]:
     """The routing key and those of the headers CC and BCC."""
     keys = [publish.routing_key]
     headers = publish.header.headers or {}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from domain import queue_declaration
 from domain.access.model import Action
-from domain.queue_arguments import QueueType
 from domain.queue_declaration import QueueDeclaration, declared_queue, queue_text
 from domain.routing import exchange as exchanges
 from domain.routing.binding import Binding, DestinationKind, check_binding
@@ -16,6 +15,7 @@ from domain.routing.exchange import Exchange, exchange_text, exchange_type
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE, SERVER_NAMED
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.errors import AmqpError
+from protocols.amqp.mapping import MQTT_EXCHANGE
 from protocols.amqp.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -87,6 +87,8 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
         method.arguments,
     )
     exchanges.check_exchange(wanted, vhost.name)
+    if wanted.alternate is not None:  # what is published here is published there
+        frontend.access.check(channel.conversation, vhost, Action.PUB, wanted.alternate)
     if found is not None:
         _check_same(vhost, found, wanted)
         _answer_exchange(channel, method)
@@ -159,7 +161,7 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
     if not method.nowait:
         await channel.publishing.settled()
         ready = await frontend.counting.ready(queue)
-        channel.send(QueueDeclareOk(queue.name, ready, frontend.feeds.consumers(queue)))
+        channel.send(QueueDeclareOk(queue.name, ready, frontend.consumers_of(queue)))
 
 
 async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: QueueDeclare) -> Queue:
@@ -174,8 +176,9 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: 
         auto_delete=method.auto_delete,
         arguments=method.arguments,
     )
-    if wanted.arguments.queue_type is QueueType.STREAM:
-        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, "queues of type stream are not there yet")
+    if wanted.arguments.dead_letter_exchange is not None:  # its dead letters are read here, and written there
+        frontend.access.check_read(conversation, vhost, name)
+        frontend.access.check(conversation, vhost, Action.PUB, wanted.arguments.dead_letter_exchange)
     found = vhost.queue(name)
     if found is None:
         if method.queue:
@@ -198,7 +201,7 @@ def _check_same_queue(channel: AmqpChannel, vhost: Vhost, found: Queue, wanted: 
     check_owner(channel, found)
     if found.declaration.exclusive != wanted.exclusive:
         raise AmqpError(ReplyCode.RESOURCE_LOCKED, queue_declaration.locked(found.name, vhost.name))
-    text = queue_declaration.inequivalence(found.declaration, wanted, vhost.name)
+    text = queue_declaration.inequivalence(found.declared, wanted, vhost.name)
     if text is not None:
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
 
@@ -236,7 +239,7 @@ async def _bind(
     binding = Binding(source, destination, routing_key, arguments, kind)
     exchanges.check_not_default(source)
     frontend.access.check(conversation, vhost, Action.UPDATE, destination)
-    frontend.access.check(conversation, vhost, Action.SUB, source)
+    frontend.access.check(conversation, vhost, Action.SUB, read_name(source, routing_key))
     if vhost.routing.exchange(source) is None and (topic := frontend.topic_of_exchange(vhost, source)) is not None:
         await frontend.definitions.declare_exchange(vhost, topic, frontend.gateway)
     found = vhost.routing.exchange(source)
@@ -248,6 +251,16 @@ async def _bind(
     await frontend.definitions.bind(vhost, binding)
 
 
+def read_name(source: str, routing_key: str) -> str:
+    """What a binding reads: of MQTT's names those that its pattern stands for, else all of an exchange."""
+    if source != MQTT_EXCHANGE:
+        return source
+    levels = routing_key.replace("*", "+").split(".")
+    if "#" in levels:  # in the middle it stands for any number of words, too
+        levels = levels[: levels.index("#") + 1]
+    return "/".join(levels)
+
+
 async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     vhost, conversation = vhost_of(channel), channel.conversation
     exchanges.check_not_default(binding.source)
@@ -255,9 +268,15 @@ async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     await conversation.frontend.definitions.unbind(vhost, binding)
 
 
+def _of(channel: AmqpChannel, queue: Queue) -> str:
+    return queue_text(queue.name, vhost_of(channel).name)
+
+
 async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
     queue, conversation = queue_of(channel, method.queue), channel.conversation
     conversation.frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    if queue.is_stream:
+        raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"purge is not supported by stream {_of(channel, queue)}")
     await channel.publishing.settled()
     count = await conversation.frontend.counting.purge(queue)
     if not method.nowait:
@@ -276,7 +295,7 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
         check_owner(channel, queue)
         frontend.access.check(conversation, vhost, Action.DELETE, name)
         of = queue_text(name, vhost.name)
-        if method.if_unused and frontend.feeds.consumers(queue):
+        if method.if_unused and frontend.consumers_of(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")
         await channel.publishing.settled()
         count = await frontend.counting.ready(queue)

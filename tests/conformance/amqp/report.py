@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.conformance.amqp import results
-from tests.conformance.amqp.differences import DIFFERENCES
+from tests.conformance.amqp.suite_differences import DIFFERENCES
 from tests.conformance.amqp.suites import SUITES, Suite
 
 _HEAD: Final = """

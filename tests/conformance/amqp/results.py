@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tests.conformance.amqp.differences import REASONS
 from tests.conformance.amqp.outcome import Outcome
+from tests.conformance.amqp.suite_differences import REASONS
 from tests.conformance.amqp.suites import SUITES, Suite
 
 FILE: Final = Path(__file__).resolve().parent / "results.json"
@@ -63,7 +63,7 @@ def worse(suite: Suite) -> list[str]:
 
 
 def unexplained(suites: Sequence[Suite] = SUITES) -> list[str]:
-    """All of them that have no reason in `differences.py`."""
+    """All of them that have no reason in `suite_differences.py`."""
     return [f"{suite.name} {test}" for suite in suites for test in worse(suite) if (suite.name, test) not in REASONS]
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.amqp import fetched, results, servers
-from tests.conformance.amqp.differences import DIFFERENCES
 from tests.conformance.amqp.outcome import of_go, of_junit
 from tests.conformance.amqp.playing import play
+from tests.conformance.amqp.suite_differences import DIFFERENCES
 from tests.conformance.amqp.suites import SUITES, Suite
 
 

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.e2e.amqp.scripts import consuming, publishing, queues, routing
+from tests.e2e.amqp.scripts import consuming, patterns, publishing, queues, routing
 from tests.support.amqp_peers.aio_pika_peer import AioPikaPeer
 from tests.support.amqp_peers.amqplib_peer import MODULES, AmqplibPeer
 from tests.support.amqp_peers.kombu_peer import KombuPeer
@@ -42,7 +42,9 @@ CLIENTS = {
     )
 }
 
-CASES = [case for scripts in (publishing, consuming, routing, queues) for case in scripts.CASES.by_feature.values()]
+CASES = [
+    case for scripts in (publishing, consuming, routing, queues, patterns) for case in scripts.CASES.by_feature.values()
+]
 
 _NO_NACK = "py-amqp has no basic.nack"
 _NO_TX = "amqplib has no transactions"

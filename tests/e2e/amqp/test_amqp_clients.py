@@ -11,14 +11,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.amqp import differences, servers
+from tests.e2e.amqp import differences
 from tests.e2e.amqp.client_table import CANNOT, CASES, CLIENTS, Client
+from tests.support import amqp_servers
 from tests.support.amqp_peers.stage import Case, Stage
 
 
 def _table() -> list[object]:
     rows: list[object] = []
-    for server, client in itertools.product(servers.NAMES, CLIENTS.values()):
+    for server, client in itertools.product(amqp_servers.NAMES, CLIENTS.values()):
         if server == "separate" and not client.is_asked_everywhere:
             continue
         marks = [] if client.is_there else [pytest.mark.skip(reason=f"{client.name} is not installed (make peers)")]

@@ -10,7 +10,7 @@ import amqp  # type: ignore[import-untyped]
 import pytest
 import trustme
 
-from tests.e2e.amqp import servers
+from tests.support import amqp_servers as servers
 from tests.support.server import ServerProcess
 
 Connect = Callable[[], amqp.Connection]

@@ -20,6 +20,7 @@ from gateway.http.access import HttpAccess
 from gateway.http.app import build_rest
 from gateway.http.rights import DOCUMENTATION, RULES, MissingRuleError, SuperUsers, check_rules, routes_of
 from gateway.settings import SecuritySettings, Settings
+from tests.e2e.http import rabbitmq_grid
 from tests.support.http_server import HttpServer, serving
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/me"}
@@ -125,6 +126,7 @@ OPERATIONS = [
     http("GET", "/api/v1/sessions", ("LIST", "Cluster:default")),
     http("GET", "/api/v1/sessions/c", ("GET", "Cluster:default")),
     http("DELETE", "/api/v1/sessions/c", ("UPDATE", "Cluster:default")),
+    *(http(method, path, *needs, json=body) for method, path, needs, body in rabbitmq_grid.ROUTES),
 ]
 ONLY_SUPER = [
     http("GET", "/api/v1/users"),
@@ -140,6 +142,7 @@ ONLY_SUPER = [
     http("PUT", "/api/v1/traces/c", json={}),
     http("GET", "/api/v1/traces/c"),
     http("DELETE", "/api/v1/traces/c"),
+    *(http(method, path, json=body) for method, path, _, body in rabbitmq_grid.FOR_SUPER_USERS),
 ]
 PUBLIC = [http("GET", "/healthz"), http("GET", "/readyz"), http("GET", "/openapi.json")]
 BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}

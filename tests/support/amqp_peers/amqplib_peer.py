@@ -232,12 +232,15 @@ class AmqplibPeer(Peer):
             "heartbeat": arrival.heartbeat_seconds,
         }
         HOST.ask(self._handle, "connect", {"options": options})
+        self._is_cut = False
 
     def channel(self, confirms: bool = False) -> Channel:
         return AmqplibChannel(self._handle, confirms)
 
     def close(self) -> None:
-        HOST.ask(self._handle, "leave")
+        if not self._is_cut:  # it would wait for an answer
+            HOST.ask(self._handle, "leave")
 
     def cut(self) -> None:
+        self._is_cut = True
         HOST.ask(self._handle, "cut")

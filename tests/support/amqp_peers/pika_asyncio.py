@@ -182,6 +182,7 @@ class PikaAsyncioChannel(Channel):
             end = self._future()
             self._channel.close()
             await asyncio.wait([end])
+            end.exception()  # whatever closed it
 
         LOOP.run(closed())
 

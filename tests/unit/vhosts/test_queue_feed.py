@@ -32,6 +32,10 @@ class Taker:
     def credit(self) -> int:
         return self.limit - sum(ticket.is_open for ticket in self.tickets)
 
+    @property
+    def held(self) -> int:
+        return sum(ticket.is_open for ticket in self.tickets)
+
     def take(self, tickets: Sequence[Ticket]) -> None:
         assert len(tickets) <= self.credit
         self.tickets += tickets
@@ -106,6 +110,16 @@ async def test_who_waits_takes_nothing_along_when_it_goes(store: MemoryStore, fe
     await until(lambda: feed._pop is None, "nothing is waited for")
     await put(store, "a")
     assert [(each.message.body, each.attempt) for each in await pop(store, TOPIC, "q")] == [(b"a", 1)]
+
+
+async def test_who_comes_and_goes_in_one_moment_holds_up_nobody(store: MemoryStore, feed: QueueFeed) -> None:
+    for _ in range(3):
+        taker = Taker(5)
+        feed.add(taker)
+        feed.remove(taker)
+    await put(store, "a")
+    feed.add(taker)
+    await until(lambda: taker.tickets, "it is handed out")
 
 
 async def test_what_is_sorted_out_is_handed_to_nobody(store: MemoryStore) -> None:

@@ -1,10 +1,12 @@
-"""The servers that the scripts are played on: ours, and Debian's rabbitmq-server as the oracle."""
+"""The servers that AMQP scripts are played on: ours, and Debian's rabbitmq-server as the oracle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.support.deployment import DEPLOYMENTS
 from tests.support.rabbitmq import RabbitMQ
@@ -35,3 +37,17 @@ def entrepot(directory: Path, deployment: str) -> Iterator[int]:
 def start(name: str, directory: Path) -> AbstractContextManager[int]:
     """The server of a name, and where it is found."""
     return rabbitmq(directory) if name == "rabbitmq" else entrepot(directory, name)
+
+
+@pytest.fixture(scope="session")
+def amqp_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], int]]:
+    """The AMQP port of the server of a name, which begins with its first use."""
+    running: dict[str, int] = {}
+    with ExitStack() as stack:
+
+        def port(name: str) -> int:
+            if name not in running:
+                running[name] = stack.enter_context(start(name, tmp_path_factory.mktemp(name)))
+            return running[name]
+
+        yield port

@@ -1,0 +1,198 @@
+"""VhostPermission: RabbitMQ's permissions of a user in one virtual host, said as statements, and read back from them.
+
+*Configure* is CREATE and DELETE of Topics, *write* PUB and UPDATE, *read* SUB of Topics and of Groups.  RabbitMQ's
+patterns are regular expressions and resources are not: of expressions only those are taken that stand for names and
+for beginnings of names (`^(orders|app\\..*)$`), or for everything (`.*`) or nothing (empty).  Others are refused, never
+widened or narrowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from domain.access.model import NAMESPACE_LEVEL, Action, Effect, Statement
+from domain.errors import Code, EntrepotError
+from domain.names import DEFAULT_NAMESPACE
+
+Token = tuple[str, bool]
+
+MAX_EXPRESSION_LENGTH: Final = 4096
+EVERYTHING: Final = ".*"
+NOTHING: Final = "^$"
+_CONFIGURE: Final = (Action.CREATE, Action.DELETE)
+_WRITE: Final = (Action.PUB, Action.UPDATE)
+_READ: Final = (Action.SUB,)
+_OF_ALL: Final = "#"
+"""The pattern of all names of the default namespace, and of no other."""
+_SPECIAL: Final = frozenset(".[]{}()*+?^$|")
+_BEGIN, _END, _OPEN, _CLOSE, _BAR, _ANY, _MANY = ((each, False) for each in "^$()|.*")
+_WILD: Final = frozenset("*+#$\0")
+"""What a name may not have: in a resource it would stand for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class VhostPermission:
+    """What a user may configure, write and read: regular expressions, looked for in names."""
+
+    configure: str
+    write: str
+    read: str
+
+
+def statements_of(permission: VhostPermission, namespace: str) -> list[Statement]:
+    """The statements that say it.  Raises BAD_REQUEST for an expression that resources cannot say."""
+    found: list[Statement] = []
+    for actions, expression, types in (
+        (_CONFIGURE, permission.configure, ("Topic",)),
+        (_WRITE, permission.write, ("Topic",)),
+        (_READ, permission.read, ("Topic", "Group")),
+    ):
+        patterns = patterns_of(expression)
+        if patterns:
+            resources = tuple(_resource(kind, namespace, pattern) for kind in types for pattern in patterns)
+            found.append(Statement(Effect.ALLOW, actions, resources))
+    return found
+
+
+def is_of_vhost(statement: Statement, namespace: str) -> bool:
+    """Whether it is a statement such as `statements_of` makes for the namespace."""
+    return (
+        statement.effect is Effect.ALLOW
+        and statement.actions in (_CONFIGURE, _WRITE, _READ)
+        and not statement.sources
+        and all(_pattern(resource, namespace) is not None for resource in statement.resources)
+    )
+
+
+def permission_of(statements: Iterable[Statement], namespace: str) -> VhostPermission | None:
+    """What statements say of the namespace, as far as they are such as `statements_of` makes; None for nothing."""
+    said: dict[tuple[Action, ...], dict[str, None]] = {}
+    for statement in statements:
+        if is_of_vhost(statement, namespace):
+            patterns = said.setdefault(statement.actions, {})
+            patterns.update((_pattern(resource, namespace) or "", None) for resource in statement.resources)
+    if not said:
+        return None
+    return VhostPermission(*(_expression(said.get(actions, {})) for actions in (_CONFIGURE, _WRITE, _READ)))
+
+
+# -- expressions -----------------------------------------------------------------------------------------------------
+
+
+def patterns_of(expression: str) -> tuple[str, ...]:
+    """Names, beginnings (`app*`) and `#` for everything.  Raises BAD_REQUEST."""
+    if len(expression) > MAX_EXPRESSION_LENGTH:
+        raise EntrepotError(Code.BAD_REQUEST, f"a permission has up to {MAX_EXPRESSION_LENGTH} characters")
+    if expression in ("", NOTHING):
+        return ()
+    if expression in (EVERYTHING, "^.*", ".*$", "^.*$"):
+        return (_OF_ALL,)
+    tokens = _tokens(expression)
+    if tokens[:2] == [_BEGIN, _OPEN] and tokens.count(_CLOSE) == 1:
+        at = tokens.index(_CLOSE)
+        ending = tokens[at + 1 :]
+        if ending not in ([_END], [], [_ANY, _MANY], [_ANY, _MANY, _END]):
+            raise _refusal(expression, "nothing but $ or .* follows a group")
+        found = [_pattern_of(part, ending != [_END], expression) for part in _alternatives(tokens[2:at])]
+    else:
+        found = [_pattern_of_whole(part, expression) for part in _alternatives(tokens)]
+    return tuple(dict.fromkeys(found))
+
+
+def _tokens(expression: str) -> list[Token]:
+    """The characters, each with whether it stands for itself."""
+    found: list[Token] = []
+    at = 0
+    while at < len(expression):
+        character = expression[at]
+        if character == "\\" and at + 1 < len(expression) and not expression[at + 1].isalnum():
+            at += 1
+            found.append((expression[at], True))
+        else:
+            found.append((character, character not in _SPECIAL and character != "\\"))
+        at += 1
+    return found
+
+
+def _alternatives(tokens: list[Token]) -> list[list[Token]]:
+    found: list[list[Token]] = [[]]
+    for token in tokens:
+        if token == _BAR:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return found
+
+
+def _pattern_of_whole(tokens: list[Token], expression: str) -> str:
+    if tokens[:1] != [_BEGIN]:
+        raise _refusal(expression, "it is to begin with ^")
+    is_closed = tokens[-1] == _END
+    return _pattern_of(tokens[1:-1] if is_closed else tokens[1:], not is_closed, expression)
+
+
+def _pattern_of(tokens: list[Token], is_open: bool, expression: str) -> str:
+    """`is_open`: whether more may follow what is said."""
+    if tokens[-2:] == [_ANY, _MANY]:
+        tokens, is_open = tokens[:-2], True
+    for character, is_literal in tokens:
+        if not is_literal:
+            raise _refusal(expression, f"{character!r} is not part of a name; write \\{character} where it is one")
+    name = "".join(character for character, _ in tokens)
+    if _WILD.intersection(name):
+        raise _refusal(expression, "names with * + # $ cannot be said here")
+    if not name and not is_open:
+        raise _refusal(expression, "one of its names is empty")
+    return (f"{name}*" if name else _OF_ALL) if is_open else name
+
+
+def _expression(patterns: Iterable[str]) -> str:
+    """The expression that says what patterns say."""
+    found = list(patterns)
+    if _OF_ALL in found:
+        return EVERYTHING
+    if not found:
+        return NOTHING
+    parts = [_escaped(each[:-1]) + ".*" if each.endswith("*") else _escaped(each) for each in found]
+    return f"^{parts[0]}$" if len(parts) == 1 else f"^({'|'.join(parts)})$"
+
+
+def _escaped(name: str) -> str:
+    return "".join(f"\\{each}" if each in _SPECIAL or each == "\\" else each for each in name)
+
+
+# -- resources -------------------------------------------------------------------------------------------------------
+
+
+def _resource(kind: str, namespace: str, pattern: str) -> str:
+    if namespace == DEFAULT_NAMESPACE:
+        return f"{kind}:{pattern}"
+    return f"{kind}:{NAMESPACE_LEVEL}/{namespace}/{'*' if pattern == _OF_ALL else pattern}"
+
+
+def _pattern(resource: str, namespace: str) -> str | None:
+    """The pattern of a resource that `_resource` made for the namespace, or None for another one."""
+    kind, _, text = resource.partition(":")
+    if kind not in ("Topic", "Group"):
+        return None
+    if namespace != DEFAULT_NAMESPACE:
+        prefix = f"{NAMESPACE_LEVEL}/{namespace}/"
+        if not text.startswith(prefix):
+            return None
+        text = text.removeprefix(prefix)
+        if text == "*":
+            return _OF_ALL
+    elif text in ("*", ""):
+        return None
+    name = text.removesuffix("*")
+    return text if text == _OF_ALL or not _WILD.intersection(name) else None
+
+
+def _refusal(expression: str, reason: str) -> EntrepotError:
+    return EntrepotError(
+        Code.BAD_REQUEST,
+        f"the permission {expression[:120]!r} cannot be said here: {reason}. It takes names and beginnings of names, "
+        "such as ^(orders|app-.*)$, .* for everything, and nothing for nothing",
+    )

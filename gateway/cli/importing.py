@@ -1,0 +1,89 @@
+"""`entrepot import`: definitions of another broker taken in by a running server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.errors import FAILED, OK, USAGE, CommandError
+from gateway.cli.output import JsonOption, print_json, print_table
+
+app = typer.Typer(help="Take in what another broker has.", no_args_is_help=True)
+
+ROWS_PER_REQUEST = 500
+WAIT_SECONDS = 300.0
+_FIRST = ("vhosts", "permissions", "parameters", "policies", "exchanges", "queues", "bindings")
+"""What others need, before them."""
+_LAST = ("users",)
+"""The first user closes the server to those who show nothing."""
+
+
+@app.callback()
+def _imports() -> None:
+    """Keep `rabbitmq` a command of its own while it is the only one."""
+
+
+@app.command()
+def rabbitmq(
+    definitions: Annotated[
+        Path, typer.Option(metavar="FILE", help="What RabbitMQ exports: rabbitmqctl export_definitions FILE.")
+    ],
+    vhost: Annotated[str | None, typer.Option(metavar="NAME", help="Take all of it into this virtual host.")] = None,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> int:
+    """Take in virtual hosts, users, permissions, exchanges, queues, bindings and policies.
+
+    What is left out is listed with the reason, and the exit code is 1 then.  Password hashes of RabbitMQ cannot be
+    used: such users are listed, to be created with `entrepot user create`.  It may be repeated.
+    """
+    given = _read(definitions)
+    path = "/api/definitions" if vhost is None else f"/api/definitions/{segment(vhost)}"
+    client, done, left_out = Client(server), dict[str, int](), list[dict[str, Any]]()
+    for part in _parts(given):
+        report = client.request("POST", path, query={"report": "true"}, body=part, wait_seconds=WAIT_SECONDS)
+        for kind, count in report["done"].items():
+            done[kind] = done.get(kind, 0) + count
+        left_out += report["left_out"]
+    if as_json:
+        print_json({"done": done, "left_out": left_out})
+    else:
+        _tell(done, left_out)
+    return FAILED if left_out else OK
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        given = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CommandError(f"cannot read the definitions in {path}: {error}", USAGE) from error
+    if not isinstance(given, dict):
+        raise CommandError(f"{path} has no definitions: they are a JSON object", USAGE)
+    return given
+
+
+def _parts(given: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The definitions, so many rows at a time."""
+    others = {kind: rows for kind, rows in given.items() if kind not in (*_FIRST, *_LAST)}
+    for kind in (*_FIRST, *_LAST):
+        rows = given.get(kind, [])
+        if not isinstance(rows, list):
+            raise CommandError(f"the definitions cannot be used: {kind} is no array", USAGE)
+        for start in range(0, len(rows), ROWS_PER_REQUEST):
+            yield {kind: rows[start : start + ROWS_PER_REQUEST]}
+    yield others
+
+
+def _tell(done: dict[str, int], left_out: list[dict[str, Any]]) -> None:
+    kinds = dict.fromkeys((*done, *(row["kind"] for row in left_out)))
+    counts = {kind: sum(row["kind"] == kind for row in left_out) for kind in kinds}
+    print_table(("definitions", "done", "remarks"), [(kind, done.get(kind, 0), counts[kind]) for kind in kinds])
+    if left_out:
+        columns = ("kind", "vhost", "name", "reason")
+        rows = ([row[column] for column in columns] for row in left_out)
+        print_table(columns, rows, title="Left out, or in part")

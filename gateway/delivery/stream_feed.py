@@ -1,0 +1,123 @@
+"""StreamFeed: the consumers of one AMQP queue of type stream on this gateway: each reads the queue for itself.
+
+Nothing is taken out of a stream; what a consumer acknowledges only gives it credit for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.ports import Store, Tail
+from domain.position import LATEST_POSITION, Position
+from gateway.delivery.leases import Leases
+
+READ_MESSAGES: Final = 100
+PAUSE_SECONDS: Final = 0.5
+"""How long a reader waits that the store refuses."""
+
+log = structlog.get_logger(__name__)
+
+
+class StreamConsumer(Protocol):
+    """A consumer of a channel."""
+
+    @property
+    def credit(self) -> int:
+        """How many messages it can be handed now."""
+        ...
+
+    @property
+    def start(self) -> int | Position | None:
+        """Where it begins: an offset, a position, or with None at the last message there is."""
+        ...
+
+    def take_of_stream(self, messages: Sequence[StoredMessage]) -> None:
+        """Send them; no more than `credit`."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+class StreamFeed:
+    """See the module.  Like `QueueFeed` for those who add and remove consumers."""
+
+    def __init__(self, store: Store, clock: Clock, topic: str, group: str) -> None:
+        self.topic, self.group = topic, group
+        self.leases = Leases(store, clock, topic, group, lambda tickets, released: None)
+        self.consumers: dict[StreamConsumer, asyncio.Task[None]] = {}
+        self._store = store
+        self._loop = asyncio.get_running_loop()
+        self._wakers: dict[StreamConsumer, asyncio.Event] = {}
+        self._tail: Tail | None = None
+
+    def add(self, consumer: StreamConsumer) -> None:
+        queue_id = self._queue_id()
+        if self._tail is None:
+            self._tail = self._store.tail(self.topic, queue_id, None, lambda messages: self.look())
+        self._wakers[consumer] = asyncio.Event()
+        self.consumers[consumer] = self._loop.create_task(self._read(consumer, queue_id))
+
+    def remove(self, consumer: StreamConsumer) -> None:
+        task = self.consumers.pop(consumer, None)
+        self._wakers.pop(consumer, None)
+        if task is not None:
+            task.cancel()
+        if not self.consumers and self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def look(self) -> None:
+        """There may be messages, or credit."""
+        for waker in self._wakers.values():
+            waker.set()
+
+    def _queue_id(self) -> int:
+        topic = self._store.topic(self.topic)
+        if topic is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
+        return self._store.queues(topic).readable[0]
+
+    async def _read(self, consumer: StreamConsumer, queue_id: int) -> None:
+        waker, start = self._wakers[consumer], consumer.start
+        offset = start if isinstance(start, int) else -1
+        while True:
+            waker.clear()
+            try:
+                if isinstance(start, Position) and offset < 0:
+                    offset = await self._store.offset_at(self.topic, queue_id, start)
+                elif offset < 0:
+                    offset = max(await self._store.offset_at(self.topic, queue_id, LATEST_POSITION) - 1, 0)
+                offset = await self._hand_out(consumer, queue_id, offset)
+            except EntrepotError as error:
+                if error.code is Code.TOPIC_NOT_FOUND:
+                    return
+                log.warning("a stream cannot be read now", topic=self.topic, problem=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            await waker.wait()
+
+    async def _hand_out(self, consumer: StreamConsumer, queue_id: int, offset: int) -> int:
+        """As much as there is and there is credit for; where to go on."""
+        while credit := min(consumer.credit, READ_MESSAGES):
+            bounds = next(each for each in await self._store.bounds(self.topic) if each.queue_id == queue_id)
+            offset = max(offset, bounds.min_offset)  # what was before has gone by its age
+            if offset >= bounds.max_offset:
+                break  # one that is ahead waits for its offset to come
+            messages = await self._store.read(self.topic, queue_id, offset, credit)
+            if not messages:
+                break
+            offset = messages[-1].queue_offset + 1
+            consumer.take_of_stream(messages)
+        return offset
+
+    async def close(self) -> None:
+        """Stop reading for all."""
+        for consumer in tuple(self.consumers):
+            self.remove(consumer)

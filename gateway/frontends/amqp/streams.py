@@ -1,0 +1,53 @@
+"""Queues of type stream: where a consumer begins to read, and what it holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from domain.message import StoredMessage
+from domain.position import Position, PositionKind
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.field_table import Timestamp
+from protocols.amqp.reply_codes import ReplyCode
+
+START: Final = "x-stream-offset"
+_SECONDS: Final = {"Y": 365 * 86_400, "M": 30 * 86_400, "D": 86_400, "h": 3600, "m": 60, "s": 1}
+_INTERVAL: Final = re.compile(r"([1-9][0-9]{0,8})([YMDhms])")
+
+
+class StreamTicket:
+    """A message of a stream that a consumer has been sent: to settle it only gives credit."""
+
+    __slots__ = ("attempt", "is_open", "message")
+
+    def __init__(self, message: StoredMessage) -> None:
+        self.message = message
+        self.attempt = 1
+        self.is_open = False
+
+    def acknowledge(self) -> None:
+        """Nothing is taken out of a stream."""
+
+    def release(self) -> None:
+        """The stream has it still."""
+
+
+def stream_start(arguments: Mapping[str, object], now_ms: int) -> int | Position | None:
+    """What a consumer's argument `x-stream-offset` says: `first`, `last` (None), `next` (also where there is none), an
+    offset, a time, or for how long back (`1h`).  Raises PRECONDITION_FAILED for anything else."""
+    given = arguments.get(START, "next")
+    if isinstance(given, Timestamp):
+        return Position(PositionKind.TIME, int(given) * 1000)
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    if given == "first":
+        return Position(PositionKind.EARLIEST)
+    if given == "last":
+        return None
+    if given == "next":
+        return Position(PositionKind.LATEST)
+    if isinstance(given, str) and (found := _INTERVAL.fullmatch(given)):
+        return Position(PositionKind.TIME, now_ms - int(found[1]) * _SECONDS[found[2]] * 1000)
+    raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{START}': {str(given)[:60]!r}", 60, 20)

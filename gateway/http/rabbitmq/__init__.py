@@ -1,0 +1,40 @@
+"""`/api`: RabbitMQ's management API, for the tools of its users, over what is here: a module for each noun.
+
+Paths, fields and refusals are RabbitMQ's.  Virtual hosts are namespaces, `/` is the default one.  Connections, channels
+and consumers are those of this gateway.
+"""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from gateway.http.context import HttpContext
+from gateway.http.rabbitmq.bindings import binding_routes
+from gateway.http.rabbitmq.connections import connection_routes
+from gateway.http.rabbitmq.definitions import definition_routes
+from gateway.http.rabbitmq.exchanges import exchange_routes
+from gateway.http.rabbitmq.overview import overview_routes
+from gateway.http.rabbitmq.permissions import permission_routes
+from gateway.http.rabbitmq.policies import policy_routes
+from gateway.http.rabbitmq.queue_messages import queue_message_routes
+from gateway.http.rabbitmq.queues import queue_routes
+from gateway.http.rabbitmq.users import user_routes
+from gateway.http.rabbitmq.vhosts import vhost_routes
+
+
+def rabbitmq_routes(context: HttpContext) -> list[APIRouter]:
+    """All of it, in the order of the documentation."""
+    kinds = (
+        overview_routes,
+        vhost_routes,
+        connection_routes,
+        exchange_routes,
+        queue_routes,
+        queue_message_routes,
+        binding_routes,
+        user_routes,
+        permission_routes,
+        policy_routes,
+        definition_routes,
+    )
+    return [kind(context) for kind in kinds]

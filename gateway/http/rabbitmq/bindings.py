@@ -1,0 +1,147 @@
+"""Bindings: list, show, bind, unbind.
+
+Every queue is bound to the default exchange by its own name; these bindings are listed, and nobody can change them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from domain.access.model import Action, ResourceType
+from domain.routing import exchange as exchanges
+from domain.routing.binding import Binding, DestinationKind
+from gateway.frontends.amqp.topology import read_name
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.problems import bad_request
+from gateway.http.rabbitmq import declaring
+from gateway.http.rabbitmq.door import (
+    CREATED,
+    ArgumentsBody,
+    body_of,
+    exchange_name_in_path,
+    frontend_of,
+    json_answer,
+    missing,
+    new_router,
+    nothing,
+    queue_in_path,
+    vhost_in_path,
+)
+from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.rights import check
+from gateway.http.rabbitmq.shapes import binding_shape, properties_key
+from gateway.vhosts.vhost import Vhost
+from protocols.amqp.mapping import MQTT_EXCHANGE
+
+_KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
+_BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"
+
+
+class BindingBody(ArgumentsBody):
+    """What a binding is besides its ends."""
+
+    routing_key: str = Field("")
+
+
+def binding_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    _add_lists(router, context)
+    _add_between(router, context)
+    return router
+
+
+def _add_lists(router: APIRouter, context: HttpContext) -> None:
+    @router.get("/bindings", summary="Every binding")
+    async def list_bindings(request: Request) -> Response:
+        vhosts = frontend_of(context).definitions.vhosts()
+        return await listing(request, [row for vhost in vhosts for row in _rows(vhost)])
+
+    @router.get("/bindings/{vhost}", summary="The bindings of a virtual host")
+    async def list_bindings_of(request: Request, vhost: str) -> Response:
+        return await listing(request, _rows(vhost_in_path(context, vhost)))
+
+    @router.get("/queues/{vhost}/{name}/bindings", summary="The bindings that lead to a queue")
+    async def list_bindings_of_queue(request: Request, vhost: str, name: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        queue = queue_in_path(context, found, name)
+        bindings = found.routing.bindings_of_destination(DestinationKind.QUEUE, queue.name)
+        rows = [binding_shape(each, found) for each in (_default(queue.name), *bindings)]
+        return await listing(request, rows)
+
+
+def _add_between(router: APIRouter, context: HttpContext) -> None:
+    def between(vhost: Vhost, source: str, kind: str, destination: str) -> list[Binding]:
+        wanted = _kind(kind)
+        if not source:
+            is_there = wanted is DestinationKind.QUEUE and destination in vhost.queues
+            return [_default(destination)] if is_there else []
+        bindings = vhost.routing.bindings_of_source(source)
+        return [each for each in bindings if (each.destination_kind, each.destination) == (wanted, destination)]
+
+    def one(vhost: Vhost, source: str, kind: str, destination: str, props: str) -> Binding:
+        wanted = name_in_path(props)
+        for each in between(vhost, source, kind, destination):
+            key = properties_key(each)
+            if wanted in (key, each.routing_key if not each.arguments and each.routing_key else key):
+                return each
+        raise missing("binding", wanted, vhost)
+
+    @router.get(_BETWEEN, summary="The bindings between an exchange and what is bound to it")
+    async def list_between(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        bindings = between(found, exchange_name_in_path(source), kind, name_in_path(destination))
+        return await listing(request, [binding_shape(each, found) for each in bindings])
+
+    @router.post(_BETWEEN, summary="Bind", status_code=CREATED)
+    async def post_binding(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        body = await body_of(request, context, BindingBody)
+        ends = exchange_name_in_path(source), name_in_path(destination)
+        binding = Binding(*ends, body.routing_key, body.arguments, _kind(kind))
+        if binding.source == MQTT_EXCHANGE:
+            pattern = read_name(binding.source, binding.routing_key)
+            check(context, request, found, Action.SUB, ResourceType.TOPIC, pattern)
+        await declaring.bind(frontend_of(context), found, binding)
+        to = "/".join(quote(part, safe="") for part in (binding.destination, properties_key(binding)))
+        return Response(status_code=CREATED, headers={"location": to})
+
+    @router.get(f"{_BETWEEN}/{{props}}", summary="One binding")
+    async def get_binding(vhost: str, source: str, kind: str, destination: str, props: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)
+        return json_answer(binding_shape(binding, found))
+
+    @router.delete(f"{_BETWEEN}/{{props}}", summary="Unbind", status_code=204)
+    async def delete_binding(vhost: str, source: str, kind: str, destination: str, props: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        binding = one(found, exchange_name_in_path(source), kind, name_in_path(destination), props)
+        exchanges.check_not_default(binding.source)
+        await frontend_of(context).definitions.unbind(found, binding)
+        return nothing()
+
+
+def default_bindings(vhost: Vhost) -> Iterable[Binding]:
+    """Those that every queue has to the default exchange."""
+    return (_default(name) for name in vhost.queues)
+
+
+def _default(queue: str) -> Binding:
+    return Binding("", queue, queue)
+
+
+def _rows(vhost: Vhost) -> list[dict[str, Any]]:
+    return [binding_shape(each, vhost) for each in chain(default_bindings(vhost), vhost.bindings())]
+
+
+def _kind(letter: str) -> DestinationKind:
+    kind = _KINDS.get(letter)
+    if kind is None:
+        raise bad_request(f"a binding leads to q (a queue) or e (an exchange), not {letter[:40]!r}")
+    return kind

@@ -1,0 +1,196 @@
+"""Connections, channels and consumers of this gateway's AMQP door: list, show, close."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from gateway.frontends.amqp.channel import AmqpChannel
+from gateway.frontends.amqp.consuming import Consumer
+from gateway.frontends.amqp.conversation import AmqpConversation
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.problems import MissingError
+from gateway.http.rabbitmq.door import frontend_of, json_answer, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.shapes import node_name, plain
+from protocols.amqp.reply_codes import ReplyCode
+
+
+def connection_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    _add_connections(router, context)
+    _add_channels(router, context)
+    return router
+
+
+def _add_connections(router: APIRouter, context: HttpContext) -> None:
+    @router.get("/connections", summary="Open connections")
+    async def list_connections(request: Request) -> Response:
+        return await listing(request, [connection_shape(each) for each in _open(frontend_of(context))])
+
+    @router.get("/vhosts/{name}/connections", summary="Open connections of a virtual host")
+    async def list_connections_of(request: Request, name: str) -> Response:
+        vhost = vhost_in_path(context, name)
+        rows = [connection_shape(each) for each in _open(frontend_of(context)) if each.vhost is vhost]
+        return await listing(request, rows)
+
+    @router.get("/connections/{name}", summary="One connection")
+    async def get_connection(name: str) -> Response:
+        return json_answer(connection_shape(_connection(context, name)))
+
+    @router.get("/connections/{name}/channels", summary="The channels of a connection")
+    async def list_channels_of(request: Request, name: str) -> Response:
+        channels = _connection(context, name).channels.values()
+        return await listing(request, [channel_shape(each) for each in channels])
+
+    @router.delete("/connections/{name}", summary="Close a connection", status_code=204)
+    async def delete_connection(request: Request, name: str) -> Response:
+        reason = request.headers.get("x-reason") or "Closed via management plugin"
+        _connection(context, name).close_connection(ReplyCode.CONNECTION_FORCED, reason[:200])
+        return nothing()
+
+
+def _add_channels(router: APIRouter, context: HttpContext) -> None:
+    @router.get("/channels", summary="Open channels")
+    async def list_channels(request: Request) -> Response:
+        return await listing(request, [channel_shape(each) for each in _channels(frontend_of(context))])
+
+    @router.get("/channels/{name}", summary="One channel")
+    async def get_channel(name: str) -> Response:
+        wanted = name_in_path(name)
+        for channel in _channels(frontend_of(context)):
+            if channel_name(channel) == wanted:
+                consumers = [consumer_shape(each, channel) for each in channel.consuming.consumers.values()]
+                return json_answer({**channel_shape(channel), "consumer_details": consumers})
+        raise MissingError("channel-not-found", "The channel does not exist", f"there is no channel {wanted[:120]!r}")
+
+    @router.get("/consumers", summary="Consumers")
+    async def list_consumers(request: Request) -> Response:
+        return await listing(request, _consumers(frontend_of(context), None))
+
+    @router.get("/consumers/{vhost}", summary="Consumers of a virtual host")
+    async def list_consumers_of(request: Request, vhost: str) -> Response:
+        return await listing(request, _consumers(frontend_of(context), vhost_in_path(context, vhost).name))
+
+
+def _open(frontend: AmqpFrontend) -> list[AmqpConversation]:
+    """Those that are through their login, the oldest first."""
+    found = [each for each in frontend.conversations if each.vhost is not None and each.driver is not None]
+    return sorted(found, key=lambda each: (each.connected_at_ms, each.identity))
+
+
+def _channels(frontend: AmqpFrontend) -> list[AmqpChannel]:
+    return [channel for conversation in _open(frontend) for channel in conversation.channels.values()]
+
+
+def _consumers(frontend: AmqpFrontend, vhost: str | None) -> list[dict[str, Any]]:
+    return [
+        consumer_shape(consumer, channel)
+        for channel in _channels(frontend)
+        if vhost is None or _vhost_name(channel.conversation) == vhost
+        for consumer in channel.consuming.consumers.values()
+    ]
+
+
+def _connection(context: HttpContext, parameter: str) -> AmqpConversation:
+    wanted = name_in_path(parameter)
+    for each in _open(frontend_of(context)):
+        if connection_name(each) == wanted:
+            return each
+    raise MissingError(
+        "connection-not-found", "The connection does not exist", f"there is no connection {wanted[:120]!r}"
+    )
+
+
+# -- names and shapes ------------------------------------------------------------------------------------------------
+
+
+def connection_name(conversation: AmqpConversation) -> str:
+    """As RabbitMQ names them: the client's address, an arrow, ours."""
+    local = "" if conversation.driver is None else conversation.driver.local
+    return f"{conversation.peer} -> {local}"
+
+
+def channel_name(channel: AmqpChannel) -> str:
+    return f"{connection_name(channel.conversation)} ({channel.number})"
+
+
+def _vhost_name(conversation: AmqpConversation) -> str:
+    return "" if conversation.vhost is None else conversation.vhost.name
+
+
+def connection_shape(conversation: AmqpConversation) -> dict[str, Any]:
+    driver, tuned = conversation.driver, conversation.machine.tuned
+    local_host, _, local_port = ("" if driver is None else driver.local).rpartition(":")
+    provided = conversation.client_properties.get("connection_name")
+    return {
+        "name": connection_name(conversation),
+        "user_provided_name": plain(provided),
+        "user": conversation.login_name,
+        "vhost": _vhost_name(conversation),
+        "node": node_name(conversation.frontend.gateway),
+        "type": "network",
+        "protocol": "AMQP 0-9-1",
+        "state": "running",
+        "host": local_host,
+        "port": int(local_port or 0),
+        **_peer(conversation),
+        "ssl": driver is not None and driver.source.is_tls,
+        "channels": len(conversation.channels),
+        "channel_max": tuned.channel_max,
+        "frame_max": tuned.frame_max,
+        "timeout": tuned.heartbeat_seconds,
+        "connected_at": conversation.connected_at_ms,
+        "client_properties": plain(conversation.client_properties),
+    }
+
+
+def _peer(conversation: AmqpConversation) -> dict[str, Any]:
+    if conversation.driver is None:
+        return {"peer_host": "", "peer_port": 0}
+    source = conversation.driver.source
+    return {"peer_host": source.host, "peer_port": source.port}
+
+
+def channel_shape(channel: AmqpChannel) -> dict[str, Any]:
+    conversation, consuming, publishing = channel.conversation, channel.consuming, channel.publishing
+    return {
+        "name": channel_name(channel),
+        "number": channel.number,
+        "user": conversation.login_name,
+        "vhost": _vhost_name(conversation),
+        "node": node_name(conversation.frontend.gateway),
+        "connection_details": {"name": connection_name(conversation), **_peer(conversation)},
+        "state": "running",
+        "consumer_count": len(consuming.consumers),
+        "messages_unacknowledged": len(consuming.held),
+        "prefetch_count": consuming.prefetch,
+        "global_prefetch_count": consuming.channel_prefetch,
+        "confirm": publishing.confirms,
+        "transactional": publishing.is_tx,
+        "messages_uncommitted": len(publishing.transaction),
+        "acks_uncommitted": len(consuming.tx),
+    }
+
+
+def consumer_shape(consumer: Consumer, channel: AmqpChannel) -> dict[str, Any]:
+    conversation = channel.conversation
+    return {
+        "consumer_tag": consumer.tag,
+        "queue": {"name": consumer.queue.name, "vhost": _vhost_name(conversation)},
+        "channel_details": {
+            "name": channel_name(channel),
+            "number": channel.number,
+            "user": conversation.login_name,
+            "connection_name": connection_name(conversation),
+            "node": node_name(conversation.frontend.gateway),
+            **_peer(conversation),
+        },
+        "ack_required": not consumer.no_ack,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "arguments": plain(consumer.arguments),
+    }

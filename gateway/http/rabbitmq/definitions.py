@@ -1,0 +1,151 @@
+"""Definitions of everything, or of one virtual host: written out, and taken in.  For super users only.
+
+Answers of an import say what was left out and why: 200 with a report where anything was, or where `report=true` asks
+for it; else 204, as RabbitMQ has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from domain.routing.exchange import RESERVED_PREFIX
+from gateway.http.bodies import json_body
+from gateway.http.context import HttpContext
+from gateway.http.problems import bad_request
+from gateway.http.rabbitmq.door import frontend_of, json_answer, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.importing import Import
+from gateway.http.rabbitmq.permissions import permission_rows
+from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape
+from gateway.http.rabbitmq.users import user_shape
+from gateway.security.administration import By
+from gateway.version import own_version
+from gateway.vhosts.vhost import Vhost, vhost_of
+
+_OF_EXCHANGE = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
+_OF_BINDING = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")
+
+
+def definition_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+
+    @router.get("/definitions", summary="All that is defined")
+    async def get_definitions() -> Response:
+        vhosts = frontend_of(context).definitions.vhosts()
+        users = [
+            {"name": row["name"], "tags": row["tags"]}
+            for row in map(user_shape, context.security.administration.users())
+        ]
+        return json_answer(
+            {
+                **_head(context),
+                "users": users,
+                "vhosts": [{"name": vhost.name} for vhost in vhosts],
+                "permissions": permission_rows(context, vhosts),
+                "topic_permissions": [],
+                "parameters": _operator_policies(vhosts),
+                "global_parameters": [],
+                **_of_vhosts(vhosts),
+            }
+        )
+
+    @router.get("/definitions/{vhost}", summary="All that is defined in a virtual host")
+    async def get_definitions_of(vhost: str) -> Response:
+        found = [vhost_in_path(context, vhost)]
+        answer = {**_head(context), "parameters": _operator_policies(found), **_of_vhosts(found)}
+        for rows in answer.values():
+            if isinstance(rows, list):
+                for row in rows:
+                    row.pop("vhost", None)
+        return json_answer(answer)
+
+    @router.post("/definitions", summary="Take definitions in")
+    async def post_definitions(request: Request) -> Response:
+        return await _take_in(context, request, None)
+
+    @router.post("/definitions/{vhost}", summary="Take definitions in, into a virtual host")
+    async def post_definitions_of(request: Request, vhost: str) -> Response:
+        return await _take_in(context, request, vhost_in_path(context, vhost))
+
+    return router
+
+
+async def _take_in(context: HttpContext, request: Request, vhost: Vhost | None) -> Response:
+    body = await json_body(request, context.settings.http.max_body_bytes)
+    try:
+        given = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise bad_request(f"the definitions are not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise bad_request("definitions are an object")
+    work = Import(context, frontend_of(context), By.principal(request.state.principal), vhost)
+    await work.run(given)
+    if not work.left_out and request.query_params.get("report") != "true":
+        return nothing()
+    return json_answer({"done": work.done, "left_out": work.left_out})
+
+
+def _head(context: HttpContext) -> dict[str, Any]:
+    version = context.settings.amqp.product_version
+    return {
+        "rabbit_version": version,
+        "rabbitmq_version": version,
+        "product_name": "Entrepôt",
+        "product_version": own_version(),
+    }
+
+
+def _of_vhosts(vhosts: list[Vhost]) -> dict[str, Any]:
+    """What outlives its clients: no exclusive queues, no exchanges that are there anyway."""
+    return {
+        "policies": [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies()],
+        "queues": [_queue(queue, vhost) for vhost in vhosts for queue in vhost.queues.values() if not queue.connection],
+        "exchanges": [
+            {name: row[name] for name in _OF_EXCHANGE}
+            for vhost in vhosts
+            for exchange in vhost.routing.exchanges()
+            if exchange.name and not exchange.name.startswith(RESERVED_PREFIX)
+            for row in (exchange_shape(exchange, vhost),)
+        ],
+        "bindings": [
+            {name: row[name] for name in _OF_BINDING}
+            for vhost in vhosts
+            for binding in vhost.bindings()
+            if not _is_exclusive(vhost, binding.destination_kind.value, binding.destination)
+            for row in (binding_shape(binding, vhost),)
+        ],
+    }
+
+
+def _queue(queue: Any, vhost: Vhost) -> dict[str, Any]:
+    declared = queue.declared
+    return {
+        "name": declared.name,
+        "vhost": vhost_of(vhost.namespace),
+        "durable": declared.durable,
+        "auto_delete": declared.auto_delete,
+        "arguments": plain(declared.arguments.given),
+    }
+
+
+def _is_exclusive(vhost: Vhost, kind: str, destination: str) -> bool:
+    queue = vhost.queue(destination) if kind == "queue" else None
+    return queue is not None and bool(queue.connection)
+
+
+def _operator_policies(vhosts: list[Vhost]) -> list[dict[str, Any]]:
+    """As RabbitMQ writes them: as parameters of a component."""
+    return [
+        {
+            "component": "operator_policy",
+            "vhost": vhost.name,
+            "name": policy.name,
+            "value": {
+                name: value for name, value in policy_shape(policy, vhost).items() if name not in ("vhost", "name")
+            },
+        }
+        for vhost in vhosts
+        for policy in vhost.policies(of_operators=True)
+    ]

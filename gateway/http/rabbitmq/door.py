@@ -1,0 +1,154 @@
+"""What the routes of RabbitMQ's API share: its refusals, virtual hosts in paths, bodies, the AMQP door behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+
+import orjson
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from domain.errors import Code, EntrepotError
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_body, json_response
+from gateway.http.context import HttpContext
+from gateway.http.problems import (
+    MissingError,
+    answer_of,
+    bad_json,
+    log_refusal,
+    problem_answer,
+)
+from gateway.vhosts.vhost import Queue, Vhost
+from protocols.amqp.errors import AmqpError
+from protocols.amqp.reply_codes import ReplyCode
+from protocols.cloudevents.errors import Problem
+
+PREFIX: Final = "/api"
+DEFAULT_EXCHANGE_NAME: Final = "amq.default"
+"""What the default exchange, whose name is empty, is called in paths and lists."""
+NO_CONTENT: Final = 204
+CREATED: Final = 201
+
+_Body = TypeVar("_Body", bound="LenientBody")
+_CODES: Final[Mapping[ReplyCode, Code]] = {
+    ReplyCode.NOT_FOUND: Code.TOPIC_NOT_FOUND,
+    ReplyCode.ACCESS_REFUSED: Code.FORBIDDEN,
+}
+
+
+class LenientBody(BaseModel):
+    """A JSON object as RabbitMQ takes it: what it does not know is passed over, `"true"` is as good as `true`."""
+
+    model_config = ConfigDict(extra="ignore", populate_by_name=True)
+
+
+class ArgumentsBody(LenientBody):
+    """An object that has arguments.  An empty array is as good as an empty object, as some writers of JSON have it."""
+
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("arguments", mode="before")
+    @classmethod
+    def _none_is_empty(cls, value: Any) -> Any:
+        return value or {}
+
+
+class RabbitMqRoute(APIRoute):
+    """A route whose refusals are problems that have RabbitMQ's `error` and `reason`, with its statuses."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except EntrepotError as error:
+                return _refusal(request, error)
+            except AmqpError as error:
+                return _refusal(request, EntrepotError(_CODES.get(error.code, Code.PRECONDITION_FAILED), error.text))
+
+        return handler
+
+
+def _refusal(request: Request, error: EntrepotError) -> Response:
+    given = answer_of(error)
+    fields = orjson.loads(given.body)
+    status = HTTPStatus.BAD_REQUEST if given.status == HTTPStatus.CONFLICT else HTTPStatus(given.status)
+    problem = Problem(status, fields.pop("type").rpartition(":")[2], fields.pop("title"))
+    words = {400: "bad_request", 401: "not_authorized", 403: "not_authorised", 404: "Object Not Found"}
+    members = {name: value for name, value in fields.items() if name not in ("status", "detail")}
+    answer = problem_answer(
+        problem, error.message, **members, error=words.get(status, problem.title), reason=error.message
+    )
+    answer.headers.update({name: value for name, value in given.headers.items() if name == "www-authenticate"})
+    log_refusal(request.method, request.url.path, int(status), error.message)
+    return Response(answer.body, status_code=status, headers=answer.headers)
+
+
+def new_router() -> APIRouter:
+    return APIRouter(prefix=PREFIX, tags=["rabbitmq"], route_class=RabbitMqRoute)
+
+
+def frontend_of(context: HttpContext) -> AmqpFrontend:
+    """The AMQP door.  Raises where it is closed."""
+    if context.amqp is None:
+        raise MissingError("amqp-closed", "The AMQP door is closed", "the AMQP door of this server is closed")
+    return context.amqp
+
+
+def vhost_in_path(context: HttpContext, parameter: str) -> Vhost:
+    """The virtual host that a path names.  Raises where there is none such."""
+    return vhost_of_name(context, name_in_path(parameter))
+
+
+def vhost_of_name(context: HttpContext, name: str) -> Vhost:
+    found = frontend_of(context).definitions.vhost(name)
+    if found is None:
+        raise MissingError("vhost-not-found", "The virtual host does not exist", f"there is no vhost {name[:80]!r}")
+    return found
+
+
+def queue_in_path(context: HttpContext, vhost: Vhost, parameter: str) -> Queue:
+    name = name_in_path(parameter)
+    queue = vhost.queue(name)
+    if queue is None:
+        raise missing("queue", name, vhost)
+    return queue
+
+
+def exchange_name_in_path(parameter: str) -> str:
+    name = name_in_path(parameter)
+    return "" if name == DEFAULT_EXCHANGE_NAME else name
+
+
+def missing(kind: str, name: str, vhost: Vhost) -> MissingError:
+    return MissingError(
+        f"{kind}-not-found", f"The {kind} does not exist", f"no {kind} '{name}' in vhost '{vhost.name}'"
+    )
+
+
+async def body_of(request: Request, context: HttpContext, kind: type[_Body]) -> _Body:
+    """The body of a request; none is as good as `{}`."""
+    body = await json_body(request, context.settings.http.max_body_bytes)
+    try:
+        return kind.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise bad_json(error) from None
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """A JSON answer, whatever its type."""
+    return json_response(orjson.dumps(value), status)
+
+
+def nothing() -> Response:
+    return Response(status_code=NO_CONTENT)
+
+
+def created(is_new: bool) -> Response:
+    return Response(status_code=CREATED if is_new else NO_CONTENT)

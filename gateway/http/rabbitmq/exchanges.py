@@ -1,0 +1,196 @@
+"""Exchanges: list, show, declare, delete, what is bound to them and where they lead, and publishing to one."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from domain.access.model import Action, ResourceType
+from domain.errors import Code, EntrepotError
+from domain.message import Message
+from domain.routing import exchange as exchanges
+from domain.routing.binding import DestinationKind
+from domain.routing.exchange import exchange_text
+from domain.routing.exchange_routing import UnknownExchange
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.frontends.amqp.publishing import all_keys, without_bcc
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.problems import bad_request
+from gateway.http.rabbitmq import declaring
+from gateway.http.rabbitmq.bindings import default_bindings
+from gateway.http.rabbitmq.door import (
+    ArgumentsBody,
+    LenientBody,
+    body_of,
+    created,
+    exchange_name_in_path,
+    frontend_of,
+    json_answer,
+    missing,
+    new_router,
+    nothing,
+    vhost_in_path,
+)
+from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.rights import check
+from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
+from gateway.messaging.send import Refusals
+from gateway.vhosts.vhost import Vhost
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.mapping import MQTT_EXCHANGE, expiration_ms
+
+
+class ExchangeBody(ArgumentsBody):
+    """What an exchange is declared as."""
+
+    type: str = "direct"
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+
+
+class PublishBody(LenientBody):
+    """A message, as RabbitMQ's API has it."""
+
+    properties: dict[str, Any] | list[Any] = Field(default_factory=dict)
+    routing_key: str
+    payload: str
+    payload_encoding: Literal["string", "base64"] = Field("string")
+
+
+def exchange_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    _add_reading(router, context)
+    _add_changing(router, context)
+
+    @router.post("/exchanges/{vhost}/{name}/publish", summary="Publish a message to an exchange")
+    async def publish(request: Request, vhost: str, name: str) -> Response:
+        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        body = await body_of(request, context, PublishBody)
+        message = publish_of(exchange_name_in_path(name), body)
+        if message.exchange in ("", MQTT_EXCHANGE):
+            key = message.routing_key.replace(".", "/") if message.exchange else message.routing_key
+            check(context, request, found, Action.PUB, ResourceType.TOPIC, key)
+        return json_answer({"routed": await published(frontend, found, message)})
+
+    return router
+
+
+def _add_reading(router: APIRouter, context: HttpContext) -> None:
+    @router.get("/exchanges", summary="Every exchange")
+    async def list_exchanges(request: Request) -> Response:
+        return await listing(request, _rows(frontend_of(context).definitions.vhosts()))
+
+    @router.get("/exchanges/{vhost}", summary="The exchanges of a virtual host")
+    async def list_exchanges_of(request: Request, vhost: str) -> Response:
+        return await listing(request, _rows([vhost_in_path(context, vhost)]))
+
+    @router.get("/exchanges/{vhost}/{name}", summary="One exchange")
+    async def get_exchange(vhost: str, name: str) -> Response:
+        found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
+        exchange = found.routing.exchange(name)
+        if exchange is None:
+            raise missing("exchange", name, found)
+        return json_answer(exchange_shape(exchange, found))
+
+    @router.get("/exchanges/{vhost}/{name}/bindings/source", summary="The bindings of an exchange")
+    async def list_leading_away(request: Request, vhost: str, name: str) -> Response:
+        found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
+        bindings = found.routing.bindings_of_source(name) if name else default_bindings(found)
+        return await listing(request, [binding_shape(each, found) for each in bindings])
+
+    @router.get("/exchanges/{vhost}/{name}/bindings/destination", summary="The bindings that lead to an exchange")
+    async def list_leading_here(request: Request, vhost: str, name: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        kind = DestinationKind.EXCHANGE
+        bindings = found.routing.bindings_of_destination(kind, exchange_name_in_path(name))
+        return await listing(request, [binding_shape(each, found) for each in bindings])
+
+
+def _rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
+    return [exchange_shape(exchange, vhost) for vhost in vhosts for exchange in vhost.routing.exchanges()]
+
+
+def _add_changing(router: APIRouter, context: HttpContext) -> None:
+    @router.put("/exchanges/{vhost}/{name}", summary="Declare an exchange")
+    async def put_exchange(request: Request, vhost: str, name: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        body = await body_of(request, context, ExchangeBody)
+        flags = {"durable": body.durable, "auto_delete": body.auto_delete, "internal": body.internal}
+        wanted = declaring.exchange_of(name_in_path(name), body.type, arguments=body.arguments, **flags)
+        if wanted.alternate is not None:
+            check(context, request, found, Action.PUB, ResourceType.TOPIC, wanted.alternate)
+        return created(await declaring.declare_exchange(frontend_of(context), found, wanted))
+
+    @router.delete("/exchanges/{vhost}/{name}", summary="Delete an exchange", status_code=204)
+    async def delete_exchange(request: Request, vhost: str, name: str) -> Response:
+        found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
+        exchanges.check_deletable(name, found.name)
+        if found.routing.exchange(name) is None:
+            raise missing("exchange", name, found)
+        if request.query_params.get("if-unused") == "true" and found.routing.is_bound(name):
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"{exchange_text(name, found.name)} in use")
+        await frontend_of(context).definitions.delete_exchange(found, name)
+        return nothing()
+
+
+# -- publishing ------------------------------------------------------------------------------------------------------
+
+
+def publish_of(exchange: str, body: PublishBody) -> Publish:
+    """The message of a body.  Raises BAD_REQUEST."""
+    try:
+        payload = body.payload
+        data = base64.b64decode(payload, validate=True) if body.payload_encoding == "base64" else payload.encode()
+        header = ContentHeader.of(**(body.properties or {}))  # type: ignore[arg-type]
+        if header.expiration is not None:
+            expiration_ms(header.expiration)
+    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+        raise bad_request(f"the message cannot be published: {error}") from None
+    return Publish(exchange, body.routing_key, False, header, data)
+
+
+async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> bool:
+    """Publish; durable when this returns.  Whether it went to any queue.  Raises what refuses it."""
+    exchange = vhost.routing.exchange(publish.exchange)
+    if exchange is None:
+        raise missing("exchange", publish.exchange, vhost)
+    exchanges.check_publishable(exchange, vhost.name)
+    if len(publish.body) > frontend.settings.max_message_bytes:
+        raise EntrepotError(
+            Code.MESSAGE_BODY_TOO_LARGE, f"a message has at most {frontend.settings.max_message_bytes} bytes"
+        )
+    header = publish.header
+    queues = vhost.routing.route(
+        publish.exchange, all_keys(publish), lambda: header.headers or {}, lambda: dict(header.values())
+    )
+    assert not isinstance(queues, UnknownExchange)
+    message = frontend.placing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
+    if message is not None:
+        await _sent(frontend, vhost, message)
+    return bool(queues)
+
+
+async def _sent(frontend: AmqpFrontend, vhost: Vhost, message: Message) -> None:
+    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settled(failure: EntrepotError | None, refusals: Refusals) -> None:
+        if outcome.done():
+            return
+        error = failure or (refusals[0] if refusals else None)
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(None)
+
+    work = frontend.overflow.admit(vhost, [message], settled)
+    if work is not None:
+        await work
+    await outcome

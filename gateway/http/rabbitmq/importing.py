@@ -1,0 +1,203 @@
+"""Import: definitions of a RabbitMQ taken in, as far as there is something for them here.
+
+Nothing is dropped silently: whatever is left out is listed with the reason, and the rest goes on without it.  What is
+there already and is the same counts as done, so an import may be repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from pydantic import Field, ValidationError
+
+from domain.errors import EntrepotError
+from domain.queue_policy import KNOWN_KEYS, OPERATOR_KEYS
+from domain.routing.binding import Binding, DestinationKind
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.http.context import HttpContext
+from gateway.http.problems import bad_json, bad_request
+from gateway.http.rabbitmq import declaring
+from gateway.http.rabbitmq.bindings import BindingBody
+from gateway.http.rabbitmq.door import LenientBody, vhost_of_name
+from gateway.http.rabbitmq.exchanges import ExchangeBody
+from gateway.http.rabbitmq.permissions import PermissionBody, set_permission
+from gateway.http.rabbitmq.policies import PolicyBody
+from gateway.http.rabbitmq.queues import QueueBody
+from gateway.http.rabbitmq.users import UserBody, create_user, unknown_tags
+from gateway.http.rabbitmq.vhosts import create_vhost
+from gateway.security.administration import By
+from gateway.vhosts.vhost import Vhost
+from protocols.amqp.errors import AmqpError
+
+AT_ONCE: Final = 64
+"""Queues, exchanges and bindings that are made at the same time, so that they become durable together."""
+ONE_BY_ONE: Final = ("vhosts", "users", "permissions", "parameters", "policies")
+"""Those that change what the next one is checked against."""
+_IN_ORDER: Final = (*ONE_BY_ONE, "exchanges", "queues", "bindings")
+_NO_COUNTERPART: Final = ("topic_permissions", "global_parameters")
+_ABOUT_ITSELF: Final = frozenset(
+    ("rabbit_version", "rabbitmq_version", "product_name", "product_version", "metadata", "rabbitmq_definition_format",
+     "original_vhost_name", "explanation", "default_queue_type", "description", "original_cluster_name")
+)  # fmt: skip
+Row = dict[str, Any]
+
+
+class Named(LenientBody):
+    """What has a name."""
+
+    name: str
+
+
+class Import:
+    """One import.  `vhost`: where all of it goes, if it is that of one virtual host.
+
+    `done`: how many of each kind; `left_out`: what was not done, or in part only, with `kind`, `name`, `vhost` and
+    `reason`.
+    """
+
+    def __init__(self, context: HttpContext, frontend: AmqpFrontend, by: By, vhost: Vhost | None) -> None:
+        self._context, self._frontend, self._by, self._vhost = context, frontend, by, vhost
+        self.done: dict[str, int] = {}
+        self.left_out: list[Row] = []
+        self._takers: dict[str, Callable[[Row], Awaitable[None]]] = {
+            "vhosts": self._take_vhost,
+            "users": self._take_user,
+            "permissions": self._take_permission,
+            "parameters": self._take_parameter,
+            "policies": self._take_policy,
+            "exchanges": self._take_exchange,
+            "queues": self._take_queue,
+            "bindings": self._take_binding,
+        }
+
+    async def run(self, given: Row) -> None:
+        """Take all of it in.  Raises only what concerns the whole, such as a store that has failed."""
+        for kind in _IN_ORDER:
+            rows = self._rows(kind, given.get(kind))
+            width = 1 if kind in ONE_BY_ONE else AT_ONCE
+            for start in range(0, len(rows), width):
+                await asyncio.gather(*(self._take(kind, row) for row in rows[start : start + width]))
+        for kind in _NO_COUNTERPART:
+            for row in self._rows(kind, given.get(kind)):
+                if row.get("name") not in ("cluster_name", "internal_cluster_id", "cluster_tags"):
+                    self._leave_out(kind, row, "there is nothing of that kind here")
+        for kind in given.keys() - {*_IN_ORDER, *_NO_COUNTERPART} - _ABOUT_ITSELF:
+            self._leave_out(kind, {}, "there is nothing of that kind here")
+
+    def _rows(self, kind: str, given: Any) -> list[Row]:
+        if given is None:
+            return []
+        if not isinstance(given, list) or not all(isinstance(row, dict) for row in given):
+            raise bad_request(f"{kind}: must be an array of objects")
+        return given
+
+    async def _take(self, kind: str, row: Row) -> None:
+        try:
+            await self._takers[kind](row)
+        except ValidationError as error:
+            self._leave_out(kind, row, bad_json(error).message)
+        except EntrepotError as error:
+            self._leave_out(kind, row, error.message)
+        except AmqpError as error:
+            self._leave_out(kind, row, error.text)
+        else:
+            self.done[kind] = self.done.get(kind, 0) + 1
+
+    def _leave_out(self, kind: str, row: Row, reason: str) -> None:
+        name = row.get("name") or row.get("user") or f"{row.get('source', '')} -> {row.get('destination', '')}"
+        vhost = row.get("vhost") or (self._vhost.name if self._vhost is not None else "")
+        self.left_out.append({"kind": kind, "name": str(name) if row else "", "vhost": str(vhost), "reason": reason})
+
+    def _of(self, row: Row) -> Vhost:
+        """The virtual host that a row is of."""
+        if self._vhost is not None:
+            return self._vhost
+        name = row.get("vhost")
+        if not isinstance(name, str):
+            raise bad_request("it names no vhost")
+        return vhost_of_name(self._context, name)
+
+    # -- each kind -----------------------------------------------------------------------------------------------
+
+    async def _take_vhost(self, row: Row) -> None:
+        await create_vhost(self._context, Named.model_validate(row).name)
+        if row.get("default_queue_type") not in (None, "", "undefined", "classic"):
+            self._leave_out("vhosts", row, "default_queue_type: queues are what they are declared as")
+        if row.get("limits"):
+            self._leave_out("vhosts", row, "limits: virtual hosts have no limits of their own")
+
+    async def _take_user(self, row: Row) -> None:
+        name, body = Named.model_validate(row).name, UserBody.model_validate(row)
+        user = self._context.security.administration.user(name)
+        if user is not None:
+            if user.is_super is not ("administrator" in body.tags):
+                self._leave_out("users", row, "the user is there already, and stays super or not as it is")
+            return
+        if not body.password:
+            raise bad_request("its password is a hash that cannot be used: create the user with a password")
+        strange = unknown_tags(body.tags)
+        await create_user(self._context, self._by, name, body)
+        if strange:
+            self._leave_out("users", row, f"tags {', '.join(strange)}: give the user rights instead")
+
+    async def _take_permission(self, row: Row) -> None:
+        user = row.get("user")
+        if not isinstance(user, str):
+            raise bad_request("it names no user")
+        permission = PermissionBody.model_validate(row).permission()
+        await set_permission(self._context, self._by, self._of(row), user, permission)
+
+    async def _take_parameter(self, row: Row) -> None:
+        if row.get("component") != "operator_policy":
+            raise bad_request(f"there is no component {str(row.get('component'))[:80]!r} here")
+        await self._put_policy("parameters", row, {"name": row.get("name"), **(row.get("value") or {})}, True)
+
+    async def _take_policy(self, row: Row) -> None:
+        await self._put_policy("policies", row, row, False)
+
+    async def _put_policy(self, kind: str, row: Row, given: Row, is_operators: bool) -> None:
+        """One policy, as far as its keys are known here."""
+        name, body = Named.model_validate(given).name, PolicyBody.model_validate(given)
+        vhost = self._of(row)
+        known = OPERATOR_KEYS if is_operators else KNOWN_KEYS
+        unknown = sorted(body.definition.keys() - known)
+        kept = {key: value for key, value in body.definition.items() if key in known}
+        if unknown and not kept:
+            raise bad_request(f"{', '.join(unknown)}: there is nothing like that here")
+        policy = body.model_copy(update={"definition": kept}).policy(name, is_operators=is_operators)
+        await declaring.put_policy(self._frontend, vhost, policy)
+        if unknown:
+            self._leave_out(kind, row, f"without {', '.join(unknown)}: there is nothing like that here")
+
+    async def _take_exchange(self, row: Row) -> None:
+        name, body, vhost = Named.model_validate(row).name, ExchangeBody.model_validate(row), self._of(row)
+        flags = {"durable": body.durable, "auto_delete": body.auto_delete, "internal": body.internal}
+        wanted = declaring.exchange_of(name, body.type, arguments=body.arguments, **flags)
+        await declaring.declare_exchange(self._frontend, vhost, wanted)
+
+    async def _take_queue(self, row: Row) -> None:
+        name, body, vhost = Named.model_validate(row).name, QueueBody.model_validate(row), self._of(row)
+        arguments = dict(body.arguments)
+        kind = row.get("type")
+        if kind not in (None, "classic"):
+            arguments.setdefault("x-queue-type", kind)
+        await declaring.declare_queue(
+            self._frontend, vhost, name, durable=body.durable, auto_delete=body.auto_delete, arguments=arguments
+        )
+
+    async def _take_binding(self, row: Row) -> None:
+        ends = BindingEnds.model_validate(row)
+        body, vhost = BindingBody.model_validate(row), self._of(row)
+        kind = DestinationKind(ends.destination_type)
+        binding = Binding(ends.source, ends.destination, body.routing_key, body.arguments, kind)
+        await declaring.bind(self._frontend, vhost, binding)
+
+
+class BindingEnds(LenientBody):
+    """What a binding leads from and to."""
+
+    source: str
+    destination: str
+    destination_type: str = Field("queue", pattern="^(queue|exchange)$")

@@ -1,0 +1,127 @@
+"""Lists as RabbitMQ's API gives them: chosen by name, sorted, cut into pages, cut to columns.
+
+Rows are made in two steps: what is known at once of all, and what costs questions to the store only of those that are
+shown, unless they are sorted by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from fastapi import Request, Response
+
+from gateway.http.problems import bad_request
+from gateway.http.rabbitmq.door import json_answer
+
+MAX_PAGE_SIZE: Final = 500
+DEFAULT_PAGE_SIZE: Final = 100
+MAX_PATTERN_LENGTH: Final = 256
+Row = dict[str, Any]
+Complete = Callable[[list[Row]], Awaitable[None]]
+"""Adds to rows what is asked of the store for."""
+
+
+async def listing(request: Request, rows: list[Row], complete: Complete | None = None) -> Response:
+    """The answer: an array, or an object with a page where the query asks for one."""
+    query = request.query_params
+    total = len(rows)
+    rows = _matching(rows, query.get("name", ""), is_pattern=query.get("use_regex") == "true")
+    sort, columns = query.get("sort", ""), query.get("columns", "")
+    if complete is not None and rows:
+        if sort and _column(sort) not in rows[0]:
+            await complete(rows)
+            complete = None
+        elif columns and all(_column(each) in rows[0] for each in columns.split(",") if each):
+            complete = None  # nobody wants to see it
+    if sort:
+        rows.sort(key=lambda row: _sort_key(_value(row, sort)), reverse=query.get("sort_reverse") == "true")
+    if "page" not in query:
+        if complete is not None:
+            await complete(rows)
+        return json_answer(_columns(rows, columns))
+    page, size = _number(query["page"], "page"), _number(query.get("page_size", str(DEFAULT_PAGE_SIZE)), "page_size")
+    if size > MAX_PAGE_SIZE:
+        raise bad_request(f"page_size: at most {MAX_PAGE_SIZE}")
+    pages = max(-(-len(rows) // size), 1)
+    if page > pages:
+        raise bad_request(f"page: there are {pages}")
+    shown = rows[(page - 1) * size : page * size]
+    if complete is not None:
+        await complete(shown)
+    return json_answer(
+        {
+            "filtered_count": len(rows),
+            "item_count": len(shown),
+            "items": _columns(shown, columns),
+            "page": page,
+            "page_count": pages,
+            "page_size": size,
+            "total_count": total,
+        }
+    )
+
+
+def _matching(rows: list[Row], name: str, *, is_pattern: bool) -> list[Row]:
+    if not name:
+        return list(rows)
+    if not is_pattern:
+        return [row for row in rows if name in str(row.get("name", ""))]
+    if len(name) > MAX_PATTERN_LENGTH:
+        raise bad_request(f"name: a pattern has up to {MAX_PATTERN_LENGTH} characters")
+    try:
+        pattern = re.compile(name)
+    except re.error as error:
+        raise bad_request(f"name: {name!r} is no regular expression: {error}") from None
+    return [row for row in rows if pattern.search(str(row.get("name", "")))]
+
+
+def _number(text: str, what: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text)):
+        raise bad_request(f"{what}: a number from 1 on, not {text[:40]!r}")
+    return int(text)
+
+
+def _column(path: str) -> str:
+    """The field of a row that a path into it begins with."""
+    return path.partition(".")[0]
+
+
+def _value(row: Row, column: str) -> Any:
+    value: Any = row
+    for part in column.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _sort_key(value: Any) -> tuple[int, Any]:
+    """Numbers before texts, what is not there first."""
+    if value is None:
+        return 0, 0
+    return (1, value) if isinstance(value, int | float) else (2, str(value))
+
+
+def _columns(rows: Sequence[Row], wanted: str) -> list[Row]:
+    """The rows with the columns that are wanted.  What has no value is left out: tools draw tables of texts."""
+    rows = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    if not wanted:
+        return rows
+    columns = [column.split(".") for column in wanted.split(",") if column]
+    found = []
+    for row in rows:
+        shown: Row = {}
+        for path in columns:
+            _copy(row, shown, path)
+        found.append(shown)
+    return found
+
+
+def _copy(source: Row, target: Row, path: Sequence[str]) -> None:
+    first, rest = path[0], path[1:]
+    if first not in source:
+        return
+    if not rest:
+        target[first] = source[first]
+    elif isinstance(source[first], dict):
+        _copy(source[first], target.setdefault(first, {}), rest)

@@ -1,0 +1,143 @@
+"""The server as a whole: overview, nodes, who asks, health."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from domain.routing.exchange import ExchangeType
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.problems import MissingError
+from gateway.http.rabbitmq import declaring
+from gateway.http.rabbitmq.door import frontend_of, json_answer, new_router, vhost_in_path
+from gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
+from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.queues import add_counts
+from gateway.http.rabbitmq.shapes import node_name
+from gateway.version import own_version
+
+ALIVENESS_QUEUE: Final = "aliveness-test"
+MAX_COUNTED_QUEUES: Final = 1000
+"""With more queues, the overview does not ask the store how much is in each."""
+CHECKS: Final = ("/health/checks/alarms", "/health/checks/local-alarms", "/healthchecks/node")
+_TAGS: Final = "administrator"
+
+
+def overview_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    _add_overview(router, context)
+    _add_nodes(router, context)
+    _add_health(router, context)
+    return router
+
+
+def _add_overview(router: APIRouter, context: HttpContext) -> None:
+    @router.get("/overview", summary="The server at a glance")
+    async def get_overview() -> Response:
+        frontend = frontend_of(context)
+        return json_answer({**_overview(context, frontend), "queue_totals": await _queue_totals(context, frontend)})
+
+    @router.get("/whoami", summary="Who asks")
+    async def whoami(request: Request) -> Response:
+        principal = request.state.principal
+        user = context.security.administration.user(principal.name)
+        is_super = principal.is_anonymous or (user is not None and user.is_super)
+        return json_answer({"name": principal.name, "tags": [_TAGS] if is_super else []})
+
+    @router.get("/cluster-name", summary="The name of the cluster")
+    async def cluster_name() -> Response:
+        return json_answer({"name": _cluster_name(context)})
+
+
+def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
+    settings, vhosts = context.settings, frontend.definitions.vhosts()
+    channels = [each for conversation in frontend.conversations for each in conversation.channels.values()]
+    return {
+        "management_version": settings.amqp.product_version,
+        "rabbitmq_version": settings.amqp.product_version,
+        "product_name": "Entrepôt",
+        "product_version": own_version(),
+        "cluster_name": _cluster_name(context),
+        "node": node_name(frontend.gateway),
+        "rates_mode": "none",
+        "exchange_types": [{"name": each.value, "description": "", "enabled": True} for each in ExchangeType],
+        "object_totals": {
+            "connections": len(frontend.conversations),
+            "channels": len(channels),
+            "consumers": sum(len(each.consuming.consumers) for each in channels),
+            "exchanges": sum(1 for vhost in vhosts for _ in vhost.routing.exchanges()),
+            "queues": sum(len(vhost.queues) for vhost in vhosts),
+        },
+        "message_stats": {},
+        "listeners": [],
+        "contexts": [],
+    }
+
+
+async def _queue_totals(context: HttpContext, frontend: AmqpFrontend) -> dict[str, int]:
+    """What is in all queues; nothing where there are too many to ask."""
+    rows = [{"vhost": vhost.name, "name": name} for vhost in frontend.definitions.vhosts() for name in vhost.queues]
+    if len(rows) > MAX_COUNTED_QUEUES:
+        return {}
+    totals: list[dict[str, Any]] = [dict(row) for row in rows]
+    await add_counts(context, totals)
+    kinds = ("messages", "messages_ready", "messages_unacknowledged")
+    return {kind: sum(row.get(kind, 0) for row in totals) for kind in kinds}
+
+
+def _cluster_name(context: HttpContext) -> str:
+    return context.settings.cluster.name or node_name(frontend_of(context).gateway)
+
+
+def _add_nodes(router: APIRouter, context: HttpContext) -> None:
+    def shape() -> dict[str, Any]:
+        frontend = frontend_of(context)
+        return {
+            "name": node_name(frontend.gateway),
+            "type": "disc",
+            "running": context.is_ready(),
+            "mem_alarm": False,
+            "disk_free_alarm": context.store.failure is not None,
+            "partitions": [],
+            "sockets_used": len(frontend.conversations),
+        }
+
+    @router.get("/nodes", summary="This gateway, as the only node")
+    async def list_nodes(request: Request) -> Response:
+        return await listing(request, [shape()])
+
+    @router.get("/nodes/{name}", summary="This gateway")
+    async def get_node(name: str) -> Response:
+        found = shape()
+        if name_in_path(name) != found["name"]:
+            raise MissingError("node-not-found", "The node does not exist", f"there is no node {name[:80]!r} here")
+        return json_answer(found)
+
+
+def _add_health(router: APIRouter, context: HttpContext) -> None:
+    async def check() -> Response:
+        failure = context.store.failure
+        if failure is None and context.is_ready():
+            return json_answer({"status": "ok"})
+        reason = "the server is not ready" if failure is None else failure.message
+        return json_answer({"status": "failed", "reason": reason}, HTTPStatus.SERVICE_UNAVAILABLE)
+
+    for path in CHECKS:
+        router.add_api_route(path, check, methods=["GET"], summary="Whether the store works and all is up")
+
+    @router.get("/aliveness-test/{vhost}", summary="Declare a queue, publish to it, and take the message out")
+    async def test_aliveness(vhost: str) -> Response:
+        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        await declaring.declare_queue(frontend, found, ALIVENESS_QUEUE, durable=True, auto_delete=False, arguments={})
+        body = PublishBody(routing_key=ALIVENESS_QUEUE, payload="test_message", payload_encoding="string")
+        await published(frontend, found, publish_of("", body))
+        ticket = await frontend.feeds.of(found.queues[ALIVENESS_QUEUE]).get()
+        if ticket is None:  # another test of the same moment has taken it
+            return json_answer({"status": "ok"})
+        ticket.acknowledge()
+        await ticket.leases.settle()
+        return json_answer({"status": "ok"})

@@ -1,0 +1,126 @@
+"""Permissions of users in virtual hosts, kept as statements of the one access list.  For super users only.
+
+What a policy says besides, in other words than permissions have, stays as it is and is not shown here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from domain.access.model import ANONYMOUS, EVERYBODY
+from domain.access.vhost_permission import VhostPermission, is_of_vhost, permission_of, statements_of
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.problems import MissingError
+from gateway.http.rabbitmq.door import (
+    LenientBody,
+    body_of,
+    created,
+    frontend_of,
+    json_answer,
+    new_router,
+    nothing,
+    vhost_in_path,
+)
+from gateway.http.rabbitmq.listing import listing
+from gateway.security.administration import By
+from gateway.vhosts.vhost import Vhost
+
+
+class PermissionBody(LenientBody):
+    """Regular expressions of names."""
+
+    configure: str
+    write: str
+    read: str
+
+    def permission(self) -> VhostPermission:
+        return VhostPermission(self.configure, self.write, self.read)
+
+
+def permission_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    _add_lists(router, context)
+
+    @router.get("/permissions/{vhost}/{user}", summary="What a user may do in a virtual host")
+    async def get_permission(vhost: str, user: str) -> Response:
+        return json_answer(_one(context, vhost_in_path(context, vhost), name_in_path(user)))
+
+    @router.put("/permissions/{vhost}/{user}", summary="Say what a user may do in a virtual host")
+    async def put_permission(request: Request, vhost: str, user: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        body = await body_of(request, context, PermissionBody)
+        by = By.principal(request.state.principal)
+        return created(await set_permission(context, by, found, name_in_path(user), body.permission()))
+
+    @router.delete("/permissions/{vhost}/{user}", summary="Take a user's permissions away", status_code=204)
+    async def delete_permission(request: Request, vhost: str, user: str) -> Response:
+        found, name = vhost_in_path(context, vhost), name_in_path(user)
+        _one(context, found, name)
+        by = By.principal(request.state.principal)
+        await set_permission(context, by, found, name, VhostPermission("", "", ""))
+        return nothing()
+
+    return router
+
+
+def _add_lists(router: APIRouter, context: HttpContext) -> None:
+    @router.get("/permissions", summary="Permissions of all users")
+    async def list_permissions(request: Request) -> Response:
+        return await listing(request, permission_rows(context, frontend_of(context).definitions.vhosts()))
+
+    @router.get("/vhosts/{name}/permissions", summary="Permissions in a virtual host")
+    async def list_permissions_in(request: Request, name: str) -> Response:
+        return await listing(request, permission_rows(context, [vhost_in_path(context, name)]))
+
+    @router.get("/users/{name}/permissions", summary="Permissions of a user")
+    async def list_permissions_of(request: Request, name: str) -> Response:
+        rows = permission_rows(context, frontend_of(context).definitions.vhosts())
+        return await listing(request, [row for row in rows if row["user"] == name_in_path(name)])
+
+    @router.get("/topic-permissions", summary="None: topics have no permissions of their own")
+    async def list_topic_permissions(request: Request) -> Response:
+        return await listing(request, [])
+
+
+async def set_permission(context: HttpContext, by: By, vhost: Vhost, user: str, permission: VhostPermission) -> bool:
+    """Put it in the place of the user's earlier one there; whether there was none.  Raises BAD_REQUEST."""
+    wanted = statements_of(permission, vhost.namespace)
+    record = context.security.administration.policy(user)
+    before = [] if record is None else [each.statement() for each in record.statements]
+    others = [each for each in before if not is_of_vhost(each, vhost.namespace)]
+    await context.security.administration.put_policy(by, user, [*others, *wanted])
+    return len(others) == len(before)
+
+
+def permission_rows(context: HttpContext, vhosts: list[Vhost]) -> list[dict[str, Any]]:
+    return [
+        _shape(permission, record.subject, vhost)
+        for vhost in vhosts
+        for record in context.security.administration.policies()
+        if record.subject not in (EVERYBODY, ANONYMOUS)
+        and (permission := permission_of((each.statement() for each in record.statements), vhost.namespace))
+    ]
+
+
+def _one(context: HttpContext, vhost: Vhost, user: str) -> dict[str, Any]:
+    record = context.security.administration.policy(user)
+    statements = [] if record is None else [each.statement() for each in record.statements]
+    permission = permission_of(statements, vhost.namespace)
+    if permission is None:
+        raise MissingError(
+            "permission-not-found", "There is no permission", f"{user[:80]!r} has none in vhost '{vhost.name}'"
+        )
+    return _shape(permission, user, vhost)
+
+
+def _shape(permission: VhostPermission, user: str, vhost: Vhost) -> dict[str, Any]:
+    return {
+        "user": user,
+        "vhost": vhost.name,
+        "configure": permission.configure,
+        "write": permission.write,
+        "read": permission.read,
+    }

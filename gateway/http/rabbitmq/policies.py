@@ -1,0 +1,94 @@
+"""Policies of virtual hosts, those of users and those of operators: list, show, put, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from domain.queue_policy import ApplyTo, Policy
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.rabbitmq import declaring
+from gateway.http.rabbitmq.door import (
+    LenientBody,
+    body_of,
+    created,
+    frontend_of,
+    json_answer,
+    missing,
+    new_router,
+    nothing,
+    vhost_in_path,
+)
+from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.shapes import policy_shape
+from gateway.vhosts.vhost import Vhost
+
+
+class PolicyBody(LenientBody):
+    """A policy."""
+
+    pattern: str
+    definition: dict[str, Any]
+    priority: int = 0
+    apply_to: ApplyTo | None = Field(None, alias="apply-to")
+
+    def policy(self, name: str, *, is_operators: bool) -> Policy:
+        """Raises BAD_REQUEST."""
+        default = ApplyTo.QUEUES if is_operators else ApplyTo.ALL
+        return Policy(name, self.pattern, self.definition, self.priority, self.apply_to or default, is_operators)
+
+
+def policy_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    _add(router, context, "/policies", is_operators=False)
+    _add(router, context, "/operator-policies", is_operators=True)
+
+    @router.get("/parameters", summary="None: there are no runtime parameters")
+    async def list_parameters(request: Request) -> Response:
+        return await listing(request, [])
+
+    @router.get("/vhost-limits", summary="None: virtual hosts have no limits of their own")
+    async def list_limits(request: Request) -> Response:
+        return await listing(request, [])
+
+    return router
+
+
+def _add(router: APIRouter, context: HttpContext, path: str, *, is_operators: bool) -> None:
+    whose = "operators' policies" if is_operators else "policies"
+
+    def rows(vhosts: list[Vhost]) -> list[dict[str, Any]]:
+        return [policy_shape(each, vhost) for vhost in vhosts for each in vhost.policies(of_operators=is_operators)]
+
+    @router.get(path, summary=f"All {whose}")
+    async def list_policies(request: Request) -> Response:
+        return await listing(request, rows(frontend_of(context).definitions.vhosts()))
+
+    @router.get(f"{path}/{{vhost}}", summary=f"The {whose} of a virtual host")
+    async def list_policies_of(request: Request, vhost: str) -> Response:
+        return await listing(request, rows([vhost_in_path(context, vhost)]))
+
+    @router.get(f"{path}/{{vhost}}/{{name}}", summary=f"One of the {whose}")
+    async def get_policy(vhost: str, name: str) -> Response:
+        found, name = vhost_in_path(context, vhost), name_in_path(name)
+        for row in rows([found]):
+            if row["name"] == name:
+                return json_answer(row)
+        raise missing("policy", name, found)
+
+    @router.put(f"{path}/{{vhost}}/{{name}}", summary=f"Put one of the {whose}: it holds at once")
+    async def put_policy(request: Request, vhost: str, name: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        body = await body_of(request, context, PolicyBody)
+        policy = body.policy(name_in_path(name), is_operators=is_operators)
+        return created(await declaring.put_policy(frontend_of(context), found, policy))
+
+    @router.delete(f"{path}/{{vhost}}/{{name}}", summary=f"Delete one of the {whose}", status_code=204)
+    async def delete_policy(vhost: str, name: str) -> Response:
+        found, name = vhost_in_path(context, vhost), name_in_path(name)
+        if not await frontend_of(context).definitions.delete_policy(found, name, is_operators=is_operators):
+            raise missing("policy", name, found)
+        return nothing()

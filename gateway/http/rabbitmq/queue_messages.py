@@ -1,0 +1,132 @@
+"""What is in a queue: getting of it, and purging it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Final, Literal
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field
+
+from domain.errors import Code, EntrepotError
+from gateway.delivery.leases import Ticket, acknowledge_all
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.http.context import HttpContext
+from gateway.http.rabbitmq import declaring
+from gateway.http.rabbitmq.door import (
+    LenientBody,
+    body_of,
+    frontend_of,
+    json_answer,
+    new_router,
+    nothing,
+    queue_in_path,
+    vhost_in_path,
+)
+from gateway.http.rabbitmq.shapes import plain
+from gateway.vhosts.vhost import Queue
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.mapping import origin_of
+
+MAX_GET: Final = 1000
+AckMode = Literal["ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false"]
+
+
+class GetBody(LenientBody):
+    """How many messages, and what becomes of them.  `truncate`: bytes of a body that are shown; all of it without."""
+
+    count: int = Field(1, ge=1, le=MAX_GET)
+    ackmode: AckMode = "ack_requeue_true"
+    encoding: Literal["auto", "base64"] = "auto"
+    truncate: int | None = Field(None, ge=0)
+
+
+def queue_message_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+
+    @router.delete("/queues/{vhost}/{name}/contents", summary="Take out all that waits in a queue", status_code=204)
+    async def purge_queue(vhost: str, name: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        queue = queue_in_path(context, found, name)
+        declaring.check_not_locked(queue, found)
+        _check_no_stream(queue, "purge")
+        await frontend_of(context).counting.purge(queue)
+        return nothing()
+
+    @router.post("/queues/{vhost}/{name}/get", summary="Get messages of a queue; mostly to look at them")
+    async def get_messages(request: Request, vhost: str, name: str) -> Response:
+        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        queue = queue_in_path(context, found, name)
+        declaring.check_not_locked(queue, found)
+        _check_no_stream(queue, "get")
+        body = await body_of(request, context, GetBody)
+        frontend.used(queue)
+        tickets = await _taken(frontend, queue, body.count)
+        await _settled(frontend, queue, tickets, body.ackmode)
+        left = await frontend.counting.ready(queue)
+        if body.ackmode.endswith("requeue_true"):
+            left = max(left - len(tickets), 0)  # as it was while they were out
+        ahead = len(tickets)
+        shapes = [_shape(ticket, left + ahead - 1 - at, body) for at, ticket in enumerate(tickets)]
+        return json_answer(shapes)
+
+    return router
+
+
+def _check_no_stream(queue: Queue, what: str) -> None:
+    """Raise PRECONDITION_FAILED for a queue that nothing is taken out of."""
+    if queue.is_stream:
+        raise EntrepotError(Code.PRECONDITION_FAILED, f"{what} is not supported by stream queue '{queue.name}'")
+
+
+async def _taken(frontend: AmqpFrontend, queue: Queue, count: int) -> list[Ticket]:
+    tickets: list[Ticket] = []
+    try:
+        while len(tickets) < count and (ticket := await frontend.feeds.of(queue).get()) is not None:
+            tickets.append(ticket)
+    except BaseException:
+        for ticket in tickets:
+            ticket.release()
+        raise
+    return tickets
+
+
+async def _settled(frontend: AmqpFrontend, queue: Queue, tickets: list[Ticket], mode: AckMode) -> None:
+    """What is to become of them, done when this returns."""
+    if not tickets:
+        return
+    if mode == "ack_requeue_false":
+        acknowledge_all(tickets)
+    elif mode == "reject_requeue_false":
+        await frontend.dead_letters.reject([(queue, ticket) for ticket in tickets])
+    else:
+        for ticket in tickets:
+            ticket.release()
+    for leases in {ticket.leases for ticket in tickets}:
+        await leases.settle()
+
+
+def _shape(ticket: Ticket, message_count: int, body: GetBody) -> dict[str, Any]:
+    exchange, routing_key, data = origin_of(ticket.message)
+    payload = ticket.message.body
+    shown = payload if body.truncate is None else payload[: body.truncate]
+    text, encoding = _text(shown, body.encoding)
+    return {
+        "payload_bytes": len(payload),
+        "redelivered": ticket.attempt > 1,
+        "exchange": exchange,
+        "routing_key": routing_key,
+        "message_count": message_count,
+        "properties": plain(dict(ContentHeader(data).values())),
+        "payload": text,
+        "payload_encoding": encoding,
+    }
+
+
+def _text(data: bytes, encoding: str) -> tuple[str, str]:
+    if encoding == "auto":
+        try:
+            return data.decode(), "string"
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(data).decode(), "base64"

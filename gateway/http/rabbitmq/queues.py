@@ -1,0 +1,135 @@
+"""Queues: list, show, declare, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+
+from domain.access.model import Action, ResourceType
+from domain.errors import Code, EntrepotError
+from domain.field_value import text_of
+from domain.queue_arguments import DEAD_LETTER_EXCHANGE
+from domain.queue_declaration import queue_text
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.rabbitmq import declaring
+from gateway.http.rabbitmq.connections import consumer_shape
+from gateway.http.rabbitmq.door import (
+    ArgumentsBody,
+    body_of,
+    created,
+    frontend_of,
+    json_answer,
+    missing,
+    new_router,
+    nothing,
+    queue_in_path,
+    vhost_in_path,
+)
+from gateway.http.rabbitmq.listing import Row, listing
+from gateway.http.rabbitmq.rights import check
+from gateway.http.rabbitmq.shapes import queue_shape
+from gateway.vhosts.vhost import Vhost
+
+COUNTED_AT_ONCE: Final = 64
+"""Queues that the store is asked about at the same time."""
+
+
+class QueueBody(ArgumentsBody):
+    """What a queue is declared as."""
+
+    durable: bool = True
+    auto_delete: bool = False
+
+
+def queue_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    _add_reading(router, context)
+
+    @router.put("/queues/{vhost}/{name}", summary="Declare a queue")
+    async def put_queue(request: Request, vhost: str, name: str) -> Response:
+        found = vhost_in_path(context, vhost)
+        body = await body_of(request, context, QueueBody)
+        letters = text_of(body.arguments.get(DEAD_LETTER_EXCHANGE))
+        if letters is not None:  # they are read here, and written there
+            check(context, request, found, Action.SUB, ResourceType.GROUP, name_in_path(name))
+            check(context, request, found, Action.PUB, ResourceType.TOPIC, letters)
+        is_new = await declaring.declare_queue(
+            frontend_of(context),
+            found,
+            name_in_path(name),
+            durable=body.durable,
+            auto_delete=body.auto_delete,
+            arguments=body.arguments,
+        )
+        return created(is_new)
+
+    @router.delete("/queues/{vhost}/{name}", summary="Delete a queue", status_code=204)
+    async def delete_queue(request: Request, vhost: str, name: str) -> Response:
+        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        queue = queue_in_path(context, found, name)
+        declaring.check_not_locked(queue, found)
+        of = queue_text(queue.name, found.name)
+        if request.query_params.get("if-unused") == "true" and frontend.feeds.consumers(queue):
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"{of} in use")
+        if request.query_params.get("if-empty") == "true" and await frontend.counting.ready(queue):
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"{of} not empty")
+        await frontend.definitions.delete_queue(found, queue)
+        return nothing()
+
+    return router
+
+
+def _add_reading(router: APIRouter, context: HttpContext) -> None:
+    async def listed(request: Request, vhosts: list[Vhost]) -> Response:
+        gateway = frontend_of(context).gateway
+        rows = [queue_shape(queue, vhost, gateway) for vhost in vhosts for queue in tuple(vhost.queues.values())]
+
+        async def complete(shown: list[Row]) -> None:
+            await add_counts(context, shown)
+
+        return await listing(request, rows, complete)
+
+    @router.get("/queues", summary="Every queue")
+    async def list_queues(request: Request) -> Response:
+        return await listed(request, frontend_of(context).definitions.vhosts())
+
+    @router.get("/queues/{vhost}", summary="The queues of a virtual host")
+    async def list_queues_of(request: Request, vhost: str) -> Response:
+        return await listed(request, [vhost_in_path(context, vhost)])
+
+    @router.get("/queues/{vhost}/{name}", summary="One queue, with its consumers at this gateway")
+    async def get_queue(vhost: str, name: str) -> Response:
+        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
+        queue = queue_in_path(context, found, name)
+        row = queue_shape(queue, found, frontend.gateway)
+        await add_counts(context, [row])
+        if "messages" not in row:
+            raise missing("queue", queue.name, found)
+        consumers = [
+            consumer_shape(consumer, channel)
+            for conversation in frontend.conversations
+            for channel in conversation.channels.values()
+            for consumer in channel.consuming.consumers.values()
+            if consumer.queue is queue
+        ]
+        return json_answer({**row, "consumer_details": consumers})
+
+
+async def add_counts(context: HttpContext, rows: list[Row]) -> None:
+    """Ask the store how much is in queues.  A row of a queue that is gone meanwhile stays without."""
+    frontend = frontend_of(context)
+
+    async def add(row: dict[str, Any]) -> None:
+        vhost = frontend.definitions.vhost(row["vhost"])
+        queue = None if vhost is None else vhost.queue(row["name"])
+        if queue is None:
+            return
+        ready, held = await frontend.counting.counts(queue)
+        row["messages"], row["messages_ready"], row["messages_unacknowledged"] = ready + held, ready, held
+        row["consumers"] = frontend.feeds.consumers(queue)
+
+    for start in range(0, len(rows), COUNTED_AT_ONCE):
+        await asyncio.gather(*(add(row) for row in rows[start : start + COUNTED_AT_ONCE]))

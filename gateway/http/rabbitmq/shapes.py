@@ -1,0 +1,102 @@
+"""What queues, exchanges, bindings and policies look like in RabbitMQ's JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+from urllib.parse import quote
+
+from domain.field_value import text_of
+from domain.queue_policy import Policy, effective_definition
+from domain.routing.binding import Binding
+from domain.routing.exchange import Exchange
+from gateway.vhosts.vhost import Queue, Vhost
+from protocols.amqp.field_table import encode_table
+
+_HASH_BYTES: Final = 12
+
+
+def plain(value: object) -> Any:
+    """A value of a field table as JSON has it."""
+    if value is None or isinstance(value, bool | str | float):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(each) for name, each in value.items()}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return (text_of(value) or "").encode("utf-8", "replace").decode()
+    if isinstance(value, Sequence):
+        return [plain(each) for each in value]
+    return str(value)
+
+
+def queue_shape(queue: Queue, vhost: Vhost, gateway: str) -> dict[str, Any]:
+    """What is known of a queue without asking the store."""
+    definition = effective_definition(queue.policy, queue.operator_policy)
+    return {
+        "name": queue.name,
+        "vhost": vhost.name,
+        "type": queue.declared.arguments.queue_type.value,
+        "durable": queue.declared.durable,
+        "auto_delete": queue.declared.auto_delete,
+        "exclusive": queue.declared.exclusive,
+        "arguments": plain(queue.declared.arguments.given),
+        "policy": None if queue.policy is None else queue.policy.name,
+        "operator_policy": None if queue.operator_policy is None else queue.operator_policy.name,
+        "effective_policy_definition": plain(definition),
+        "node": node_name(queue.gateway or gateway),
+        "state": "running",
+    }
+
+
+def exchange_shape(exchange: Exchange, vhost: Vhost) -> dict[str, Any]:
+    policy = vhost.policy_of_exchange(exchange.name)
+    return {
+        "name": exchange.name,
+        "vhost": vhost.name,
+        "type": exchange.type.value,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": plain(exchange.arguments),
+        "policy": None if policy is None else policy.name,
+    }
+
+
+def binding_shape(binding: Binding, vhost: Vhost) -> dict[str, Any]:
+    return {
+        "source": binding.source,
+        "vhost": vhost.name,
+        "destination": binding.destination,
+        "destination_type": binding.destination_kind.value,
+        "routing_key": binding.routing_key,
+        "arguments": plain(binding.arguments),
+        "properties_key": properties_key(binding),
+    }
+
+
+def properties_key(binding: Binding) -> str:
+    """What tells the bindings between one source and one destination apart: `~`, the routing key, or that with a hash
+    of the arguments behind a `~`."""
+    if not binding.arguments:
+        return quote(binding.routing_key, safe="") or "~"
+    table = encode_table(dict(sorted(binding.arguments.items())))
+    return f"{quote(binding.routing_key, safe='')}~{blake2b(table, digest_size=_HASH_BYTES).hexdigest()}"
+
+
+def policy_shape(policy: Policy, vhost: Vhost) -> dict[str, Any]:
+    return {
+        "vhost": vhost.name,
+        "name": policy.name,
+        "pattern": policy.pattern,
+        "apply-to": policy.apply_to.value,
+        "definition": plain(policy.definition),
+        "priority": policy.priority,
+    }
+
+
+def node_name(gateway: str) -> str:
+    """A gateway as RabbitMQ names its nodes."""
+    return f"entrepot@{gateway}"

@@ -1,0 +1,93 @@
+"""Users, as RabbitMQ's API has them: `administrator` is a super user.  For super users only.
+
+Invariant: secrets go in and never come out.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from fastapi import APIRouter, Request, Response
+from pydantic import Field, field_validator
+
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.problems import MissingError, bad_request
+from gateway.http.rabbitmq.door import LenientBody, body_of, created, json_answer, new_router, nothing
+from gateway.http.rabbitmq.listing import listing
+from gateway.security.administration import By, UserChange
+from gateway.security.records import UserRecord
+
+ADMINISTRATOR: Final = "administrator"
+MANAGEMENT: Final = "management"
+"""Says that a user may ask this API, which every user may here: rights decide."""
+
+
+class UserBody(LenientBody):
+    """A user.  Tags are an array, or a text with commas."""
+
+    password: str | None = None
+    password_hash: str | None = Field(None)
+    tags: list[str] = Field(default_factory=list)
+
+    @field_validator("tags", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return [tag.strip() for tag in value.split(",") if tag.strip()] if isinstance(value, str) else value or []
+
+
+def user_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+    administration = context.security.administration
+
+    @router.get("/users", summary="Users by name")
+    async def list_users(request: Request) -> Response:
+        return await listing(request, [user_shape(each) for each in administration.users()])
+
+    @router.get("/users/{name}", summary="One user")
+    async def get_user(name: str) -> Response:
+        name = name_in_path(name)
+        user = administration.user(name)
+        if user is None:
+            raise _missing(name)
+        return json_answer(user_shape(user))
+
+    @router.put("/users/{name}", summary="Create a user, or change it")
+    async def put_user(request: Request, name: str) -> Response:
+        body = await body_of(request, context, UserBody)
+        strange = unknown_tags(body.tags)
+        if strange:
+            raise bad_request(f"{', '.join(strange)}: tags are {ADMINISTRATOR} and {MANAGEMENT}; give rights instead")
+        by = By.principal(request.state.principal)
+        return created(await create_user(context, by, name_in_path(name), body))
+
+    @router.delete("/users/{name}", summary="Delete a user", status_code=204)
+    async def delete_user(request: Request, name: str) -> Response:
+        name = name_in_path(name)
+        if not await administration.delete_user(By.principal(request.state.principal), name):
+            raise _missing(name)
+        return nothing()
+
+    return router
+
+
+async def create_user(context: HttpContext, by: By, name: str, body: UserBody) -> bool:
+    """Whether it is new.  Raises BAD_REQUEST for a password that is hashed, PRECONDITION_FAILED."""
+    if body.password_hash:
+        raise bad_request("RabbitMQ's password hashes cannot be used: give the user a password")
+    change = UserChange(body.password, ADMINISTRATOR in body.tags)
+    _, is_new = await context.security.administration.put_user(by, name, change)
+    return is_new
+
+
+def unknown_tags(tags: list[str]) -> list[str]:
+    """Tags that nothing here stands for."""
+    return [tag for tag in tags if tag not in (ADMINISTRATOR, MANAGEMENT)]
+
+
+def user_shape(user: UserRecord) -> dict[str, Any]:
+    return {"name": user.name, "tags": [ADMINISTRATOR] if user.is_super else [], "limits": {}}
+
+
+def _missing(name: str) -> MissingError:
+    return MissingError("user-not-found", "The user does not exist", f"there is no user {name[:80]!r}")

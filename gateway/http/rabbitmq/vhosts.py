@@ -1,0 +1,76 @@
+"""Virtual hosts, which are namespaces: list, show, create, delete with all that AMQP has in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from domain.errors import Code, EntrepotError
+from domain.names import DEFAULT_NAMESPACE, is_hidden_topic, split_name
+from gateway.http.asgi import name_in_path
+from gateway.http.context import HttpContext
+from gateway.http.rabbitmq.door import created, frontend_of, json_answer, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.listing import listing
+from gateway.vhosts.vhost import Vhost, namespace_of
+from protocols.amqp.reply_codes import ReplyCode
+
+
+def vhost_routes(context: HttpContext) -> APIRouter:
+    router = new_router()
+
+    @router.get("/vhosts", summary="Every virtual host")
+    async def list_vhosts(request: Request) -> Response:
+        return await listing(request, [_shape(each) for each in frontend_of(context).definitions.vhosts()])
+
+    @router.get("/vhosts/{name}", summary="One virtual host")
+    async def get_vhost(name: str) -> Response:
+        return json_answer(_shape(vhost_in_path(context, name)))
+
+    @router.put("/vhosts/{name}", summary="Create a virtual host")
+    async def put_vhost(name: str) -> Response:
+        return created(await create_vhost(context, name_in_path(name)))
+
+    @router.delete("/vhosts/{name}", summary="Delete a virtual host with its exchanges and queues", status_code=204)
+    async def delete_vhost(name: str) -> Response:
+        await _delete(context, vhost_in_path(context, name))
+        return nothing()
+
+    return router
+
+
+async def create_vhost(context: HttpContext, name: str) -> bool:
+    """Whether it is new.  Raises BAD_REQUEST for what is no name of a namespace."""
+    namespace = namespace_of(name)
+    if namespace in context.store.namespaces():
+        return False
+    await context.store.put_namespace(namespace)
+    return True
+
+
+async def _delete(context: HttpContext, vhost: Vhost) -> None:
+    if vhost.namespace == DEFAULT_NAMESPACE:
+        raise EntrepotError(Code.PRECONDITION_FAILED, f"vhost '{vhost.name}' cannot be deleted")
+    topics = [topic.name for topic in context.store.topics() if split_name(topic.name)[0] == vhost.namespace]
+    others = [name for name in topics if not is_hidden_topic(name)]
+    if others:
+        raise EntrepotError(
+            Code.PRECONDITION_FAILED, f"vhost '{vhost.name}' has topics of other doors: {', '.join(others[:5])}"
+        )
+    frontend = frontend_of(context)
+    for conversation in tuple(frontend.conversations):
+        if conversation.vhost is vhost:
+            conversation.close_connection(ReplyCode.CONNECTION_FORCED, f"vhost '{vhost.name}' is deleted")
+    await frontend.definitions.clear(vhost)
+    await context.store.delete_namespace(vhost.namespace)
+
+
+def _shape(vhost: Vhost) -> dict[str, Any]:
+    return {
+        "name": vhost.name,
+        "description": "",
+        "tags": [],
+        "tracing": False,
+        "cluster_state": {},
+        "default_queue_type": "classic",
+    }

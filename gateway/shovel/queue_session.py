@@ -1,0 +1,151 @@
+"""QueueSession: one queue carried over one connection to each side, until the queue is empty or a connection ends.
+
+Invariant: a message is acknowledged at the source only when the target has confirmed it.  All that a session knows ends
+with it, so what is late of an earlier one acknowledges nothing on a later one's channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import aiormq
+from aiormq.abc import AbstractChannel, DeliveredMessage
+from pamqp.commands import Basic
+
+from gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPlan
+from gateway.shovel.properties import carried_properties
+
+LOOK_SECONDS: Final = 0.3
+"""How often is looked whether the source is empty."""
+PASSING: Final = (
+    aiormq.exceptions.AMQPError,
+    aiormq.exceptions.ChannelInvalidStateError,
+    OSError,
+    TimeoutError,
+    asyncio.CancelledError,
+)
+"""What the client library raises where a connection ends."""
+REFUSED: Final = (aiormq.exceptions.ChannelAccessRefused, aiormq.exceptions.ChannelLockedResource)
+
+
+class QueueSession:
+    """See the module.  `login`: who publishes at the target.  `progress` is kept up to date, and told when it moved."""
+
+    def __init__(
+        self,
+        plan: ShovelPlan,
+        login: str,
+        source: AbstractChannel,
+        target: AbstractChannel,
+        progress: QueueProgress,
+        on_progress: OnProgress,
+    ) -> None:
+        self._plan, self._login, self._source, self._target = plan, login, source, target
+        self._progress, self._on_progress = progress, on_progress
+        self._queue = progress.queue
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._under_way = 0
+        self._confirmed: set[int] = set()
+        """Delivery tags that wait for an earlier one, to be acknowledged together."""
+        self._acknowledged = 0
+        self._is_acknowledging = False
+
+    async def run(self) -> None:
+        """Raises ShovelError where trying again changes nothing, and what ends a connection."""
+        await self._source.basic_qos(prefetch_count=self._plan.prefetch)
+        self._progress.waiting = await self._ready(self._source, "source")
+        await self._ready(self._target, "target")
+        self._on_progress(self._progress)
+        await self._source.basic_consume(self._queue, self._carry)
+        ends = (self._over, self._source.closing, self._target.closing)
+        while True:
+            before = self._progress.carried
+            done, _ = await asyncio.wait(ends, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if done:
+                if self._over.done():
+                    self._over.result()
+                self._over.cancel()  # what comes now is of no interest
+                raise ConnectionError("a connection was closed")
+            if self._plan.follow or self._is_busy or self._progress.carried > before:
+                continue
+            self._progress.waiting = await self._ready(self._source, "source")
+            if not self._progress.waiting and not self._is_busy:
+                return
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._under_way or self._confirmed)
+
+    async def _ready(self, channel: AbstractChannel, side: str) -> int:
+        """Messages that wait in the queue.  Raises ShovelError where there is none such."""
+        try:
+            found = await channel.queue_declare(self._queue, passive=True)
+        except aiormq.exceptions.ChannelNotFoundEntity as error:
+            raise ShovelError(f"there is no queue {self._queue!r} at the {side}") from error
+        except REFUSED as error:
+            raise ShovelError(f"the {side} refuses the queue {self._queue!r}: {error}") from error
+        except ValueError as error:  # the client's own check of names
+            raise ShovelError(f"the queue {self._queue!r} cannot be carried: {error}") from error
+        return found.message_count or 0
+
+    # -- one message ---------------------------------------------------------------------------------------------
+
+    async def _carry(self, message: DeliveredMessage) -> None:
+        """Publish, and acknowledge when that is confirmed."""
+        if self._over.done() or message.delivery_tag is None:
+            return
+        self._under_way += 1
+        try:
+            is_changed = await self._publish(message)
+            self._confirmed.add(message.delivery_tag)
+            if not self._is_acknowledging:
+                self._is_acknowledging = True
+                await self._acknowledge()
+        except aiormq.exceptions.PublishError:
+            self._end(ShovelError(f"there is no queue {self._queue!r} at the target any more"))
+        except aiormq.exceptions.DeliveryError as error:  # it comes again, behind a pause
+            self._progress.refused += 1
+            self._end(error)
+        except PASSING as error:
+            self._end(ConnectionError(str(error) or type(error).__name__))
+        except Exception as error:  # noqa: BLE001 - a message that the client library cannot write
+            self._end(ShovelError(f"a message cannot be carried: {error!r}"))
+        else:
+            self._progress.carried += 1
+            self._progress.changed += is_changed
+            self._progress.waiting = max(self._progress.waiting - 1, 0)
+            self._on_progress(self._progress)
+        finally:
+            self._under_way -= 1
+
+    async def _publish(self, message: DeliveredMessage) -> bool:
+        """Return when the target has confirmed it; whether its properties could not all stay."""
+        origin = (message.exchange or "", message.routing_key or "") if self._plan.keeps_origin else None
+        properties, is_changed = carried_properties(message.header.properties, self._login, origin)
+        confirmation = await self._target.basic_publish(
+            message.body,
+            exchange="",
+            routing_key=self._queue,
+            properties=properties,
+            mandatory=True,
+        )
+        if not isinstance(confirmation, Basic.Ack):
+            raise ConnectionError("the target did not confirm")
+        return is_changed
+
+    async def _acknowledge(self) -> None:
+        """Acknowledge what is confirmed without a gap: what was confirmed together with one acknowledgement."""
+        await asyncio.sleep(0)
+        self._is_acknowledging = False
+        last = self._acknowledged
+        while last + 1 in self._confirmed:
+            last += 1
+            self._confirmed.discard(last)
+        if last > self._acknowledged:
+            self._acknowledged = last
+            await self._source.basic_ack(last, multiple=True, wait=False)
+
+    def _end(self, error: Exception) -> None:
+        if not self._over.done():
+            self._over.set_exception(error)

@@ -1,0 +1,22 @@
+"""Shovels of several queues at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from gateway.shovel.plan import OnProgress, QueueProgress, ShovelPlan
+from gateway.shovel.queue_shovel import QueueShovel
+
+
+async def shovel(
+    plan: ShovelPlan, queues: Sequence[str], on_progress: OnProgress, *, at_a_time: int
+) -> list[QueueProgress]:
+    """Carry queues, so many at a time; all of them at once where the plan follows, since none of them ends."""
+    room = asyncio.Semaphore(len(queues) if plan.follow else at_a_time)
+
+    async def one(queue: str) -> QueueProgress:
+        async with room:
+            return await QueueShovel(plan, queue, on_progress).run()
+
+    return list(await asyncio.gather(*(one(queue) for queue in queues)))

@@ -1,0 +1,37 @@
+"""Every case against our server and against RabbitMQ: scope, code, text, class and method of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.conformance.amqp.all_cases import CASES
+from tests.conformance.amqp.differences import ENTREPOT, REASONS
+from tests.conformance.amqp.golden import GOLDEN
+from tests.conformance.amqp.wire_client import Closed, Said, Wire
+
+
+@pytest.mark.parametrize("server", ["serve", "rabbitmq"])
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str, server: str, amqp_port: Callable[[str], int]) -> None:
+    stated = GOLDEN[name] if server == "rabbitmq" else ENTREPOT.get(name, GOLDEN[name])
+    assert _played(name, amqp_port(server)) == stated
+
+
+def _played(name: str, port: int) -> Said:
+    with Wire(port) as wire:
+        try:
+            return CASES[name](wire)
+        except Closed as closed:
+            return closed.said
+
+
+def test_every_case_has_a_golden_answer() -> None:
+    assert list(GOLDEN) == list(CASES)
+
+
+def test_differences_are_differences_of_cases() -> None:
+    listed = [case for _, answers in REASONS for case in answers]
+    assert len(listed) == len(ENTREPOT)
+    assert [case for case in listed if ENTREPOT[case] == GOLDEN[case]] == []
