@@ -16,6 +16,8 @@ from gateway.transport.intake import Place
 from gateway.transport.source import Source, source_of
 from protocols.proxy import ProxyHeader
 
+FINISH_SECONDS = 0.25
+"""What a peer that has said goodbye has for closing by itself."""
 GOODBYE_SECONDS = 5.0
 """How long a peer may take to read what was written before its connection was closed."""
 
@@ -230,6 +232,15 @@ class Driver(asyncio.Protocol):
             if self._transport.get_write_buffer_size():
                 self._door.loop.call_later(GOODBYE_SECONDS, self.abort)
             self._transport.close()
+
+    def finish(self) -> None:
+        """Write what is due: the peer has said goodbye and closes.  A peer that does not is closed a little later.
+
+        What it sends meanwhile is read.  Unread, or after a close, it would make the kernel reset the connection, and
+        the peer might lose the answer to its goodbye.
+        """
+        self.flush()
+        self._door.loop.call_later(FINISH_SECONDS, self.close)
 
     def abort(self) -> None:
         """Close at once."""

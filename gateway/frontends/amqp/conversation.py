@@ -314,7 +314,7 @@ class AmqpConversation:
             await asyncio.wait((self._leaving,))
         self.machine.close_ok()
         if self.driver is not None:
-            self.driver.close()
+            self.driver.finish()
 
     def _end(self) -> None:
         """Give everything back: once."""

@@ -110,7 +110,7 @@ SUITES: Final = (
         limit_seconds=1200,
         left_out={
             "t/integration/test_tasks.py::test_tasks::test_revoked_by_headers_complex_canvas": "sleeps for minutes",
-            "t/integration/test_canvas.py": "takes a quarter of an hour, and shows canvases more than the broker",
+            "t/integration/test_canvas.py": "takes a quarter of an hour",
         },
         tests_left_out=241,
         needs_redis=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -55,6 +56,21 @@ def test_what_goes_with_its_last_consumer_is_gone_after_the_close(connect: Conne
         (consuming if what_closes == "connection" else channel).close()
         with pytest.raises(amqp.NotFound):
             watching.channel().queue_declare(name, passive=True)
+
+
+def test_who_closes_twice_reads_the_answer(amqp_port: Callable[[str], int]) -> None:
+    connection = amqp.Connection(f"127.0.0.1:{amqp_port('serve')}")
+    connection.connect()
+    socket = connection.transport.sock
+    close = struct.pack(">HHHBHH", 10, 50, 200, 0, 0, 0)
+    frame = struct.pack(">BHI", 1, 0, len(close)) + close + b"\xce"
+    socket.sendall(frame)
+    socket.settimeout(10)
+    assert socket.recv(100) == bytes.fromhex("01 0000 00000004 000a 0033 ce")
+    for _turn in range(3):  # a server that had closed its socket would reset the connection
+        socket.sendall(frame)
+    assert socket.recv(100) == b""
+    socket.close()
 
 
 @pytest.mark.parametrize("passive", [True, False])
