@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pika  # type: ignore[import-untyped]
@@ -120,7 +121,11 @@ def test_every_pair_of_doors_through_kills(tmp_path: Path) -> None:
             by_mqtt.end_producing()
             by_amqp.end_producing()
             confirmed = by_mqtt.confirmed | by_http.confirmed | by_amqp.confirmed
-            readers = {"mqtt": session.taken, "amqp": queue.taken, "http": by_http.taken}
+            readers: dict[str, set[str] | Counter[str]] = {
+                "mqtt": session.taken,
+                "amqp": queue.taken,
+                "http": by_http.taken,
+            }
 
             def missing() -> dict[str, int]:
                 return {door: len(confirmed - {*taken.copy()}) for door, taken in readers.items()}
