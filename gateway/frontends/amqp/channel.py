@@ -18,6 +18,7 @@ from gateway.frontends.amqp.publishing import ChannelPublishing
 from protocols.amqp.connection_events import Acks, Method, Publishes
 from protocols.amqp.errors import AmqpError, amqp_error
 from protocols.amqp.methods import AmqpMethod
+from protocols.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
     from gateway.frontends.amqp.conversation import AmqpConversation
@@ -96,7 +97,7 @@ class AmqpChannel:
             self.fail(error, method)
         except Exception:
             log.exception("a method failed", method="" if method is None else method.name)
-            self.fail(amqp_error_of_bug(), method)
+            self.fail(AmqpError(ReplyCode.INTERNAL_ERROR, "the server could not do that"), method)
         self._is_busy = False
         if self.is_open:
             for notice in self._notices:
@@ -145,9 +146,3 @@ class AmqpChannel:
         self.is_open = False
         self._waiting.clear()
         self.consuming.close()
-
-
-def amqp_error_of_bug() -> AmqpError:
-    from protocols.amqp.reply_codes import ReplyCode
-
-    return AmqpError(ReplyCode.INTERNAL_ERROR, "the server could not do that")
