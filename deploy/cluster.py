@@ -157,7 +157,11 @@ class LocalCluster:
         await self._start(brokers)
         if self._stop.is_set():
             return
-        ports = [("--mqtt-port", wanted.mqtt_port), ("--http-port", wanted.http_port)]
+        ports = [
+            ("--mqtt-port", wanted.mqtt_port),
+            ("--amqp-port", wanted.amqp_port),
+            ("--http-port", wanted.http_port),
+        ]
         await self._start(
             [
                 self._member(
@@ -315,6 +319,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--brokers", 2, "how many brokers (2)", 1)
     add("--gateways", 2, "how many gateways (2)", 1)
     add("--mqtt-port", None, "MQTT port of the first gateway, the others count on from it; else free ones", 0)
+    add("--amqp-port", None, "the same for AMQP", 0)
     add("--http-port", None, "the same for HTTP", 0)
     add("--broker-port", None, "the same for the brokers", 0)
     add("--nameserver-port", None, "the same for the name servers", 0)

@@ -95,7 +95,7 @@ def test_exclusive_queues_go_with_their_gateway(cluster: ClusterProcesses) -> No
 def test_consumers_are_counted_over_gateways(cluster: ClusterProcesses) -> None:
     here, there = (connect(gateway) for gateway in cluster.gateways)
     channel, other = here.channel(), there.channel()
-    channel.queue_declare("counted")
+    channel.queue_declare("counted", durable=True)  # a transient one goes with the gateway that it was declared at
     channel.basic_consume("counted", lambda *given: None)
     wait_until(
         lambda: other.queue_declare("counted", passive=True).method.consumer_count == 1, "the other gateway knows", 5

@@ -85,7 +85,14 @@ def test_workers_share_the_ports_and_one_that_is_killed_is_started_again(tmp_pat
 
 
 def _workers(gateway: GatewayProcess) -> set[int]:
-    return {child.pid for child in psutil.Process(gateway.pid).children() if child.status() != psutil.STATUS_ZOMBIE}
+    return {child.pid for child in psutil.Process(gateway.pid).children() if _is_alive(child)}
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _connections(pid: int, port: int) -> int:
