@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from domain.clock import Clock
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.ports import Store
 
 if TYPE_CHECKING:
+    from broker.inspect.offline import OfflineStore
     from broker.namesrv.server import NameServer
     from broker.settings import BrokerSettings
 
@@ -83,6 +84,18 @@ def serve_embedded(
 
     assert isinstance(store, Broker), "only a store in this process can be served"
     return BrokerProcess(store, BrokerProcessSettings(tls=TlsFiles(*tls), **others), listener, clock)
+
+
+def open_offline(data_dir: str) -> OfflineStore:
+    """The messages of a data directory that no server has open.  Raises BAD_REQUEST where there is none, StoreFailedError
+    while a server has it, CorruptedError."""
+    from broker.inspect.offline import OfflineStore
+    from broker.inspect.verification import NotAStoreError
+
+    try:
+        return OfflineStore(data_dir)
+    except NotAStoreError as error:
+        raise EntrepotError(Code.BAD_REQUEST, str(error)) from error
 
 
 def make_name_server(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
+from broker.consume.runs import check_inside, read_run
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.faces.core import BrokerCore
@@ -13,6 +14,7 @@ from broker.opening import OpenedStore
 from broker.retention.watermarks import DiskState
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.record_runs import bytes_between
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
@@ -121,15 +123,8 @@ class MessageFace(BrokerCore):
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         queue = self.existing_queue(topic, queue_id)
-        self._check_offset(queue, from_offset)
+        check_inside(queue, from_offset)
         return self._read(queue, from_offset, max_messages)
-
-    def _check_offset(self, queue: ConsumeQueue, from_offset: int) -> None:
-        if not queue.min_offset <= from_offset <= queue.visible_offset:
-            raise EntrepotError(
-                Code.ILLEGAL_OFFSET,
-                f"offset {from_offset} is outside of {queue.min_offset} to {queue.visible_offset}",
-            )
 
     def _read(self, queue: ConsumeQueue, from_offset: int, max_messages: int) -> list[StoredMessage]:
         entries = queue.entries(from_offset, max_messages)
@@ -153,7 +148,7 @@ class MessageFace(BrokerCore):
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
         queue = self.existing_queue(topic, queue_id)
-        self._check_offset(queue, from_offset)
+        check_inside(queue, from_offset)
         compiled = None if filter is None else compile_filter(filter)
         if compiled is None or compiled.accepts_all:
             messages = self._read(queue, from_offset, max_messages)
@@ -168,11 +163,33 @@ class MessageFace(BrokerCore):
                 next_offset = found.corrupted[0]
         return Pulled(messages, next_offset, queue.min_offset, queue.visible_offset)
 
+    async def records(
+        self,
+        topic: str,
+        queue_id: int,
+        from_offset: int,
+        to_offset: int,
+        max_bytes: int,
+        filter: FilterExpression | None = None,
+    ) -> bytes:
+        """The records from an offset up to another, in the form of `protocols.remoting.records`.
+
+        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
+        MESSAGE_CORRUPTED (a filter cannot look at a harmed message).
+        """
+        queue = self.existing_queue(topic, queue_id)
+        return read_run(self.engine, queue, from_offset, to_offset, max_bytes, filter)
+
+    async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
+        """About how many bytes of the log the messages from an offset up to another have.  Raises TOPIC_NOT_FOUND."""
+        queue = self.existing_queue(topic, queue_id)
+        return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
+
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
         queue = self.existing_queue(topic, queue_id)
-        self._check_offset(queue, from_offset)
+        check_inside(queue, from_offset)
         compile_filter(FilterExpression(FilterKind.SUB_TOPIC, topic_filter))
         return self.engine.lookup.matching_offsets(queue, topic_filter, from_offset, limit)
 

@@ -101,6 +101,8 @@ class StoreService:
             wire.MATCHING_OFFSETS: store.matching_offsets,
             wire.OFFSET_AT: store.offset_at,
             wire.BOUNDS: store.bounds,
+            wire.RECORDS: store.records,
+            wire.BYTES_BETWEEN: store.bytes_between,
             wire.QUERY: self._query,
             wire.MESSAGES_BY_ID: _stored(store.messages_by_id),
             wire.MESSAGE_AT: self._message_at,

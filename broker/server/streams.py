@@ -36,6 +36,22 @@ DEFINITIONS_PAUSE_SECONDS: Final = 0.02
 class ServedStore(Store, Protocol):
     """A store that can be served."""
 
+    async def records(
+        self,
+        topic: str,
+        queue_id: int,
+        from_offset: int,
+        to_offset: int,
+        max_bytes: int,
+        filter: FilterExpression | None = None,
+    ) -> bytes:
+        """A run of records as they lie in the log (`protocols.remoting.records`)."""
+        ...
+
+    async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
+        """About how many bytes they have."""
+        ...
+
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when it may be worth while to pop; returns the way to stop that."""
         ...

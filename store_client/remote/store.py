@@ -22,6 +22,7 @@ from domain.timing import TimedMessage, TimerCursor
 from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from domain.transaction import TransactionEnd
 from protocols.remoting import operations as wire
+from protocols.remoting.records import RecordRun, decode_run
 from store_client.remote.appending import Appending
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
@@ -89,6 +90,26 @@ class RemoteStore:
         found: tuple[list[int], int] = await client.ask(
             wire.MATCHING_OFFSETS, topic, local_queue(queue_id), topic_filter, from_offset, limit
         )
+        return found
+
+    async def records(
+        self,
+        topic: str,
+        queue_id: int,
+        from_offset: int,
+        to_offset: int,
+        max_bytes: int,
+        filter: FilterExpression | None = None,
+    ) -> RecordRun:
+        """The records from an offset up to another that the filter wants (`protocols.remoting.records`)."""
+        client = self.cluster.of_queue(topic, queue_id)
+        arguments = (topic, local_queue(queue_id), from_offset, to_offset, max_bytes, filter)
+        return decode_run(await client.ask(wire.RECORDS, *arguments))
+
+    async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
+        """About how many bytes of the log they have."""
+        client = self.cluster.of_queue(topic, queue_id)
+        found: int = await client.ask(wire.BYTES_BETWEEN, topic, local_queue(queue_id), from_offset, to_offset)
         return found
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:

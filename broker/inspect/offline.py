@@ -1,0 +1,147 @@
+"""OfflineStore: the messages of a data directory that no server has open, read where they lie.
+
+It is put together as a start would, over a disk that keeps to itself what recovery changes; the log's segments are
+mapped into memory, so that records are read without being copied.  The directory's lock is held, shared with other
+readers: a server that starts meanwhile is refused.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from broker.consume.runs import MAX_FOUND, check_inside
+from broker.consume.scan import scan_filtered
+from broker.inspect.log_files import LogFiles, Segment
+from broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows
+from broker.inspect.state_rows import read_state
+from broker.inspect.verification import lock_store
+from broker.opening import assemble
+from broker.settings import BrokerSettings
+from broker.store.commit_log import CommitLogLayout
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.record_runs import bytes_between, entries_at, entries_between
+from domain.errors import Code, CorruptedError, EntrepotError
+from domain.expression.filter import FilterExpression, compile_filter
+from domain.position import Position, PositionKind
+from domain.topic import QueueBounds
+from protocols.remoting.records import RecordRun
+
+
+class OfflineStore:
+    """Implements `store_client.blocking.BlockingReader`.  Raises NotAStoreError, StoreFailedError (it is in use)."""
+
+    def __init__(self, root: str) -> None:
+        root = os.path.abspath(root)
+        self._lock = lock_store(root)
+        self._scratch = tempfile.TemporaryDirectory(prefix="entrepot-offline-")
+        self._maps: dict[int, memoryview] = {}
+        self._disk = ReadOnlyDisk(self._scratch.name)
+        try:
+            log = LogFiles(root)
+            self._segments: dict[int, Segment] = {segment.start: segment for segment in log.segments}
+            layout = replace(CommitLogLayout(), segment_size_bytes=log.segment_size)
+            rows = read_state(f"{root}/state.db").trusted
+            state_file = ReadRows(f"{root}/state.db", None if rows is None else dict(rows))
+            settings = BrokerSettings(Path(root), layout=layout)
+            opened = assemble(settings, self._disk, IdleSyncChannel(), IdleSyncChannel(), state_file)
+        except BaseException:
+            self.close()
+            raise
+        self._engine, self._registry = opened.engine, opened.registry
+        self._segment_size = opened.engine.commit_log.layout.segment_size_bytes
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        self._maps.clear()
+        self._disk.close_all()
+        self._scratch.cleanup()
+        self._lock.release()
+
+    def topics(self) -> list[str]:
+        """Names of all topics, the system's own included."""
+        return sorted(self._registry.topics)
+
+    def bounds(self, topic: str) -> list[QueueBounds]:
+        """What can be read of each queue.  Raises TOPIC_NOT_FOUND."""
+        definition = self._registry.topics.get(topic)
+        if definition is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+        queues = (self._queue(topic, queue_id) for queue_id in range(definition.queues))
+        return [QueueBounds(queue.queue_id, queue.min_offset, queue.visible_offset) for queue in queues]
+
+    def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
+        """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
+        queue = self._queue(topic, queue_id)
+        if position.kind is PositionKind.EARLIEST:
+            return queue.min_offset
+        if position.kind is PositionKind.LATEST:
+            return queue.visible_offset
+        if position.kind is PositionKind.OFFSET:
+            return min(max(position.value, queue.min_offset), queue.visible_offset)
+        return self._engine.first_since(queue, position.value)
+
+    def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
+        """About how many bytes of the log the messages from an offset up to another have."""
+        queue = self._queue(topic, queue_id)
+        return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
+
+    def records(
+        self,
+        topic: str,
+        queue_id: int,
+        from_offset: int,
+        to_offset: int,
+        max_bytes: int,
+        filter: FilterExpression | None = None,
+    ) -> RecordRun:
+        """The records from an offset up to another, those of one segment at most.
+
+        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED.
+        """
+        queue = self._queue(topic, queue_id)
+        check_inside(queue, from_offset)
+        end = min(to_offset, queue.visible_offset)
+        compiled = None if filter is None else compile_filter(filter)
+        if compiled is None or compiled.accepts_all:
+            entries = entries_between(queue, from_offset, end, max_bytes)
+            next_offset = from_offset + len(entries)
+        else:
+            found = scan_filtered(self._engine, queue, from_offset, end, compiled, MAX_FOUND)
+            if found.corrupted:
+                raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is harmed")
+            entries, next_offset = entries_at(queue, found.offsets), found.next_offset
+        places = entries["commit_log_offset"].astype(np.int64)
+        if not len(entries):
+            return RecordRun(entries, places, b"", next_offset, queue.min_offset, queue.visible_offset)
+        segment = int(places[0]) // self._segment_size
+        inside = int((places // self._segment_size == segment).cumprod().sum())
+        if inside < len(entries):
+            next_offset = int(entries["queue_offset"][inside])
+            entries, places = entries[:inside], places[:inside]
+        start = segment * self._segment_size
+        data = self._mapped(start)
+        return RecordRun(entries, places - start, data, next_offset, queue.min_offset, queue.visible_offset)
+
+    def _mapped(self, start: int) -> memoryview:
+        mapped = self._maps.get(start)
+        if mapped is None:
+            segment = self._segments.get(start)
+            if segment is None or segment.end == segment.start:
+                raise CorruptedError(f"the log's segment {start:020d} is missing")
+            with open(segment.path, "rb") as file:
+                mapped = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+            self._maps[start] = mapped
+        return mapped
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        definition = self._registry.topics.get(topic)
+        if definition is None or not 0 <= queue_id < definition.queues:
+            missing = "topic" if definition is None else f"queue {queue_id} of topic"
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no {missing} {topic!r}")
+        return self._engine.dispatcher.queue(topic, queue_id)

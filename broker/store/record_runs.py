@@ -1,0 +1,92 @@
+"""Runs: a part of a queue as the bytes of its records, for readers that decode many at once.
+
+Nothing is decoded here; that records are whole is checked by who reads them (`protocols.remoting.records`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from domain.errors import CorruptedError
+from protocols.remoting.records import ENTRY
+
+QUEUE_ENTRY: Final = np.dtype([("commit_log_offset", ">i8"), ("size", ">u4"), ("filter_hash", ">u8")])
+MAX_RUN_ENTRIES: Final = 131_072
+"""Named limit: of the messages in one run."""
+GAP_BYTES: Final = 16_384
+SPAN_BYTES: Final = 1 << 20
+"""Records that lie so near to each other are read with one call, up to so much."""
+
+
+def entries_between(queue: ConsumeQueue, start: int, end: int, max_bytes: int) -> NDArray[Any]:
+    """The entries of a part of a queue, as many as have `max_bytes`, one at least."""
+    count = min(end - start, MAX_RUN_ENTRIES)
+    raw = np.frombuffer(queue.raw(start, count) if count > 0 else b"", QUEUE_ENTRY)
+    ends = np.cumsum(raw["size"], dtype=np.int64)
+    fitting = max(int(np.searchsorted(ends, max_bytes, "right")), min(len(raw), 1))
+    entries = np.empty(fitting, ENTRY)
+    entries["queue_offset"] = np.arange(start, start + fitting)
+    entries["commit_log_offset"] = raw["commit_log_offset"][:fitting]
+    entries["size"] = raw["size"][:fitting]
+    return entries
+
+
+def entries_at(queue: ConsumeQueue, queue_offsets: list[int]) -> NDArray[Any]:
+    """The entries at some ascending offsets."""
+    entries = np.empty(len(queue_offsets), ENTRY)
+    found = queue.entries_at(queue_offsets)
+    entries["queue_offset"] = queue_offsets
+    entries["commit_log_offset"] = [entry[0] for entry in found]
+    entries["size"] = [entry[1] for entry in found]
+    return entries
+
+
+def bytes_between(queue: ConsumeQueue, start: int, end: int) -> int:
+    """How many bytes the records of a part of a queue have; of a long part, by its beginning."""
+    raw = np.frombuffer(queue.raw(start, min(end - start, MAX_RUN_ENTRIES)), QUEUE_ENTRY)
+    if not len(raw):
+        return 0
+    return int(raw["size"].sum(dtype=np.int64)) * (end - start) // len(raw)
+
+
+def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
+    """The records of entries, one behind the other.  Raises MESSAGE_CORRUPTED where the log is too short for one."""
+    if not len(entries):
+        return b""
+    begins = entries["commit_log_offset"].astype(np.int64)
+    ends = begins + entries["size"]
+    if bool((begins[1:] == ends[:-1]).all()) and int(ends[-1] - begins[0]) <= SPAN_BYTES:
+        data = engine.commit_log.read_span(int(begins[0]), int(ends[-1]))
+        if len(data) == ends[-1] - begins[0]:
+            return data
+    parts: list[bytes] = []
+    for first, last in _spans(begins, ends, engine.commit_log.layout.segment_size_bytes):
+        start = int(begins[first])
+        data = engine.commit_log.read_span(start, int(ends[last]))
+        if len(data) != ends[last] - start:
+            raise CorruptedError(f"the log is cut short at {start}")
+        within = zip((begins[first : last + 1] - start).tolist(), (ends[first : last + 1] - start).tolist(), strict=True)
+        parts += [data[begin:end] for begin, end in within]
+    return b"".join(parts)
+
+
+def _spans(begins: NDArray[np.int64], ends: NDArray[np.int64], segment_size: int) -> list[tuple[int, int]]:
+    """Runs of entries that lie close together in one segment, as (first, last)."""
+    far = (begins[1:] < ends[:-1]) | (begins[1:] - ends[:-1] > GAP_BYTES)
+    far |= begins[1:] // segment_size != begins[:-1] // segment_size
+    found: list[tuple[int, int]] = []
+    first = 0
+    for last in [*np.flatnonzero(far).tolist(), len(begins) - 1]:
+        while int(ends[last] - begins[first]) > SPAN_BYTES and first < last:
+            inside = first + int(np.searchsorted(ends[first : last + 1], begins[first] + SPAN_BYTES, "right"))
+            inside = max(inside - 1, first)
+            found.append((first, inside))
+            first = inside + 1
+        found.append((first, last))
+        first = last + 1
+    return found

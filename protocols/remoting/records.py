@@ -1,0 +1,179 @@
+"""Records: messages of one queue on the wire, each as it lies in the commit log, and their columns.
+
+A run (big-endian): count (4), next offset (8), minimum and maximum offset of the queue (8 each), then `count` entries
+of queue offset (8), commit-log offset (8) and size (4), then the records, one behind the other.
+
+The broker copies bytes and decodes nothing; who reads gets whole columns with one operation for thousands of records.
+The layout of a record is drawn in `broker/store/record.py`; `RECORD` is its fixed part as numpy sees it, and
+`tests/unit/remoting/test_records.py` holds the two together.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
+
+from domain.errors import CorruptedError
+from protocols.remoting.frames import RemotingError
+
+ENTRY: Final = np.dtype([("queue_offset", ">i8"), ("commit_log_offset", ">i8"), ("size", ">u4")])
+RECORD: Final = np.dtype(
+    [
+        ("magic", ">u4"),
+        ("checksum", ">u4"),
+        ("version", "u1"),
+        ("kind", "u1"),
+        ("flags", ">u2"),
+        ("length", ">u4"),
+        ("commit_log_offset", ">i8"),
+        ("durable_floor", ">i8"),
+        ("store_time_ms", ">i8"),
+        ("queue_id", ">u4"),
+        ("queue_offset", ">i8"),
+        ("born_time_ms", ">i8"),
+        ("filter_hash", ">u8"),
+        ("topic", ">u2"),
+        ("sub_topic", ">u2"),
+        ("message_group", ">u2"),
+        ("tag", "u1"),
+        ("message_id", "u1"),
+        ("keys", ">u2"),
+        ("properties", ">u4"),
+        ("body", ">u4"),
+    ]
+)
+"""The fixed part of a message's record.  From `topic` on they are lengths of what follows, in this order."""
+MAGIC: Final = int.from_bytes(b"ENTR", "big")
+VERSION: Final = 1
+MESSAGE_KINDS: Final = (1, 2, 6)
+CHECKSUM_START: Final = 8
+VARIABLE: Final = ("topic", "sub_topic", "message_group", "tag", "message_id", "keys", "properties", "body")
+MAX_RUN_BYTES: Final = 16 << 20
+"""Named limit: of the records in one answer; a single larger one comes alone."""
+_HEAD: Final = struct.Struct(">IQQQ")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRun:
+    """Records of one queue, in order.  `starts`: where each begins in `data`, which may hold others between them.
+
+    `next_offset` is where to go on: behind what a filter does not want, too.
+    """
+
+    entries: NDArray[Any]
+    starts: NDArray[np.int64]
+    data: bytes | memoryview
+    next_offset: int
+    min_offset: int
+    max_offset: int
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def queue_offsets(self) -> NDArray[np.int64]:
+        """Where the messages lie in their queue."""
+        return self.entries["queue_offset"].astype(np.int64)
+
+
+def packed_starts(entries: NDArray[Any]) -> NDArray[np.int64]:
+    """Where records begin that lie one behind the other."""
+    ends = np.cumsum(entries["size"], dtype=np.int64)
+    return ends - entries["size"]
+
+
+def encode_run(entries: NDArray[Any], records: bytes, bounds: tuple[int, int, int]) -> bytes:
+    """A run of packed records; `bounds` are next, minimum and maximum offset."""
+    return b"".join((_HEAD.pack(len(entries), *bounds), entries.tobytes(), records))
+
+
+def decode_run(payload: bytes) -> RecordRun:
+    """The reverse.  Raises RemotingError."""
+    if len(payload) < _HEAD.size:
+        raise RemotingError("a run of records is cut short")
+    count, next_offset, min_offset, max_offset = _HEAD.unpack_from(payload)
+    first = _HEAD.size + count * ENTRY.itemsize
+    if len(payload) < first:
+        raise RemotingError("a run of records is cut short")
+    entries = np.frombuffer(payload, ENTRY, count, _HEAD.size)
+    if int(entries["size"].sum(dtype=np.int64)) != len(payload) - first:
+        raise RemotingError("a run of records has other bytes than it says")
+    return RecordRun(entries, packed_starts(entries), memoryview(payload)[first:], next_offset, min_offset, max_offset)
+
+
+class RecordColumns:
+    """The columns of a run's records, each checked to be what its entry says.
+
+    `header` has the fixed parts.  `harmed`: places in the run of records that fail their check, which `starts`,
+    `header` and `queue_offsets` do not have.
+    """
+
+    def __init__(self, run: RecordRun) -> None:
+        self.data = run.data
+        self._bytes = np.frombuffer(run.data, np.uint8)
+        header = self._headers(run)
+        whole = self._is_whole(run, header)
+        self.harmed: list[int] = np.flatnonzero(~whole).tolist()
+        self.queue_offsets = run.queue_offsets
+        self.starts = run.starts
+        self.header = header
+        if self.harmed:
+            self.queue_offsets = self.queue_offsets[whole]
+            self.starts, self.header = self.starts[whole], header[whole]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def _headers(self, run: RecordRun) -> NDArray[Any]:
+        size = RECORD.itemsize
+        if not len(run):
+            return np.empty(0, RECORD)
+        limit = max(len(self._bytes) - size, 0)
+        if limit == 0 and len(self._bytes) < size:
+            return np.zeros(len(run), RECORD)  # too short to be records: all of them fail
+        first = np.clip(run.starts, 0, limit)
+        return self._bytes[first[:, None] + np.arange(size)].view(RECORD).ravel()
+
+    def _is_whole(self, run: RecordRun, header: NDArray[Any]) -> NDArray[np.bool_]:
+        entries, starts = run.entries, run.starts
+        lengths = header["length"].astype(np.int64)
+        claimed = sum(header[name].astype(np.int64) for name in VARIABLE) + RECORD.itemsize
+        whole: NDArray[np.bool_] = (
+            (header["magic"] == MAGIC)
+            & (header["version"] == VERSION)
+            & np.isin(header["kind"], MESSAGE_KINDS)
+            & (header["commit_log_offset"] == entries["commit_log_offset"])
+            & (header["length"] == entries["size"])
+            & (claimed <= lengths)
+            & (starts >= 0)
+            & (starts + lengths <= len(self._bytes))
+        )
+        data = memoryview(run.data)
+        begins = (starts + CHECKSUM_START).tolist()
+        ends = (starts + lengths).tolist()
+        if whole.all():
+            sums = np.fromiter(
+                [crc32c(data[begin:end]) for begin, end in zip(begins, ends, strict=True)], np.uint32, len(begins)
+            )
+            return whole & (sums == header["checksum"])
+        for at in np.flatnonzero(whole).tolist():
+            whole[at] = crc32c(data[begins[at] : ends[at]]) == header["checksum"][at]
+        return whole
+
+    def spans(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where a part of variable length begins in `data`, and its length, for each record."""
+        starts = self.starts + RECORD.itemsize
+        for before in VARIABLE[: VARIABLE.index(name)]:
+            starts = starts + self.header[before]
+        return starts, self.header[name].astype(np.int64)
+
+    def check(self, queue: str, run: RecordRun) -> None:
+        """Raise MESSAGE_CORRUPTED if a record is harmed."""
+        if self.harmed:
+            at = int(run.entries["queue_offset"][self.harmed[0]])
+            raise CorruptedError(f"message {at} of {queue} is harmed")

@@ -1,0 +1,11 @@
+"""The store for whoever has no event loop: jobs and scripts.  By brokers, or a data directory that no server has open.
+
+`StoreLocation` says where the store is: a small value that goes from one process to another.  `open_reader` opens it
+for reading by offset, `open_store` for everything that brokers do.
+"""
+
+from store_client.blocking.location import StoreLocation, open_reader, open_store
+from store_client.blocking.reader import BlockingReader
+from store_client.blocking.store import BlockingStore
+
+__all__ = ["BlockingReader", "BlockingStore", "StoreLocation", "open_reader", "open_store"]

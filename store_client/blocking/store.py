@@ -1,0 +1,180 @@
+"""BlockingStore: the brokers of a store, for whoever waits for each answer.
+
+It is `store_client.remote` on an event loop in a thread of its own: routes, connections and who may be asked again are
+decided there.  A broker that is away is waited for, so that a job outlives its restart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression
+from domain.key_value import KeyValue, KeyValueChange
+from domain.message import Message
+from domain.position import Position, PositionKind
+from domain.topic import QueueBounds, Topic
+from protocols.remoting.records import RecordRun
+from store_client.remote.opening import RemoteSettings, open_remote
+from store_client.remote.store import RemoteStore
+
+T = TypeVar("T")
+PAUSE_SECONDS: Final = 0.2
+AGAIN: Final = frozenset((Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT))
+"""Refusals after which a read is tried again."""
+
+
+class _SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class BlockingStore:
+    """Implements `BlockingReader`.  Raises UNAVAILABLE where no broker is found; `close` it.
+
+    What may be asked again is, for up to `seconds`; of an append the outcome may be unknown.
+    """
+
+    def __init__(self, settings: RemoteSettings, seconds: float = 30.0) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="entrepot-store", daemon=True)
+        self._thread.start()
+        try:
+            self._store: RemoteStore = self._run(open_remote(settings, _SystemClock()))
+        except BaseException:
+            self._stop_loop()
+            raise
+
+    def close(self) -> None:
+        """End the connections."""
+        if self._loop.is_closed():
+            return
+        with suppress(EntrepotError, OSError):
+            self._run(self._store.close())
+        self._stop_loop()
+
+    def _stop_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _ask(self, ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Ask, and again while a broker is away."""
+        deadline = time.monotonic() + self._seconds
+        while True:
+            try:
+                return self._run(ask())
+            except EntrepotError as error:
+                if error.code not in AGAIN or time.monotonic() > deadline:
+                    raise
+            time.sleep(PAUSE_SECONDS)
+
+    # -- reading -------------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """Names of all topics, the system's own included."""
+        return sorted(topic.name for topic in self._now(self._store.topics))
+
+    def _now(self, look: Callable[[], T]) -> T:
+        """What the loop's own view says."""
+
+        async def looked() -> T:
+            return look()
+
+        return self._run(looked())
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic's definition."""
+        return self._now(lambda: self._store.topic(name))
+
+    def bounds(self, topic: str) -> list[QueueBounds]:
+        """What can be read of each queue: of all of them, or UNAVAILABLE."""
+
+        async def all_bounds() -> list[QueueBounds]:
+            if self._store.cluster.absent_of(topic):
+                raise EntrepotError(Code.UNAVAILABLE, f"a broker that has queues of topic {topic!r} is away")
+            if self._store.topic(topic) is None:
+                raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+            return await self._store.bounds(topic)
+
+        return self._ask(all_bounds)
+
+    def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
+        """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
+        return self._ask(lambda: self._store.offset_at(topic, queue_id, position))
+
+    def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
+        """About how many bytes of the log the messages from an offset up to another have."""
+        return self._ask(lambda: self._store.bytes_between(topic, queue_id, from_offset, to_offset))
+
+    def records(
+        self,
+        topic: str,
+        queue_id: int,
+        from_offset: int,
+        to_offset: int,
+        max_bytes: int,
+        filter: FilterExpression | None = None,
+    ) -> RecordRun:
+        """The records from an offset up to another that the filter wants."""
+        return self._ask(lambda: self._store.records(topic, queue_id, from_offset, to_offset, max_bytes, filter))
+
+    # -- writing -------------------------------------------------------------------------------------------------
+
+    def put_topic(self, topic: Topic) -> Topic:
+        """Create or change; idempotent."""
+        return self._ask(lambda: self._store.put_topic(topic))
+
+    def queues(self, topic: Topic) -> list[int]:
+        """The queues that new messages go to."""
+        return self._now(lambda: list(self._store.queues(topic).writable))
+
+    def append(self, messages: Sequence[Message]) -> list[EntrepotError | None]:
+        """Take a batch; durable when this returns.  A refusal for each message, or None.  Raises OUTCOME_UNKNOWN where
+        the answer was lost."""
+
+        async def appended() -> list[EntrepotError | None]:
+            confirmation = self._store.append(messages)
+            await confirmation.wait()
+            return list(confirmation.refusals or [None] * len(messages))
+
+        return self._run(appended())
+
+    def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
+        """Key-values by key."""
+        return self._ask(lambda: self._store.get(keys))
+
+    def scan(self, prefix: str) -> list[KeyValue]:
+        """Key-values with a prefix, all of them."""
+        found: list[KeyValue] = []
+        while True:
+            after = found[-1].key if found else ""
+            page = self._ask(lambda after=after: self._store.scan(prefix, after=after))  # type: ignore[misc]
+            if not page:
+                return found
+            found += page
+
+    def write(self, changes: Sequence[KeyValueChange]) -> int:
+        """All of the changes or none.  Raises PRECONDITION_FAILED; OUTCOME_UNKNOWN where the answer was lost."""
+        return self._run(self._store.write(changes))
+
+    def move_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
+        """Let a consumer group stand at these offsets, by queue; it is made if it is not there."""
+
+        async def moved() -> None:
+            if self._store.group(group) is None:
+                await self._store.put_group(ConsumerGroup(group))
+            for queue_id, offset in offsets.items():
+                await self._store.reset_group(group, topic, Position(PositionKind.OFFSET, offset), queue_id)
+
+        self._ask(moved)
