@@ -46,7 +46,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from google_crc32c import value as crc32c
@@ -54,6 +54,7 @@ from google_crc32c import value as crc32c
 from broker.store.record_trailer import FURTHER_FLAG, MESSAGE_HEADER_SIZE, ORIGIN_FLAG, ORIGIN_SIZE, decode_further
 from domain.errors import Code, EntrepotError
 from domain.message import NO_SYSTEM_PROPERTIES, Destinations, Message, Place, Properties, PropertyValue, StoredMessage
+from protocols.remoting.records import PROPERTIES
 
 MAGIC: Final = b"ENTR"
 VERSION: Final = 1
@@ -71,7 +72,7 @@ _MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
 _USUAL = struct.Struct(">IIQQQ IQQQHH3xB6xI")
 """`_MESSAGE` with version, kind and flags in one, and nothing where message group, tag, keys and properties are not."""
 _encode_properties = msgspec.msgpack.Encoder().encode
-_decode_properties = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]]).decode
+_decode_properties = PROPERTIES.decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
 _pack_usual = _USUAL.pack

@@ -17,7 +17,7 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValue, KeyValueChange
-from domain.message import Message
+from domain.message import Message, StoredMessage
 from domain.position import Position, PositionKind
 from domain.topic import QueueBounds, Topic
 from protocols.remoting.records import RecordRun
@@ -149,6 +149,10 @@ class BlockingStore:
             return list(confirmation.refusals or [None] * len(messages))
 
         return self._run(appended())
+
+    def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+        """Every stored message with an id."""
+        return self._ask(lambda: self._store.messages_by_id(message_id))
 
     def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
         """Key-values by key."""

@@ -1,0 +1,5 @@
+"""Installed as `pyspark_entrepot`: Spark registers the data source of every module that is called `pyspark_...`."""
+
+from spark_ingest.source.data_source import EntrepotDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

@@ -1,0 +1,69 @@
+"""The Spark session of our own jobs.  One that is there already (spark-submit, Connect, a notebook) is taken as it is."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from spark_ingest.java import find_java, java_home
+
+LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""What a local session listens to, and what it does not show."""
+SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+}
+
+
+def spark_version() -> tuple[int, int]:
+    """Of the installed PySpark."""
+    major, minor = pyspark.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def prepare_java(explicit: str = "") -> None:
+    """Let Spark, started from this process, find its Java.  Raises JavaError."""
+    java = find_java(explicit, spark=spark_version())
+    os.environ["JAVA_HOME"] = str(java_home(java))
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def open_session(
+    master: str = "local[*,4]",
+    *,
+    app_name: str = "entrepot",
+    java: str = "",
+    settings: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session with `master`, or the one that is there; `sc://...` is a Spark Connect server.
+
+    Local masters retry a task (`local[*,4]`): with `local[*]` a worker that dies ends the query.
+    """
+    builder = SparkSession.builder.appName(app_name)
+    wanted = dict(settings or {})
+    if master.startswith("sc://") or "SPARK_REMOTE" in os.environ:
+        builder = builder.remote(master) if master.startswith("sc://") else builder
+    elif SparkSession.getActiveSession() is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        prepare_java(java)
+        builder = builder.master(master)
+        if master.startswith("local"):
+            wanted = {**LOCAL_SETTINGS, **wanted}
+    for name, value in {**SETTINGS, **wanted}.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

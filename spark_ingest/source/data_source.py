@@ -1,0 +1,238 @@
+"""The data source as Spark knows it: batch and stream readers, batch and stream writers.
+
+The driver keeps one reader object for the life of a query and asks it for offsets and pieces; pieces are read by
+executors (`reading.py`).  Nothing here depends on what was popped or acknowledged: the same offsets are the same rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from spark_ingest.source.columns import ENVELOPE
+from spark_ingest.source.options import EARLIEST, LATEST, OptionError, Parse, SourceOptions, Start, read_options
+from spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
+from spark_ingest.source.positions import (
+    Bounds,
+    bounds_of,
+    from_json,
+    latest,
+    resolve,
+    subscribed,
+    to_json,
+)
+from spark_ingest.source.reading import ReadPlan, read_ranges, reader_of
+from spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
+from spark_ingest.source.writing import BatchWriter, StreamWriter
+from store_client.blocking import BlockingReader, BlockingStore
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+except ImportError:  # before Spark 4.2 sources have no say in how much a batch reads
+    ReadAllAvailable = ReadLimit = object  # type: ignore[assignment,misc]
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands in for the mark that is not there."""
+
+
+@dataclass
+class Piece(InputPartition):
+    """What one task reads."""
+
+    ranges: list[Range]
+
+
+class EntrepotDataSource(DataSource):
+    """`spark.read.format("entrepot")` and its three relatives.  Options: `spark_ingest.source.options`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "entrepot"
+
+    def schema(self) -> str:
+        """The columns, where the user did not say them with `.schema(...)`."""
+        options = read_options(self.options)
+        payload = options.payload_schema
+        if options.parse is not Parse.NONE and not payload:
+            reader = reader_of(options.location)
+            payload = inferred_ddl(reader, subscribed(reader, options), options)
+        return table_ddl(options, payload)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return EntrepotReader(read_options(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return EntrepotStreamReader(read_options(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use mode append")
+        return BatchWriter(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return StreamWriter(self.options, schema)
+
+
+def _plan(options: SourceOptions, schema: StructType) -> ReadPlan:
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    payload = payload_columns(arrow.names)
+    if options.parse is Parse.NONE and payload:
+        raise OptionError(f"there is no column {payload[0][0]!r}; there are {', '.join(ENVELOPE)}")
+    return ReadPlan(options.location, arrow, options.filter, options.parse, options.fails_on_data_loss, payload)
+
+
+class EntrepotReader(DataSourceReader):
+    """One read of what there is, from `startingOffsets` (earliest) to `endingOffsets` (latest)."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.starting == Start("latest"):
+            raise OptionError("startingOffsets cannot be latest in a batch read: nothing would be read")
+        self._options = options
+        self._plan = _plan(options, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        reader = reader_of(options.location)
+        bounds = bounds_of(reader, subscribed(reader, options))
+        start = resolve(
+            reader,
+            options.starting or Start("earliest"),
+            bounds,
+            late_is_error=options.is_late_time_an_error,
+            default=EARLIEST,
+        )
+        end = resolve(reader, options.ending or Start("latest"), bounds, late_is_error=False, default=LATEST)
+        for topic, queues in end.items():  # a start behind its end reads nothing
+            for queue in queues:
+                if start[topic][queue] >= queues[queue] and start[topic][queue] <= bounds[topic][queue].max_offset:
+                    start[topic][queue] = queues[queue]
+        ranges = ranges_between(start, end, bounds, fails=options.fails_on_data_loss, tell=_warn)
+        pieces = pieces_of(ranges, min_pieces=options.min_partitions, max_rows=options.max_records_per_partition)
+        return [Piece(piece) for piece in pieces] or [Piece([])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Piece)
+        return read_ranges(self._plan, partition.ranges)
+
+
+class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream from `startingOffsets` (latest) on.  New queues, and new topics of a pattern, begin at their earliest
+    message.  The object lives on the driver as long as its query."""
+
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        if options.ending is not None:
+            raise OptionError("endingOffsets are for batch reads: a stream has no end")
+        self._options = options
+        self._plan = _plan(options, schema)
+        self._target: dict[str, Any] | None = None
+        self._told: set[str] = set()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks need the plan alone."""
+        return {"_options": self._options, "_plan": self._plan, "_target": None, "_told": set()}
+
+    def _bounds(self) -> tuple[BlockingReader, Bounds]:
+        reader = reader_of(self._options.location)
+        return reader, bounds_of(reader, subscribed(reader, self._options))
+
+    def initialOffset(self) -> dict[str, Any]:
+        reader, bounds = self._bounds()
+        start = self._options.starting or Start("latest")
+        late = self._options.is_late_time_an_error
+        return to_json(resolve(reader, start, bounds, late_is_error=late, default=LATEST))
+
+    def getDefaultReadLimit(self) -> Any:
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is there now is what this query reads."""
+        self._target = to_json(latest(self._bounds()[1]))
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        """Where the next batch ends: `start` itself where there is nothing."""
+        options = self._options
+        reader, bounds = self._bounds()
+        if start is None:  # before Spark 4.2
+            return to_json(latest(bounds))
+        first = from_json(start)
+        end = latest(bounds) if self._target is None else from_json(self._target)
+        ranges_between(first, end, bounds, fails=options.fails_on_data_loss, tell=self._warn_once)
+        for topic, queues in end.items():
+            known = first.setdefault(topic, {})
+            for queue in queues:
+                least = bounds.get(topic, {}).get(queue)
+                known.setdefault(queue, queues[queue] if least is None else least.min_offset)
+                queues[queue] = max(queues[queue], known[queue]) if least is None else queues[queue]
+        end = limited(first, end, self._share(reader, first, end))
+        found = to_json(end)
+        return start if found == start else found
+
+    def _share(self, reader: BlockingReader, start: dict[str, dict[int, int]], end: dict[str, dict[int, int]]) -> float:
+        """The share of what waits that the limits let one batch have."""
+        options = self._options
+        waiting = [
+            Range(topic, queue, start[topic][queue], last)
+            for topic, queues in end.items()
+            for queue, last in queues.items()
+            if start[topic][queue] < last
+        ]
+        share = 1.0
+        rows = sum(each.rows for each in waiting)
+        if options.max_offsets is not None and rows:
+            share = min(share, options.max_offsets / rows)
+        if options.max_bytes is not None and rows:
+            size = sum(reader.bytes_between(r.topic, r.queue_id, r.start, r.end) for r in waiting)
+            share = min(share, options.max_bytes / max(size, 1))
+        return share
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        return to_json(latest(self._bounds()[1]))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        options = self._options
+        _, bounds = self._bounds()
+        ranges = ranges_between(
+            from_json(start), from_json(end), bounds, fails=options.fails_on_data_loss, tell=self._warn_once
+        )
+        pieces = pieces_of(ranges, min_pieces=options.min_partitions, max_rows=options.max_records_per_partition)
+        return [Piece(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Piece)
+        return read_ranges(self._plan, partition.ranges)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has these offsets safe: the group, if one is named, is moved there for those who look at its lag."""
+        if not self._options.group:
+            return
+        reader = reader_of(self._options.location)
+        if isinstance(reader, BlockingStore):
+            for topic, queues in from_json(end).items():
+                reader.move_group(self._options.group, topic, queues)
+
+    def stop(self) -> None:
+        """The process ends with the query; its reader closes then."""
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            _warn(text)
+
+
+def _warn(text: str) -> None:
+    """Spark shows what its Python workers write there."""
+    sys.stderr.write(f"entrepot: {text}\n")

@@ -1,0 +1,259 @@
+"""The options of the source, read and checked.  They are called what Spark's Kafka source calls them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any, Final
+
+from domain.errors import EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from store_client.blocking import StoreLocation
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""In offsets by queue, as Spark's Kafka source has them."""
+
+KNOWN: Final = (
+    "servers",
+    "nameServers",
+    "dataDir",
+    "cluster",
+    "tls.certificate",
+    "tls.key",
+    "tls.ca",
+    "path",
+    "subscribe",
+    "subscribePattern",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "maxOffsetsPerTrigger",
+    "maxBytesPerTrigger",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+    "includeProperties",
+    "columns",
+    "filter",
+    "filterType",
+    "parse",
+    "schema",
+    "group",
+    "timeoutSeconds",
+    "topic",
+    "checkpointLocation",
+    "queryName",
+    "writerId",
+    "format",
+)
+Offsets = dict[str, dict[int, int]]
+"""Offsets by topic and queue."""
+
+
+class OptionError(ValueError):
+    """An option that cannot be used, with what to do."""
+
+
+class Parse(StrEnum):
+    """What the bodies are."""
+
+    NONE = "none"
+    JSON = "json"
+    CBOR = "cbor"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """A place to start or to end: `latest` or `earliest`, offsets by queue, or a time (epoch milliseconds) for all
+    queues or by queue.  One of the four."""
+
+    word: str = ""
+    offsets: Offsets | None = None
+    time_ms: int | None = None
+    times_ms: Offsets | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """All of it.  `columns` empty: all columns."""
+
+    location: StoreLocation
+    topics: tuple[str, ...]
+    pattern: str
+    starting: Start | None
+    ending: Start | None
+    is_late_time_an_error: bool
+    max_offsets: int | None
+    max_bytes: int | None
+    min_partitions: int | None
+    max_records_per_partition: int
+    fails_on_data_loss: bool
+    includes_properties: bool
+    columns: tuple[str, ...]
+    filter: FilterExpression | None
+    parse: Parse
+    payload_schema: str
+    group: str
+
+    def wants_topic(self, name: str) -> bool:
+        """Whether a topic is subscribed to."""
+        return re.fullmatch(self.pattern, name) is not None if self.pattern else name in self.topics
+
+
+def read_location(options: Mapping[str, str]) -> StoreLocation:
+    """Where the store is.  Raises OptionError."""
+    found = {name.lower(): value for name, value in options.items()}
+    tls = tuple(found.get(f"tls.{name}", "") for name in ("certificate", "key", "ca"))
+    try:
+        return StoreLocation(
+            brokers=_listed(found.get("servers", "")),
+            name_servers=_listed(found.get("nameservers", "")),
+            data_dir=found.get("datadir", ""),
+            cluster=found.get("cluster", ""),
+            tls=(tls[0], tls[1], tls[2]),
+            seconds=_number(found, "timeoutSeconds", 1) or 30,
+        )
+    except EntrepotError as error:
+        raise OptionError(f"servers, nameServers or dataDir: {error.message}") from error
+
+
+def check_names(options: Mapping[str, str]) -> None:
+    """Raise OptionError for a name that is none, with the one that was meant."""
+    known = {name.lower(): name for name in KNOWN}
+    for name in options:
+        if name.lower() not in known:
+            close = get_close_matches(name.lower(), known, 1)
+            hint = f": did you mean {known[close[0]]}?" if close else f". There are {', '.join(KNOWN)}"
+            raise OptionError(f"there is no option {name!r}{hint}")
+
+
+def read_options(given: Mapping[str, str]) -> SourceOptions:
+    """The options of a reader.  Raises OptionError."""
+    check_names(given)
+    options = {name.lower(): value for name, value in given.items()}
+    topics, pattern = _listed(options.get("subscribe", options.get("path", ""))), options.get("subscribepattern", "")
+    if bool(topics) == bool(pattern):
+        raise OptionError("which topics? Give subscribe (a list) or subscribePattern, one of the two")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise OptionError(f"subscribePattern: {error}") from error
+    strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError("startingOffsetsByTimestampStrategy is error or latest")
+    parse = options.get("parse", "none").lower()
+    if parse not in set(Parse):
+        raise OptionError(f"parse is one of {', '.join(Parse)}, not {parse!r}")
+    schema = options.get("schema", "")
+    if schema and parse == Parse.NONE:
+        raise OptionError("schema says what is in parsed bodies: give parse, too (json or cbor)")
+    return SourceOptions(
+        location=read_location(given),
+        topics=topics,
+        pattern=pattern,
+        starting=_start(options, "starting"),
+        ending=_start(options, "ending"),
+        is_late_time_an_error=strategy == "error",
+        max_offsets=_number(options, "maxOffsetsPerTrigger", 1),
+        max_bytes=_number(options, "maxBytesPerTrigger", 1),
+        min_partitions=_number(options, "minPartitions", 1),
+        max_records_per_partition=_number(options, "maxRecordsPerPartition", 1) or 1_000_000,
+        fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
+        includes_properties=_flag(options, "includeProperties", default=False),
+        columns=_listed(options.get("columns", "")),
+        filter=_filter(options),
+        parse=Parse(parse),
+        payload_schema=schema,
+        group=options.get("group", ""),
+    )
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _number(options: Mapping[str, str], name: str, least: int) -> int | None:
+    text = options.get(name.lower())
+    if text is None:
+        return None
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if value < least:
+        raise OptionError(f"{name} is a whole number, {least} or more, not {text!r}")
+    return value
+
+
+def _flag(options: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = options.get(name.lower(), str(default)).lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"{name} is true or false, not {text!r}")
+    return text == "true"
+
+
+def _filter(options: Mapping[str, str]) -> FilterExpression | None:
+    text = options.get("filter", "")
+    kinds = {"subtopic": FilterKind.SUB_TOPIC, "sql92": FilterKind.SQL92, "tag": FilterKind.TAG}
+    kind = options.get("filtertype", "subTopic").lower()
+    if kind not in kinds:
+        raise OptionError("filterType is subTopic, sql92 or tag")
+    if not text:
+        return None
+    expression = FilterExpression(kinds[kind], text)
+    try:
+        compile_filter(expression)
+    except EntrepotError as error:
+        raise OptionError(f"filter: {error.message}") from error
+    return expression
+
+
+def _start(options: Mapping[str, str], which: str) -> Start | None:
+    """`startingOffsets` and its likes, or `endingOffsets`."""
+    offsets, time_ms = options.get(f"{which}offsets"), options.get(f"{which}timestamp")
+    times = options.get(f"{which}offsetsbytimestamp")
+    if sum(value is not None for value in (offsets, time_ms, times)) > 1:
+        raise OptionError(f"{which}Offsets, {which}Timestamp, {which}OffsetsByTimestamp: give one of them")
+    if time_ms is not None:
+        return Start(time_ms=_number(options, f"{which}Timestamp", 0))
+    if times is not None:
+        return Start(times_ms=read_offsets(times, f"{which}OffsetsByTimestamp", least=0))
+    if offsets is None:
+        return None
+    word = offsets.strip().lower()
+    if word in ("earliest", "latest"):
+        if which == "ending" and word == "earliest":
+            raise OptionError("endingOffsets cannot be earliest: nothing would be read")
+        return Start(word)
+    return Start(offsets=read_offsets(offsets, f"{which}Offsets", least=EARLIEST))
+
+
+def read_offsets(text: str, name: str, *, least: int) -> Offsets:
+    """`{"topic": {"0": 23, "1": -2}}`.  Raises OptionError."""
+    try:
+        given: Any = json.loads(text)
+        found = {
+            topic: {int(queue): offset for queue, offset in queues.items() if _is_number(offset, least)}
+            for topic, queues in given.items()
+        }
+        if any(len(found[topic]) != len(given[topic]) for topic in given):
+            raise ValueError
+    except (ValueError, AttributeError, TypeError) as error:
+        raise OptionError(
+            f'{name} is earliest, latest or a JSON object such as {{"factory": {{"0": 23, "1": -2}}}} '
+            f"(-2 is earliest, -1 latest), not {text[:200]!r}"
+        ) from error
+    return found
+
+
+def _is_number(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

@@ -1,0 +1,71 @@
+"""The types of bodies: for msgspec, which says what is wrong with one, and in Spark's words, from samples."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+_INTEGERS: Final = {
+    pa.int8(): Annotated[int, msgspec.Meta(ge=-(2**7), le=2**7 - 1)],
+    pa.int16(): Annotated[int, msgspec.Meta(ge=-(2**15), le=2**15 - 1)],
+    pa.int32(): Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)],
+    pa.int64(): Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
+}
+
+
+def payload_type(fields: Sequence[pa.Field], name: str = "body") -> type[msgspec.Struct]:
+    """A struct of msgspec whose values Arrow takes for these fields; every field may be missing or null.
+
+    Its attributes are `f0`, `f1` and so on: names in bodies need not be Python's.
+    """
+    rename = {f"f{at}": field.name for at, field in enumerate(fields)}
+    attributes = [(f"f{at}", _type_of(field.type, field.name) | None, None) for at, field in enumerate(fields)]
+    return msgspec.defstruct(name, attributes, rename=rename)
+
+
+def _type_of(kind: pa.DataType, name: str) -> Any:
+    if kind in _INTEGERS:
+        return _INTEGERS[kind]
+    if pa.types.is_boolean(kind):
+        return bool
+    if pa.types.is_floating(kind):
+        return float
+    if pa.types.is_string(kind):
+        return str
+    if pa.types.is_binary(kind):
+        return bytes
+    if pa.types.is_timestamp(kind):
+        return datetime.datetime
+    if pa.types.is_date(kind):
+        return datetime.date
+    if pa.types.is_decimal(kind):
+        return decimal.Decimal
+    if pa.types.is_list(kind):
+        return list[_type_of(kind.value_type, name) | None]  # type: ignore[misc]
+    if pa.types.is_map(kind):
+        return dict[str, _type_of(kind.item_type, name) | None]  # type: ignore[misc]
+    if pa.types.is_struct(kind):
+        return payload_type(list(kind), name)
+    raise ValueError(f"column {name}: bodies are not read as {kind}")
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """The type in Spark's words."""
+    if pa.types.is_struct(kind):
+        return "struct<" + ", ".join(f"`{field.name}`: {spark_type(field.type)}" for field in kind) + ">"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind):
+        return "bigint"
+    if pa.types.is_floating(kind):
+        return "double"
+    if pa.types.is_timestamp(kind):
+        return "timestamp"
+    return "string"

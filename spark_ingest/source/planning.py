@@ -1,0 +1,110 @@
+"""What one batch reads, and in which pieces.
+
+A limit is spread over the queues by what waits in each, so that none starves.  A piece is a list of ranges: small ones
+of several queues share a piece, for each costs a task, and a long one is cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from spark_ingest.source.options import Offsets
+from spark_ingest.source.positions import Bounds, DataLossError
+
+ROWS_PER_PIECE: Final = 50_000
+"""So many make a task worth its while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Messages of one queue from an offset up to another."""
+
+    topic: str
+    queue_id: int
+    start: int
+    end: int
+
+    @property
+    def rows(self) -> int:
+        return self.end - self.start
+
+
+def ranges_between(
+    start: Offsets, end: Offsets, bounds: Bounds, *, fails: bool, tell: Callable[[str], None]
+) -> list[Range]:
+    """The ranges from `start` to `end`; a queue that is new since begins at its earliest message.
+
+    Where messages are gone (retention passed them, or a topic was made anew) raises DataLossError if `fails`, else
+    tells it and goes on with what there is.
+    """
+    found: list[Range] = []
+    for topic, queues in end.items():
+        for queue, last in queues.items():
+            ends = bounds.get(topic, {}).get(queue)
+            if ends is None:
+                _lose(f"topic {topic!r} has no queue {queue} any more", fails=fails, tell=tell)
+                continue
+            first = start.get(topic, {}).get(queue, ends.min_offset)
+            if first > last or last > ends.max_offset:
+                text = f"{topic}/{queue} was to be read from {first} to {last}, and ends at {ends.max_offset}"
+                _lose(f"{text}: was the topic made anew?", fails=fails, tell=tell)
+                last = min(last, ends.max_offset)
+                first = min(ends.min_offset, last)
+            if first < ends.min_offset and first < last:
+                text = f"{topic}/{queue} was to be read from {first} on, and begins at {ends.min_offset}"
+                _lose(f"{text}: retention has passed it", fails=fails, tell=tell)
+                first = min(ends.min_offset, last)
+            if first < last:
+                found.append(Range(topic, queue, first, last))
+    for topic, queues in start.items():
+        for queue in queues:
+            if queue not in end.get(topic, {}):
+                _lose(f"topic {topic!r} has no queue {queue} any more", fails=fails, tell=tell)
+    return found
+
+
+def _lose(text: str, *, fails: bool, tell: Callable[[str], None]) -> None:
+    if fails:
+        raise DataLossError(f"DATA_LOSS: {text}. With failOnDataLoss=false reading goes on with what there is")
+    tell(text)
+
+
+def limited(start: Offsets, end: Offsets, share: float) -> Offsets:
+    """An end so near that about `share` of what waits is read: of each queue that has something, one message at
+    least."""
+    if share >= 1:
+        return end
+    return {
+        topic: {
+            queue: min(last, (first := start[topic][queue]) + max(int((last - first) * share), min(last - first, 1)))
+            if start[topic][queue] < last
+            else last
+            for queue, last in queues.items()
+        }
+        for topic, queues in end.items()
+    }
+
+
+def pieces_of(ranges: list[Range], *, min_pieces: int | None, max_rows: int, cores: int | None = None) -> list[list[Range]]:
+    """The ranges in pieces of about the same size, each read by one task in the order of its queues."""
+    rows = sum(each.rows for each in ranges)
+    if not rows:
+        return []
+    usual = min(-(-rows // ROWS_PER_PIECE), cores or os.cpu_count() or 1)
+    count = max(usual, min_pieces or 1, -(-rows // max_rows))
+    wanted = -(-rows // count)
+    pieces: list[list[Range]] = []
+    room = 0
+    for each in sorted(ranges, key=lambda r: (r.topic, r.queue_id)):
+        at = each.start
+        while at < each.end:
+            if room == 0:
+                pieces.append([])
+                room = wanted
+            taken = min(room, each.end - at)
+            pieces[-1].append(Range(each.topic, each.queue_id, at, at + taken))
+            at, room = at + taken, room - taken
+    return pieces

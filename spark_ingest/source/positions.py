@@ -1,0 +1,106 @@
+"""Where reading begins and ends: what the options say, as offsets of every queue.
+
+Offsets go into Spark's checkpoint as `{"topic": {"queue": offset}}`, in the form of `startingOffsets`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from domain.names import is_hidden_topic
+from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from domain.topic import QueueBounds
+from spark_ingest.source.options import EARLIEST, LATEST, Offsets, OptionError, SourceOptions, Start
+from store_client.blocking import BlockingReader
+
+Bounds = dict[str, dict[int, QueueBounds]]
+
+
+class DataLossError(Exception):
+    """Messages that were to be read are gone."""
+
+
+def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
+    """As the checkpoint has them, always in the same order: Spark compares their text."""
+    return {
+        topic: {str(queue): offsets[topic][queue] for queue in sorted(offsets[topic])} for topic in sorted(offsets)
+    }
+
+
+def from_json(offsets: dict[str, Any]) -> Offsets:
+    """The reverse."""
+    return {topic: {int(queue): int(offset) for queue, offset in queues.items()} for topic, queues in offsets.items()}
+
+
+def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
+    """The topics.  A list of topics must be there; a pattern may match none yet."""
+    known = reader.topics()
+    if options.pattern:
+        return [name for name in known if options.wants_topic(name) and not is_hidden_topic(name)]
+    missing = [name for name in options.topics if name not in known]
+    if missing:
+        raise OptionError(f"there is no topic {missing[0]!r} at {options.location.text}")
+    return sorted(options.topics)
+
+
+def bounds_of(reader: BlockingReader, topics: list[str]) -> Bounds:
+    """What can be read of each queue now."""
+    return {topic: {bounds.queue_id: bounds for bounds in reader.bounds(topic)} for topic in topics}
+
+
+def latest(bounds: Bounds) -> Offsets:
+    """The ends."""
+    return {topic: {queue: b.max_offset for queue, b in queues.items()} for topic, queues in bounds.items()}
+
+
+def resolve(reader: BlockingReader, start: Start, bounds: Bounds, *, late_is_error: bool, default: int) -> Offsets:
+    """The offsets of a start or an end.  `default`: of queues that it does not name.
+
+    Raises OptionError for a queue or topic that is not there, and for a time behind the last message of a queue where
+    that is an error.
+    """
+    found: Offsets = {}
+    for topic, queues in bounds.items():
+        found[topic] = {}
+        for queue, ends in queues.items():
+            position = _position(start, topic, queue, default)
+            found[topic][queue] = at = _offset(reader, topic, queue, position, ends)
+            if late_is_error and position.kind is PositionKind.TIME and at == ends.max_offset:
+                raise OptionError(
+                    f"no message of {topic}/{queue} was stored at or after {position.value}: give a strategy "
+                    "(startingOffsetsByTimestampStrategy=latest) or an earlier time"
+                )
+    _check_named(start.offsets or start.times_ms or {}, bounds)
+    return found
+
+
+def _check_named(named: Offsets, bounds: Bounds) -> None:
+    for topic, queues in named.items():
+        if topic not in bounds:
+            raise OptionError(f"offsets name topic {topic!r}, which is not subscribed to")
+        for queue in queues:
+            if queue not in bounds[topic]:
+                raise OptionError(f"offsets name queue {queue} of topic {topic!r}, which has {sorted(bounds[topic])}")
+
+
+def _position(start: Start, topic: str, queue: int, default: int) -> Position:
+    if start.word:
+        return EARLIEST_POSITION if start.word == "earliest" else LATEST_POSITION
+    if start.time_ms is not None:
+        return Position(PositionKind.TIME, start.time_ms)
+    if start.times_ms is not None and queue in start.times_ms.get(topic, {}):
+        return Position(PositionKind.TIME, start.times_ms[topic][queue])
+    offset = default if start.offsets is None else start.offsets.get(topic, {}).get(queue, default)
+    if offset in (EARLIEST, LATEST):
+        return EARLIEST_POSITION if offset == EARLIEST else LATEST_POSITION
+    return Position(PositionKind.OFFSET, offset)
+
+
+def _offset(reader: BlockingReader, topic: str, queue: int, position: Position, ends: QueueBounds) -> int:
+    if position.kind is PositionKind.EARLIEST:
+        return ends.min_offset
+    if position.kind is PositionKind.LATEST:
+        return ends.max_offset
+    if position.kind is PositionKind.OFFSET:
+        return position.value  # one that is gone, or to come, is told where it is read
+    return reader.offset_at(topic, queue, position)

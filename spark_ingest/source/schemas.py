@@ -1,0 +1,126 @@
+"""What the table looks like: the topic's own columns, then those of bodies, given or found in samples.
+
+A field of bodies that is called like a column of the topic's own is the column `payload_<name>`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+
+import pyarrow as pa
+
+from protocols.remoting.records import RecordColumns
+from spark_ingest.source.columns import ENVELOPE, variable_array
+from spark_ingest.source.options import OptionError, Parse, SourceOptions
+from spark_ingest.source.payloads import decode_any
+from spark_ingest.source.reading import ERROR_COLUMNS
+from store_client.blocking import BlockingReader
+
+PREFIX: Final = "payload_"
+SAMPLE_MESSAGES: Final = 1_000
+"""Of each queue, the last ones."""
+SAMPLE_BYTES: Final = 4 << 20
+
+
+def envelope_columns(options: SourceOptions) -> list[str]:
+    """The topic's own columns that are wanted, in their order."""
+    left_out = set() if options.includes_properties else {"properties"}
+    if options.parse is not Parse.NONE:
+        left_out.add("body")
+    if not options.columns:
+        return [name for name in ENVELOPE if name not in left_out]
+    unknown = [name for name in options.columns if name not in ENVELOPE]
+    if unknown:
+        raise OptionError(f"columns: there is no column {unknown[0]!r}; there are {', '.join(ENVELOPE)}")
+    return list(options.columns)
+
+
+def table_ddl(options: SourceOptions, payload_ddl: str) -> str:
+    """The table's schema in Spark's words."""
+    parts = [f"{name} {ENVELOPE[name]}" for name in envelope_columns(options)]
+    if options.parse is not Parse.NONE:
+        parts += [payload_ddl, "_error string", "_raw binary"]
+    return ", ".join(part for part in parts if part)
+
+
+def payload_columns(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """The columns of bodies among a table's, each with its name in bodies."""
+    return tuple(
+        (column, name_in_body(column)) for column in names if column not in ENVELOPE and column not in ERROR_COLUMNS
+    )
+
+
+def name_in_body(column: str) -> str:
+    """What a column is called in bodies."""
+    name = column.removeprefix(PREFIX)
+    return name if name in ENVELOPE or name in ERROR_COLUMNS else column
+
+
+def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> str:
+    """The fields of bodies, as the last messages of each queue have them.  Raises OptionError where none can be read."""
+    fields: dict[str, str] = {}
+    for topic in topics:
+        for bounds in reader.bounds(topic):
+            start = max(bounds.min_offset, bounds.max_offset - SAMPLE_MESSAGES)
+            if start == bounds.max_offset:
+                continue
+            run = reader.records(topic, bounds.queue_id, start, bounds.max_offset, SAMPLE_BYTES, options.filter)
+            for body in variable_array(RecordColumns(run), "body", pa.binary()).to_pylist():
+                value = decode_any(options.parse, body)
+                if isinstance(value, dict):
+                    _merge_fields(fields, value)
+    if not fields:
+        where = ", ".join(topics) or "topics of that pattern"
+        raise OptionError(f"no body of {where} could be read as {options.parse} to find its schema: give the option schema")
+    return ", ".join(f"`{_column(name)}` {kind or 'string'}" for name, kind in fields.items())
+
+
+def _column(name: str) -> str:
+    return PREFIX + name if name in ENVELOPE or name in ERROR_COLUMNS else name
+
+
+def _merge_fields(fields: dict[str, str], value: dict[Any, Any]) -> None:
+    for name, item in value.items():
+        if isinstance(name, str) and name and "`" not in name:
+            fields[name] = _merged(fields.get(name, ""), _kind(item))
+
+
+def _kind(value: Any) -> str:
+    """Spark's word for a value's type; empty for null."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "boolean"
+        case int():
+            return "bigint"
+        case float():
+            return "double"
+        case bytes():
+            return "binary"
+        case list():
+            kind = ""
+            for item in value:
+                kind = _merged(kind, _kind(item))
+            return f"array<{kind or 'string'}>"
+        case dict():
+            fields: dict[str, str] = {}
+            _merge_fields(fields, value)
+            if not fields:
+                return ""
+            return "struct<" + ", ".join(f"`{name}`: {kind or 'string'}" for name, kind in fields.items()) + ">"
+        case _:
+            return "string" if isinstance(value, str) else "timestamp"
+
+
+def _merged(one: str, other: str) -> str:
+    """A type for both; values of other types than a column's are told as errors."""
+    if not one or not other or one == other:
+        return one or other
+    if {one, other} == {"bigint", "double"}:
+        return "double"
+    if one.startswith("struct<") and other.startswith("struct<"):
+        return max(one, other, key=len)
+    return one

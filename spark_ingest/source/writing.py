@@ -1,0 +1,256 @@
+"""Rows into messages: `df.write.format("entrepot")` and `df.writeStream.format("entrepot")`.
+
+Every message gets an id made of the writer, the batch, the partition and the row's place in it.  A task says, before
+its first message, which part it is about to write; where that was said before, it looks how far the earlier attempt
+came, and goes on from there.  So a batch that is written again is in the topic once.  (Rows of a partition must come
+in the same order again, as Spark's do when it replays a batch; two attempts at the same time, speculation, are not
+told apart.)
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from domain.errors import Code, EntrepotError
+from domain.filter_hash import filter_hash
+from domain.key_value import KeyValueChange
+from domain.message import Message, ordering_key
+from domain.names import check_topic_name, split_name
+from domain.routing.queue_selector import queue_for_key
+from domain.topic import Topic
+from spark_ingest.source.options import OptionError, check_names, read_location
+from store_client.blocking import BlockingStore, StoreLocation, open_store
+
+CHUNK_ROWS: Final = 500
+MARK_PREFIX: Final = "spark/written/"
+"""Of key-values that say which parts of which batches were begun."""
+KEPT_BATCHES: Final = 100
+"""Marks of so many batches of a stream are kept; Spark writes none but the last again."""
+TEXT_COLUMNS: Final = ("topic", "sub_topic", "tag", "message_group")
+COLUMNS: Final = (*TEXT_COLUMNS, "body", "keys", "properties")
+_BUSY: Final = frozenset((Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL, Code.UNAVAILABLE))
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What one task wrote."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class WritePlan:
+    """What every task knows.  `topic` is that of rows without one of their own."""
+
+    location: StoreLocation
+    topic: str
+    writer: str
+
+
+_stores: dict[StoreLocation, BlockingStore] = {}
+
+
+def _store_of(location: StoreLocation) -> BlockingStore:
+    store = _stores.get(location)
+    if store is None:
+        store = _stores[location] = open_store(location)
+    return store
+
+
+def write_plan(options: Mapping[str, str], schema: StructType, writer: str) -> WritePlan:
+    """Checked.  Raises OptionError."""
+    check_names(options)
+    found = {name.lower(): value for name, value in options.items()}
+    columns = schema.names
+    unknown = [name for name in columns if name not in COLUMNS]
+    if "body" not in columns or unknown:
+        text = f"{unknown[0]!r} is none of them" if unknown else "there is no body"
+        raise OptionError(f"rows to be written have the columns body and, as wanted, {', '.join(COLUMNS)}: {text}")
+    topic = found.get("topic", found.get("path", ""))
+    if not topic and "topic" not in columns:
+        raise OptionError("which topic? Give the option topic, or a column topic")
+    if topic:
+        try:
+            check_topic_name(split_name(topic)[1])
+        except EntrepotError as error:
+            raise OptionError(f"topic: {error.message}") from error
+    return WritePlan(read_location(options), topic, found.get("writerid", "") or writer)
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """One write of a table.  With the option `writerId` the same write, run again, writes nothing anew."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._plan = write_plan(options, schema, uuid.uuid4().hex)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write(self._plan, 0, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Every task's messages are durable already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What tasks wrote stays: readers may have seen it.  The same write, run again, does not repeat it."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """The end of a stream; each batch of a query is written once, however often Spark tries."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._plan = write_plan(options, schema, "")
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = TaskContext.get()
+        query = batch = None
+        if context is not None:
+            query = context.getLocalProperty("sql.streaming.queryId")
+            batch = context.getLocalProperty("streaming.sql.batchId")
+        if batch is None or query is None:
+            raise OptionError("Spark does not tell which batch of which query this is: write from foreachBatch")
+        plan = WritePlan(self._plan.location, self._plan.topic, self._plan.writer or query)
+        return _write(plan, int(batch), iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Forget what says which old batches were begun."""
+        if not self._plan.writer:
+            return
+        if batchId % KEPT_BATCHES == 0:
+            forget_marks(self._plan, batchId - KEPT_BATCHES)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """What tasks wrote stays; Spark runs the batch again, and they go on from there."""
+
+
+def forget_marks(plan: WritePlan, before_batch: int) -> None:
+    """Delete the marks of batches before one."""
+    store = _store_of(plan.location)
+    prefix = f"{MARK_PREFIX}{plan.writer}/"
+    old = [found for found in store.scan(prefix) if int(found.key[len(prefix) :].split("/")[0]) < before_batch]
+    for first in range(0, len(old), 100):
+        store.write([KeyValueChange(found.key, None) for found in old[first : first + 100]])
+
+
+def _write(plan: WritePlan, batch: int, iterator: Iterator[pa.RecordBatch]) -> Written:
+    context = TaskContext.get()
+    partition = 0 if context is None else context.partitionId()
+    part = _Part(plan, batch, partition)
+    for records in iterator:
+        for first in range(0, records.num_rows, CHUNK_ROWS):
+            part.write(records.slice(first, CHUNK_ROWS))
+    return Written(part.rows)
+
+
+class _Part:
+    """What one task writes: chunks of rows, one after the other, each durable before the next."""
+
+    def __init__(self, plan: WritePlan, batch: int, partition: int) -> None:
+        self._plan = plan
+        self._store = _store_of(plan.location)
+        self._seed = f"{plan.writer}/{batch}/{partition}"
+        self._turn = 0
+        self._queues: dict[str, list[int]] = {}
+        self._is_again = not self._begin()
+        self.rows = 0
+
+    def _begin(self) -> bool:
+        """Say that this part is about to be written; whether nobody said so before."""
+        key = MARK_PREFIX + self._seed
+        if self._store.get([key])[0] is not None:
+            return False
+        try:
+            self._store.write([KeyValueChange(key, b"begun")])
+        except EntrepotError as error:
+            if error.code is not Code.OUTCOME_UNKNOWN:
+                raise
+        return True
+
+    def write(self, records: pa.RecordBatch) -> None:
+        """Append a chunk, or what of it is not there yet."""
+        messages = self._messages(records)
+        self.rows += len(messages)
+        if self._is_again:
+            if self._is_there(messages[-1]):
+                return  # a chunk begins when the one before it is there
+            self._is_again = False
+            messages = [message for message in messages if not self._is_there(message)]
+        self._append(messages)
+
+    def _is_there(self, message: Message) -> bool:
+        return any(found.topic == message.topic for found in self._store.messages_by_id(message.message_id))
+
+    def _append(self, messages: list[Message]) -> None:
+        deadline = time.monotonic() + self._plan.location.seconds
+        while messages:
+            try:
+                refusals = self._store.append(messages)
+            except EntrepotError as error:
+                if error.code not in (Code.OUTCOME_UNKNOWN, Code.UNAVAILABLE) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
+                messages = [message for message in messages if not self._is_there(message)]
+                continue
+            final = [error for error in refusals if error is not None and error.code not in _BUSY]
+            if final:
+                raise final[0]
+            messages = [message for message, error in zip(messages, refusals, strict=True) if error is not None]
+            if messages:
+                if time.monotonic() > deadline:
+                    raise next(error for error in refusals if error is not None)
+                time.sleep(0.2)
+
+    def _messages(self, records: pa.RecordBatch) -> list[Message]:
+        now_ms = time.time_ns() // 1_000_000
+        columns: dict[str, list[Any]] = {
+            name: records.column(name).to_pylist() for name in records.schema.names if name in COLUMNS
+        }
+        found = []
+        for at in range(records.num_rows):
+            row = {name: values[at] for name, values in columns.items()}
+            topic = row.get("topic") or self._plan.topic
+            if not topic or row["body"] is None:
+                raise OptionError("a row without a topic or without a body cannot be a message")
+            message = Message(
+                topic,
+                row["body"].encode() if isinstance(row["body"], str) else row["body"],
+                row.get("sub_topic") or split_name(topic)[1],
+                tag=row.get("tag") or "",
+                message_group=row.get("message_group") or "",
+                keys=_keys(row.get("keys")),
+                properties=tuple((name, value or "") for name, value in row.get("properties") or ()),
+                message_id=blake2b(f"{self._seed}/{self.rows + at}".encode(), digest_size=16).digest(),
+                born_time_ms=now_ms,
+            )
+            message.filter_hash = filter_hash(message.sub_topic, message.tag)
+            message.queue_id = self._queue(message)
+            found.append(message)
+        return found
+
+    def _queue(self, message: Message) -> int:
+        queues = self._queues.get(message.topic)
+        if queues is None:
+            topic = self._store.topic(message.topic)
+            if topic is None:
+                check_topic_name(split_name(message.topic)[1])
+                topic = self._store.put_topic(Topic(message.topic))
+            queues = self._queues[message.topic] = self._store.queues(topic)
+        key = ordering_key(message)
+        if key:
+            return queue_for_key(key, queues)
+        self._turn += 1
+        return queues[self._turn % len(queues)]
+
+
+def _keys(value: Any) -> tuple[str, ...]:
+    if not value:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
