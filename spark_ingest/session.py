@@ -10,6 +10,7 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from spark_ingest.java import find_java, java_home
+from spark_ingest.source.data_source import EntrepotDataSource
 
 LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
@@ -66,4 +67,6 @@ def open_session(
             wanted = {**LOCAL_SETTINGS, **wanted}
     for name, value in {**SETTINGS, **wanted}.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    session.dataSource.register(EntrepotDataSource)  # of itself Spark finds installed wheels only
+    return session

@@ -40,7 +40,7 @@ class OfflineStore:
         root = os.path.abspath(root)
         self._lock = lock_store(root)
         self._scratch = tempfile.TemporaryDirectory(prefix="entrepot-offline-")
-        self._maps: dict[int, memoryview] = {}
+        self._maps: dict[int, mmap.mmap] = {}
         self._disk = ReadOnlyDisk(self._scratch.name)
         try:
             log = LogFiles(root)
@@ -128,14 +128,14 @@ class OfflineStore:
         data = self._mapped(start)
         return RecordRun(entries, places - start, data, next_offset, queue.min_offset, queue.visible_offset)
 
-    def _mapped(self, start: int) -> memoryview:
+    def _mapped(self, start: int) -> mmap.mmap:
         mapped = self._maps.get(start)
         if mapped is None:
             segment = self._segments.get(start)
             if segment is None or segment.end == segment.start:
                 raise CorruptedError(f"the log's segment {start:020d} is missing")
             with open(segment.path, "rb") as file:
-                mapped = memoryview(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+                mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
             self._maps[start] = mapped
         return mapped
 

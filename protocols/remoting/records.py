@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any, Final
 
 import msgspec
@@ -70,7 +71,7 @@ class RecordRun:
 
     entries: NDArray[Any]
     starts: NDArray[np.int64]
-    data: bytes | memoryview
+    data: bytes | mmap
     next_offset: int
     min_offset: int
     max_offset: int
@@ -82,12 +83,6 @@ class RecordRun:
     def queue_offsets(self) -> NDArray[np.int64]:
         """Where the messages lie in their queue."""
         return self.entries["queue_offset"].astype(np.int64)
-
-
-def packed_starts(entries: NDArray[Any]) -> NDArray[np.int64]:
-    """Where records begin that lie one behind the other."""
-    ends = np.cumsum(entries["size"], dtype=np.int64)
-    return ends - entries["size"]
 
 
 def encode_run(entries: NDArray[Any], records: bytes, bounds: tuple[int, int, int]) -> bytes:
@@ -106,7 +101,8 @@ def decode_run(payload: bytes) -> RecordRun:
     entries = np.frombuffer(payload, ENTRY, count, _HEAD.size)
     if int(entries["size"].sum(dtype=np.int64)) != len(payload) - first:
         raise RemotingError("a run of records has other bytes than it says")
-    return RecordRun(entries, packed_starts(entries), memoryview(payload)[first:], next_offset, min_offset, max_offset)
+    ends = np.cumsum(entries["size"], dtype=np.int64)
+    return RecordRun(entries, first + ends - entries["size"], payload, next_offset, min_offset, max_offset)
 
 
 class RecordColumns:
@@ -156,7 +152,7 @@ class RecordColumns:
             & (starts >= 0)
             & (starts + lengths <= len(self._bytes))
         )
-        data = memoryview(run.data)
+        data = run.data  # slices of it are bytes, as the checksum wants them
         begins = (starts + CHECKSUM_START).tolist()
         ends = (starts + lengths).tolist()
         if whole.all():

@@ -74,9 +74,9 @@ def variable_array(columns: RecordColumns, name: str, kind: pa.DataType) -> pa.A
         return pa.array([], kind)
     ends = starts + lengths
     if not bool((starts[1:] >= ends[:-1]).all()):
-        data = memoryview(columns.data)
+        data = columns.data
         places = zip(starts.tolist(), ends.tolist(), strict=True)
-        return pa.array([bytes(data[start:end]) for start, end in places], pa.binary()).cast(kind)
+        return pa.array([data[start:end] for start, end in places], pa.binary()).cast(kind)
     base = int(starts[0])
     bounds = np.empty(2 * count, np.int64)
     bounds[0::2], bounds[1::2] = starts - base, ends - base
@@ -111,7 +111,7 @@ def _message_ids(columns: RecordColumns) -> pa.Array:
         width = 2 * MESSAGE_ID_BYTES
         offsets = pa.py_buffer(np.arange(0, len(digits) + 1, width, dtype=np.int32))
         return pa.Array.from_buffers(pa.string(), len(starts), [None, offsets, pa.py_buffer(digits)])
-    data = memoryview(columns.data)
+    data = columns.data
     places = zip(starts.tolist(), lengths.tolist(), strict=True)
     return pa.array([data[start : start + length].hex().upper() for start, length in places], pa.string())
 
@@ -119,7 +119,7 @@ def _message_ids(columns: RecordColumns) -> pa.Array:
 def _properties(columns: RecordColumns) -> pa.Array:
     """The user's properties, and the well-known ones under their own names; of a name that repeats the last one."""
     starts, lengths = columns.spans("properties")
-    data = memoryview(columns.data)
+    data = columns.data
     found: list[list[tuple[str, str]]] = []
     for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
         if not length:

@@ -6,12 +6,14 @@ A reader is opened once in each Python worker and kept, since workers serve many
 from __future__ import annotations
 
 import atexit
+import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
+import structlog
 
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import FilterExpression
@@ -34,6 +36,8 @@ def reader_of(location: StoreLocation) -> BlockingReader:
     """This process's reader of a store."""
     reader = _readers.get(location)
     if reader is None:
+        if not structlog.is_configured():  # a worker of Spark's: its own log is for what goes wrong
+            structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
         reader = _readers[location] = open_reader(location)
     return reader
 

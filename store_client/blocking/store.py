@@ -145,7 +145,11 @@ class BlockingStore:
 
         async def appended() -> list[EntrepotError | None]:
             confirmation = self._store.append(messages)
-            await confirmation.wait()
+            settled: asyncio.Future[EntrepotError | None] = self._loop.create_future()
+            confirmation.when_settled(settled.set_result)
+            failure = await settled
+            if failure is not None:
+                raise failure
             return list(confirmation.refusals or [None] * len(messages))
 
         return self._run(appended())
