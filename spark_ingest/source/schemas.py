@@ -5,7 +5,7 @@ A field of bodies that is called like a column of the topic's own is the column 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 
@@ -58,8 +58,8 @@ def name_in_body(column: str) -> str:
     return name if name in ENVELOPE or name in ERROR_COLUMNS else column
 
 
-def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> str:
-    """The fields of bodies, as the last messages of each queue have them.  Raises OptionError where none can be read."""
+def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> dict[str, str]:
+    """The columns of bodies with their types in Spark's words, as the last messages of each queue have them."""
     fields: dict[str, str] = {}
     for topic in topics:
         for bounds in reader.bounds(topic):
@@ -71,10 +71,21 @@ def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceO
                 value = decode_any(options.parse, body)
                 if isinstance(value, dict):
                     _merge_fields(fields, value)
+    return {_column(name): kind or "string" for name, kind in fields.items()}
+
+
+def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> str:
+    """The same as a schema's text.  Raises OptionError where no body can be read."""
+    fields = inferred_fields(reader, topics, options)
     if not fields:
         where = ", ".join(topics) or "topics of that pattern"
         raise OptionError(f"no body of {where} could be read as {options.parse} to find its schema: give the option schema")
-    return ", ".join(f"`{_column(name)}` {kind or 'string'}" for name, kind in fields.items())
+    return ddl_of(fields)
+
+
+def ddl_of(fields: Mapping[str, str]) -> str:
+    """Columns and their types as a schema's text."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in fields.items())
 
 
 def _column(name: str) -> str:

@@ -1,0 +1,256 @@
+"""`entrepot ingest`: a topic into a table; how far a job is; a picture of it.
+
+Spark is loaded by the command that needs it alone: `--help` and the shell's completion do without.  Exit codes: 0 done,
+1 it did not work, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+if TYPE_CHECKING:
+    from spark_ingest.job.settings import JobSettings
+
+FAILED: Final = 1
+USAGE: Final = 2
+
+app = typer.Typer(help="Ingest topics into tables with Spark.", no_args_is_help=True)
+Table = Annotated[str, typer.Option("--table", metavar="DIR", help="Where the table lies.", show_default=False)]
+Checkpoint = Annotated[
+    str, typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its place.", show_default="TABLE_checkpoint")
+]
+
+
+@app.callback(invoke_without_command=True)
+def ingest(
+    ctx: typer.Context,
+    table: Table = "",
+    topic: Annotated[str, typer.Option(metavar="NAME,...", help="The topics.")] = "",
+    topic_pattern: Annotated[str, typer.Option(metavar="REGEX", help="Topics whose name is like this.")] = "",
+    server: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Brokers' wire addresses.")] = "",
+    nameserver: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Name servers.")] = "",
+    data_dir: Annotated[str, typer.Option(metavar="DIR", help="A data directory that no server has open.")] = "",
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="Which cluster of the name servers.")] = "",
+    tls: Annotated[str, typer.Option(metavar="CERT,KEY,CA", help="PEM files for the brokers' TLS.")] = "",
+    format: Annotated[str, typer.Option(help="delta, parquet or iceberg.")] = "delta",
+    trigger: Annotated[str, typer.Option(help="availableNow, or the time between batches, such as 10s.")] = "availableNow",
+    master: Annotated[str, typer.Option(help="Spark's master: local[*,4], spark://…, k8s://…, sc://… .")] = "local[*,4]",
+    checkpoint: Checkpoint = "",
+    parse: Annotated[str, typer.Option(help="What bodies are: json, cbor or none.")] = "json",
+    schema: Annotated[str, typer.Option(metavar="DDL|@FILE", help="Columns of bodies.", show_default="found")] = "",
+    filter: Annotated[str, typer.Option(help="Which messages, decided at the store.")] = "",
+    filter_type: Annotated[str, typer.Option(help="subTopic, sql92 or tag.")] = "subTopic",
+    start: Annotated[str, typer.Option("--from", help="earliest, latest or offsets (JSON); of the first start.")] = "earliest",
+    max_messages: Annotated[int, typer.Option(min=1, help="Of a batch.")] = 1_000_000,
+    data_loss: Annotated[
+        bool, typer.Option("--fail-on-data-loss/--no-fail-on-data-loss", help="Stop where messages are gone.")
+    ] = True,
+    properties: Annotated[bool, typer.Option("--properties", help="Keep messages' properties.")] = False,
+    device: Annotated[str, typer.Option(metavar="COLUMN", help="Who sent it.", show_default="found")] = "",
+    sequence: Annotated[str, typer.Option(metavar="COLUMN", help="Its number.", show_default="found")] = "",
+    time: Annotated[str, typer.Option(metavar="COLUMN", help="Its time.", show_default="found")] = "",
+    metrics: Annotated[str, typer.Option(metavar="COLUMN,...", help="Numbers to aggregate.", show_default="all")] = "",
+    watermark: Annotated[str, typer.Option(metavar="TIME", help="What is older than this is kept aside.")] = "",
+    dedupe: Annotated[bool, typer.Option("--dedupe", help="One row for each device and sequence number.")] = False,
+    derive: Annotated[bool, typer.Option(help="Make the tables of minutes, devices and gaps.")] = True,
+    silence: Annotated[str, typer.Option(metavar="TIME", help="A device that says nothing for so long has a gap.")] = "5m",
+    optimise_every: Annotated[int, typer.Option(min=0, help="Batches between optimise and vacuum; 0 never.")] = 50,
+    vacuum_hours: Annotated[int, typer.Option(min=0, help="What readers may still need.")] = 168,
+    group: Annotated[str, typer.Option(help="The consumer group that shows the lag; - for none.")] = "",
+    metrics_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve figures for Prometheus.")] = "",
+    conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark's.")] = None,
+    catalog: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of pyiceberg's catalog.")] = None,
+    java: Annotated[str, typer.Option(metavar="PATH", help="The Java to use.", show_default="found")] = "",
+) -> None:
+    """A topic into a table, each message once: up to now, or for as long as the command runs."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if not table or bool(topic) == bool(topic_pattern):
+        _usage("give --table, and --topic or --topic-pattern")
+    with _told():
+        from spark_ingest.job.settings import DeviceColumns, JobSettings, seconds_of
+        from spark_ingest.source.options import Parse
+        from spark_ingest.tables import TableFormat
+        from store_client.blocking import StoreLocation
+
+        try:
+            settings = JobSettings(
+                location=StoreLocation(
+                    _listed(server), _listed(nameserver), str(Path(data_dir).absolute()) if data_dir else "", cluster, _tls(tls)
+                ),
+                table=str(Path(table).absolute()),
+                subscribe=topic,
+                subscribe_pattern=topic_pattern,
+                format=TableFormat(format),
+                checkpoint=checkpoint,
+                parse=Parse(parse),
+                schema=Path(schema[1:]).read_text().strip() if schema.startswith("@") else schema,
+                filter=filter,
+                filter_type=filter_type,
+                starting=start,
+                fails_on_data_loss=data_loss,
+                max_offsets=max_messages,
+                includes_properties=properties,
+                columns=DeviceColumns(device, sequence, time, _listed(metrics)),
+                watermark_seconds=seconds_of(watermark) if watermark else None,
+                deduplicates=dedupe,
+                is_deriving=derive and parse != "none",
+                silence_seconds=seconds_of(silence),
+                optimise_every=optimise_every,
+                vacuum_hours=vacuum_hours,
+                group=_group(group, table, data_dir),
+                catalog=tuple(_pairs(catalog)),
+            )
+            pause = trigger if trigger == "availableNow" else f"{seconds_of(trigger)} seconds"
+        except (ValueError, OSError) as error:
+            _usage(str(error))
+        _run(settings, pause, master, java, dict(_pairs(conf)), metrics_address)
+
+
+def _run(
+    settings: JobSettings, trigger: str, master: str, java: str, conf: dict[str, str], metrics_address: str
+) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from spark_ingest.job.run import start, watch
+    from spark_ingest.job.watching import JobMetrics, JobProgress, shown
+    from spark_ingest.session import open_session
+    from spark_ingest.stopping import stopped_by_signals
+
+    console = Console(stderr=True, highlight=False)
+    host, _, port = metrics_address.rpartition(":")
+    figures = JobMetrics(host or "127.0.0.1", int(port)) if metrics_address else None
+    total = 0
+    with console.status(f"starting Spark at {master}"):
+        session = open_session(master, app_name=f"entrepot {settings.table}", java=java, settings=conf)
+    try:
+        running = start(session, settings, trigger, console.print)
+        names = running.settings.columns
+        console.print(
+            f"device={names.device or 'the sub-topic'} sequence={names.sequence or '-'} "
+            f"time={names.time or 'when it was published'} metrics={','.join(names.metrics) or '-'}"
+        )
+        with Live(console=console, auto_refresh=False, transient=True) as live, stopped_by_signals(running.query):
+
+            def show(progress: JobProgress) -> None:
+                nonlocal total
+                total += progress.rows
+                if figures is not None:
+                    figures.update(progress)
+                if console.is_terminal:
+                    live.update(shown(progress, total), refresh=True)
+                else:
+                    lag = sum(progress.lags.values())
+                    console.print(f"batch {progress.batch}: {progress.rows} rows, {progress.rate:.0f} rows/s, {lag} waiting")
+
+            watch(running, show)
+        console.print(f"{total:,} messages are in {settings.table}")
+    finally:
+        if figures is not None:
+            figures.close()
+        session.stop()
+
+
+@app.command()
+def status(
+    table: Table = "",
+    checkpoint: Checkpoint = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """How far a job is: its last batch, what waits in each queue, what was dead, late or twice."""
+    with _told():
+        from spark_ingest.job.status import job_status
+
+        found = job_status(_checkpoint_of(table, checkpoint))
+        if as_json:
+            typer.echo(found.as_json())
+        else:
+            from rich.console import Console
+
+            Console(highlight=False).print(found.shown())
+
+
+@app.command()
+def report(
+    table: Table = "",
+    checkpoint: Checkpoint = "",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The page.", show_default="TABLE_report.html")] = None,
+    devices: Annotated[int, typer.Option(min=1, help="Devices whose series are drawn.")] = 6,
+) -> None:
+    """An HTML page with plots: throughput, lag, devices' series, gaps, anomalies.  It needs no server."""
+    with _told():
+        from spark_ingest.report.page import write_report
+
+        where = _checkpoint_of(table, checkpoint)
+        typer.echo(str(write_report(where, output, devices)))
+
+
+@app.command()
+def script() -> None:
+    """The file for spark-submit: `spark-submit "$(entrepot ingest script)" --topic … --table …`."""
+    typer.echo(str(Path(__file__).with_name("submit.py")))
+
+
+def _checkpoint_of(table: str, checkpoint: str) -> Path:
+    if not table and not checkpoint:
+        _usage("give --table or --checkpoint")
+    return Path(checkpoint or f"{table.rstrip('/')}_checkpoint").absolute()
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _tls(text: str) -> tuple[str, str, str]:
+    parts = [part.strip() for part in text.split(",")] if text else ["", "", ""]
+    if len(parts) != 3:
+        raise ValueError("--tls takes three paths, certificate, key and authority; leave those out that are not needed")
+    return parts[0], parts[1], parts[2]
+
+
+def _group(group: str, table: str, data_dir: str) -> str:
+    if group == "-" or data_dir:
+        return ""
+    kept = "".join(c if c.isalnum() or c in "-_" else "-" for c in Path(table).name)
+    return group or f"ingest-{kept}"
+
+
+def _pairs(given: list[str] | None) -> Iterator[tuple[str, str]]:
+    for each in given or []:
+        name, is_pair, value = each.partition("=")
+        if not is_pair:
+            raise ValueError(f"NAME=VALUE is wanted, not {each!r}")
+        yield name, value
+
+
+def _usage(text: str) -> typer.Exit:
+    typer.echo(f"error: {text}", err=True)
+    raise typer.Exit(USAGE)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Failures that a user can do something about are one line."""
+    try:
+        from domain.errors import EntrepotError
+        from spark_ingest.failures import FAILURES
+    except ImportError as error:
+        typer.echo(f"error: {error}: Spark is not installed: pip install entrepot[spark]", err=True)
+        raise typer.Exit(FAILED) from error
+    try:
+        yield
+    except EntrepotError as error:
+        typer.echo(f"error: {error.message}", err=True)
+        raise typer.Exit(FAILED) from error
+    except FAILURES as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(FAILED) from error
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,56 @@
+"""The columns that a job's table has: said, found in messages, or kept from an earlier start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from spark_ingest.job.rows import flattened, found_columns
+from spark_ingest.job.settings import JobSettings, load_settings
+from spark_ingest.source.options import OptionError, Parse, read_options
+from spark_ingest.source.positions import subscribed
+from spark_ingest.source.reading import reader_of
+from spark_ingest.source.schemas import ddl_of, inferred_fields, table_ddl
+
+
+class NoMessagesYetError(Exception):
+    """There is nothing from which to learn the columns."""
+
+
+def with_schema(settings: JobSettings) -> JobSettings:
+    """With the schema of bodies.  An earlier start's columns stay as they are; new ones come behind them.
+
+    Raises NoMessagesYetError where neither says anything, OptionError, EntrepotError where the store is not reached.
+    """
+    if settings.parse is Parse.NONE or settings.schema:
+        return settings
+    options = read_options(settings.source_options())
+    reader = reader_of(options.location)
+    fields = inferred_fields(reader, subscribed(reader, options), options)
+    kept = load_settings(settings.checkpoint_path)
+    if kept is not None and kept.schema and kept.parse is settings.parse:
+        known = StructType.fromDDL(kept.schema)
+        fields = {field.name: field.dataType.simpleString() for field in known.fields} | {
+            name: kind for name, kind in fields.items() if name not in known.names
+        }
+    if not fields:
+        raise NoMessagesYetError(
+            f"no message of {settings.subscribe or settings.subscribe_pattern} can be read as {settings.parse} yet, "
+            "so its columns are not known: give them (--schema 'device string, temperature double'), or --parse none"
+        )
+    return replace(settings, schema=ddl_of(fields))
+
+
+def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSettings:
+    """With the columns of devices found.  Raises OptionError for one that is not there."""
+    ddl = table_ddl(read_options(settings.source_options()), settings.schema)
+    flat = flattened(session.createDataFrame([], StructType.fromDDL(ddl))).schema
+    try:
+        columns = found_columns(flat, settings.columns)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    if settings.deduplicates and not columns.sequence:
+        raise OptionError("which column numbers a device's messages? Duplicates are told by it (--sequence)")
+    return replace(settings, columns=columns)

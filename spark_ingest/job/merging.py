@@ -1,0 +1,46 @@
+"""Merging a batch's results into a Delta table, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from spark_ingest.tables.delta import DeltaTableFiles, transaction_of
+
+
+def merge_once(
+    path: str,
+    rows: pa.Table,
+    app: str,
+    batch: int,
+    *,
+    match: str,
+    update: Mapping[str, str],
+    when: str | None = None,
+    otherwise: Mapping[str, str] | None = None,
+) -> None:
+    """Update the rows that `match` (`s` is new, `t` the table) and insert the others; nothing if the batch is in it.
+
+    `when`: matched rows for which `update` holds; `otherwise` is for the rest of them.
+    """
+    files = DeltaTableFiles(path)
+    table = files.prepare(rows.schema)
+    if files.committed(app) >= batch or not rows.num_rows:
+        return
+    merger = table.merge(
+        rows, match, source_alias="s", target_alias="t", commit_properties=transaction_of(app, batch)
+    ).when_matched_update(dict(update), predicate=when)
+    if otherwise is not None:
+        merger = merger.when_matched_update(dict(otherwise))
+    merger.when_not_matched_insert({name: f"s.`{name}`" for name in rows.schema.names}).execute()
+
+
+def append_once(path: str, rows: pa.Table, app: str, batch: int) -> None:
+    """Add rows; nothing if the batch is in the table."""
+    from deltalake import write_deltalake
+
+    files = DeltaTableFiles(path)
+    table = files.prepare(rows.schema)
+    if files.committed(app) < batch:
+        write_deltalake(table, rows, mode="append", commit_properties=transaction_of(app, batch))

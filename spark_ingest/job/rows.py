@@ -1,0 +1,141 @@
+"""A batch's rows as the tables have them: flat, with their time, and each of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+from pyspark.sql.window import Window
+
+from spark_ingest.job.settings import DeviceColumns
+from spark_ingest.source.columns import ENVELOPE
+from spark_ingest.tables.staging import KIND
+
+EVENT_TIME: Final = "event_time"
+DEAD_COLUMNS: Final = ("_error", "_raw")
+DEVICE_NAMES: Final = ("device", "device_id", "deviceid", "client_id", "clientid", "sensor", "sensor_id")
+SEQUENCE_NAMES: Final = ("seq", "sequence", "sequence_number", "seqno", "msg_id", "n")
+TIME_NAMES: Final = ("event_time", "ts", "timestamp", "time", "t", "created_at", "at")
+
+GOOD, DEAD, LATE, DUPLICATE = "good", "dead", "late", "duplicate"
+
+
+def flattened(rows: DataFrame) -> DataFrame:
+    """Structs become columns: `position.lat` is `position_lat`."""
+    taken = {name for name in rows.columns if not isinstance(rows.schema[name].dataType, StructType)}
+    columns: list[Column] = []
+    for field in rows.schema.fields:
+        columns += _flat(F.col(f"`{field.name}`"), field.name, field.dataType, taken)
+    return rows.select(*columns)
+
+
+def _flat(column: Column, name: str, kind: DataType, taken: set[str]) -> list[Column]:
+    if not isinstance(kind, StructType):
+        return [column.alias(name)]
+    found: list[Column] = []
+    for field in kind.fields:
+        flat = f"{name}_{field.name}"
+        if not isinstance(field.dataType, StructType):
+            while flat in taken:
+                flat += "_"
+            taken.add(flat)
+        found += _flat(column.getField(field.name), flat, field.dataType, taken)
+    return found
+
+
+def found_columns(schema: StructType, asked: DeviceColumns) -> DeviceColumns:
+    """The device columns: those asked for, else those with the usual names; all numbers besides are metrics.
+
+    Raises ValueError for a name that the table does not have.
+    """
+    payload = [field for field in schema.fields if field.name not in ENVELOPE and field.name not in DEAD_COLUMNS]
+    by_name = {field.name: field.dataType for field in payload}
+    for name in (asked.device, asked.sequence, asked.time, *asked.metrics):
+        if name and name not in by_name:
+            raise ValueError(f"there is no column {name!r} in the messages; there are {', '.join(by_name)}")
+    device = asked.device or _first(by_name, DEVICE_NAMES, (StringType, NumericType))
+    sequence = asked.sequence or _first(by_name, SEQUENCE_NAMES, (NumericType,))
+    time = asked.time or _first(by_name, TIME_NAMES, (NumericType, StringType, TimestampType))
+    metrics = asked.metrics or tuple(
+        name
+        for name, kind in by_name.items()
+        if isinstance(kind, NumericType) and name not in (device, sequence, time)
+    )
+    return DeviceColumns(device, sequence, time, metrics)
+
+
+def _first(columns: dict[str, DataType], names: Iterable[str], kinds: tuple[type[DataType], ...]) -> str:
+    by_lower = {name.lower(): name for name in reversed(list(columns))}
+    for name in names:
+        if name in by_lower and isinstance(columns[by_lower[name]], kinds):
+            return by_lower[name]
+    return ""
+
+
+def with_event_time(rows: DataFrame, time: str) -> DataFrame:
+    """With the column `event_time`: what the message says, else when it was published.
+
+    Numbers are seconds, milliseconds, microseconds or nanoseconds since 1970, by their size; texts are ISO 8601.
+    """
+    born = F.col("born_time")
+    if not time:
+        return rows.withColumn(EVENT_TIME, born)
+    kind = rows.schema[time].dataType
+    value = F.col(f"`{time}`")
+    if isinstance(kind, (TimestampType, DateType)):
+        said = value.cast("timestamp")
+    elif isinstance(kind, NumericType) and not isinstance(kind, BooleanType):
+        number = value.cast("double")
+        unit = (
+            F.when(F.abs(number) < 1e11, 1.0).when(F.abs(number) < 1e14, 1e3).when(F.abs(number) < 1e17, 1e6).otherwise(1e9)
+        )
+        said = F.timestamp_micros(F.round(number / unit * 1e6).cast("long"))
+    else:
+        said = F.try_to_timestamp(value)
+    return rows.withColumn(EVENT_TIME, F.coalesce(said, born))
+
+
+def device_column(columns: DeviceColumns) -> Column:
+    """Who sent a row, as text."""
+    if not columns.device:
+        return F.col("sub_topic")
+    return F.coalesce(F.col(f"`{columns.device}`").cast("string"), F.col("sub_topic"))
+
+
+def with_kind(rows: DataFrame, watermark: datetime | None) -> DataFrame:
+    """With the kind of each row: bad bodies are dead, those from before the watermark late, the others good."""
+    kind: Column = F.lit(GOOD)
+    if watermark is not None:
+        kind = F.when(F.col(EVENT_TIME) < F.lit(watermark), F.lit(LATE)).otherwise(kind)
+    if "_error" in rows.columns:
+        kind = F.when(F.col("_error").isNotNull(), F.lit(DEAD)).otherwise(kind)
+    return rows.withColumn(KIND, kind)
+
+
+def with_duplicates(rows: DataFrame, columns: DeviceColumns, earlier: DataFrame | None) -> DataFrame:
+    """Good rows whose device has sent their sequence number before are duplicates: in this batch, or among `earlier`
+    rows (columns `_device`, `_sequence`).  The first in the order of the log is the good one."""
+    marked = rows.withColumn("_device", device_column(columns)).withColumn("_sequence", F.col(f"`{columns.sequence}`"))
+    is_asked = (F.col(KIND) == GOOD) & F.col("_sequence").isNotNull()
+    order = Window.partitionBy("_device", "_sequence", F.col(KIND)).orderBy("topic", "queue_id", "queue_offset")
+    marked = marked.withColumn("_place", F.when(is_asked, F.row_number().over(order)).otherwise(1))
+    again = F.col("_place") > 1
+    if earlier is not None:
+        known = earlier.select("_device", "_sequence").distinct().withColumn("_known", F.lit(True))
+        marked = marked.join(known, ["_device", "_sequence"], "left")
+        again = again | F.coalesce(F.col("_known"), F.lit(False))
+    return marked.withColumn(KIND, F.when(is_asked & again, F.lit(DUPLICATE)).otherwise(F.col(KIND))).select(
+        *rows.columns
+    )

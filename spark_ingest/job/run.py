@@ -1,0 +1,136 @@
+"""Running a job: the query, and watching it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from domain.errors import EntrepotError
+from spark_ingest.job.batch import BatchJob
+from spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
+from spark_ingest.job.settings import JobSettings, replace_file, save_settings
+from spark_ingest.job.watching import JobProgress, progress_of
+from spark_ingest.source.positions import from_json
+from spark_ingest.source.reading import reader_of
+from store_client.blocking import BlockingStore
+
+LOOK_SECONDS: Final = 0.5
+WAIT_SECONDS: Final = 2.0
+AVAILABLE_NOW: Final = "availableNow"
+MAX_PROGRESS_BYTES: Final = 2 << 20
+
+
+class JobError(Exception):
+    """The query ended with an error; its text says which."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A query and what it was asked to do."""
+
+    settings: JobSettings
+    query: StreamingQuery
+
+
+def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Callable[[str], None]) -> Running:
+    """Start the query.  `trigger`: `availableNow`, or a time between batches such as `10 seconds`.
+
+    Where the columns are not known yet a continuous job waits for the first messages.  Raises NoMessagesYetError,
+    OptionError, EntrepotError.
+    """
+    is_told = False
+    while True:
+        try:
+            settings = with_schema(settings)
+            break
+        except NoMessagesYetError:
+            if trigger == AVAILABLE_NOW:
+                raise
+        if not is_told:
+            tell("waiting for the first messages, to learn the columns")
+            is_told = True
+        time.sleep(WAIT_SECONDS)
+    settings = with_device_columns(settings, session)
+    save_settings(settings)
+    stream = session.readStream.format("entrepot").options(**settings.source_options()).load()
+    writer = (
+        stream.writeStream.foreachBatch(BatchJob(settings))
+        .queryName(f"entrepot {settings.table}")
+        .option("checkpointLocation", str(settings.checkpoint_path))
+    )
+    writer = writer.trigger(availableNow=True) if trigger == AVAILABLE_NOW else writer.trigger(processingTime=trigger)
+    return Running(settings, writer.start())
+
+
+def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
+    """Stay until the query ends, showing each batch.  Raises JobError with the reason if it fails."""
+    seen = ""
+    query = running.query
+    while True:
+        is_over = not query.isActive
+        for given in query.recentProgress:
+            found: dict[str, Any] = given if isinstance(given, dict) else orjson.loads(given.json)  # type: ignore[attr-defined]
+            if found["timestamp"] > seen:
+                seen = found["timestamp"]
+                progress = progress_of(found)
+                _keep(running.settings, progress)
+                show(progress)
+        if is_over:
+            break
+        query.awaitTermination(LOOK_SECONDS)
+    failure = query.exception()
+    if failure is not None:
+        raise JobError(reason_of(failure))
+    _mirror(running)
+
+
+def _keep(settings: JobSettings, progress: JobProgress) -> None:
+    """A line for the report, where the checkpoint's folder is here."""
+    path = settings.folder / "progress.jsonl"
+    if not settings.folder.is_dir() or not progress.rows:
+        return
+    if path.exists() and path.stat().st_size > MAX_PROGRESS_BYTES:
+        lines = path.read_bytes().splitlines(keepends=True)
+        replace_file(path, b"".join(lines[len(lines) // 2 :]))
+    line = {
+        "batch": progress.batch,
+        "ended": progress.ended,
+        "rows": progress.rows,
+        "seconds": progress.seconds,
+        "waiting": sum(progress.lags.values()),
+    }
+    with path.open("ab") as file:
+        file.write(orjson.dumps(line) + b"\n")
+
+
+def _mirror(running: Running) -> None:
+    """Spark tells a source of a batch when it plans the next: of the last one of a query it never does."""
+    group, query = running.settings.group, running.query
+    progress = query.lastProgress
+    if not group or progress is None:
+        return
+    reader = reader_of(running.settings.location)
+    offsets = progress["sources"][0]["endOffset"] if isinstance(progress, dict) else None
+    if isinstance(reader, BlockingStore) and offsets:
+        try:
+            for topic, queues in from_json(orjson.loads(offsets) if isinstance(offsets, str) else offsets).items():
+                reader.move_group(group, topic, queues)
+        except EntrepotError:
+            return  # the group shows a batch less; the checkpoint is what counts
+
+
+def reason_of(failure: StreamingQueryException | Exception) -> str:
+    """What went wrong, without the stacks of two languages."""
+    lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
+    for line in lines:
+        if "DATA_LOSS:" in line:
+            return line[line.index("DATA_LOSS:") :]
+    named = [line for line in lines if "Error:" in line and not line.startswith(("at ", "File "))]
+    return (named or lines or ["the query ended"])[-1 if named else 0]

@@ -1,0 +1,148 @@
+"""What a job is asked to do.  A value that goes to wherever Spark runs the batches."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+
+from spark_ingest.source.options import Parse
+from spark_ingest.tables import TableFormat
+from store_client.blocking import StoreLocation
+
+FOLDER: Final = "entrepot"
+"""Of a checkpoint: what the job keeps beside Spark's own files."""
+DEFAULT_MAX_OFFSETS: Final = 1_000_000
+"""Messages of a batch: after a long stop a job catches up in pieces that fit into memory."""
+_DURATION: Final = re.compile(r"(\d+)\s*(ms|s|m|h|d|seconds?|minutes?|hours?|days?)")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def seconds_of(text: str) -> float:
+    """`10s`, `5m`, `1 hour`.  Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(f"a duration is a number with ms, s, m, h or d, such as 10s, not {text!r}")
+    unit = found[2] if found[2] in _SECONDS else found[2][0]
+    return int(found[1]) * _SECONDS[unit]
+
+
+@dataclass(frozen=True)
+class DeviceColumns:
+    """Which columns of the table say who sent a message, its number and its time; empty where there is none.
+
+    `device` empty: the sub-topic stands for it.  `metrics`: the numbers that are aggregated.
+    """
+
+    device: str = ""
+    sequence: str = ""
+    time: str = ""
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobSettings:
+    """One job.  Durations in seconds; `watermark_seconds` None: nothing is late."""
+
+    location: StoreLocation
+    table: str
+    subscribe: str = ""
+    subscribe_pattern: str = ""
+    format: TableFormat = TableFormat.DELTA
+    checkpoint: str = ""
+    parse: Parse = Parse.JSON
+    schema: str = ""
+    filter: str = ""
+    filter_type: str = "subTopic"
+    starting: str = "earliest"
+    fails_on_data_loss: bool = True
+    max_offsets: int = DEFAULT_MAX_OFFSETS
+    min_partitions: int | None = None
+    includes_properties: bool = False
+    columns: DeviceColumns = field(default_factory=DeviceColumns)
+    watermark_seconds: float | None = None
+    deduplicates: bool = False
+    is_deriving: bool = True
+    silence_seconds: float = 300.0
+    optimise_every: int = 50
+    vacuum_hours: int = 168
+    group: str = ""
+    catalog: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """Where Spark keeps the job's offsets."""
+        return Path(self.checkpoint or f"{self.table.rstrip('/')}_checkpoint").absolute()
+
+    @property
+    def folder(self) -> Path:
+        """What the job keeps in its checkpoint."""
+        return self.checkpoint_path / FOLDER
+
+    def sibling(self, name: str) -> str:
+        """The path of a table that belongs to this one."""
+        return f"{self.table.rstrip('/')}_{name}"
+
+    def source_options(self) -> dict[str, str]:
+        """For `format("entrepot")`."""
+        where = self.location
+        options = {
+            "servers": ",".join(where.brokers),
+            "nameServers": ",".join(where.name_servers),
+            "dataDir": where.data_dir,
+            "cluster": where.cluster,
+            "tls.certificate": where.tls[0],
+            "tls.key": where.tls[1],
+            "tls.ca": where.tls[2],
+            "subscribe": self.subscribe,
+            "subscribePattern": self.subscribe_pattern,
+            "startingOffsets": self.starting,
+            "filter": self.filter,
+            "filterType": self.filter_type if self.filter else "",
+            "schema": self.schema if self.parse is not Parse.NONE else "",
+            "minPartitions": str(self.min_partitions or ""),
+            "group": self.group,
+        }
+        return {name: value for name, value in options.items() if value} | {
+            "parse": str(self.parse),
+            "maxOffsetsPerTrigger": str(self.max_offsets),
+            "failOnDataLoss": str(self.fails_on_data_loss).lower(),
+            "includeProperties": str(self.includes_properties).lower(),
+        }
+
+
+def save_settings(settings: JobSettings) -> None:
+    """Keep them in the checkpoint, for `status` and `report`, and so that a later start has the same columns."""
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    given = orjson.dumps(asdict(settings), option=orjson.OPT_INDENT_2)
+    replace_file(settings.folder / "job.json", given)
+
+
+def load_settings(checkpoint: Path) -> JobSettings | None:
+    """What an earlier start kept, if there was one."""
+    path = checkpoint / FOLDER / "job.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    where = found.pop("location")
+    columns = found.pop("columns")
+    location = StoreLocation(**{name: _tuples(value) for name, value in where.items()})
+    names = DeviceColumns(**{name: _tuples(value) for name, value in columns.items()})
+    kept = {name: _tuples(value) for name, value in found.items()}
+    settings = JobSettings(location=location, columns=names, **kept)
+    return replace(settings, format=TableFormat(settings.format), parse=Parse(settings.parse))
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    scratch = path.with_suffix(path.suffix + ".new")
+    scratch.write_bytes(content)
+    scratch.replace(path)
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value

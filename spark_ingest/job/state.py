@@ -1,0 +1,67 @@
+"""What a job knows of its last batch: where the watermark stands, and what was counted.
+
+One file for each batch, written before the main table's commit: a batch that is tried again reads that of the batch
+before it, and so makes the same rows late.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import orjson
+
+from spark_ingest.job.settings import replace_file
+
+KEPT_BATCHES: Final = 5_000
+"""Files of so many batches stay, for the report."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """After a batch.  Times are epoch milliseconds; `rows` by kind."""
+
+    batch: int
+    newest_ms: int | None = None
+    rows: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    began_ms: int = 0
+    ended_ms: int = 0
+    derived: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def has_no_good_rows(self) -> bool:
+        """Whether the batch is over without the main table's commit: it had nothing for it."""
+        return bool(self.ended_ms) and not self.rows.get("good")
+
+    def watermark(self, delay_seconds: float) -> datetime | None:
+        """What is older is late."""
+        if self.newest_ms is None:
+            return None
+        return datetime.fromtimestamp((self.newest_ms - delay_seconds * 1000) / 1000, UTC)
+
+
+def _path(folder: Path, batch: int) -> Path:
+    return folder / "batches" / f"{batch:09d}.json"
+
+
+def read_state(folder: Path, batch: int) -> BatchState:
+    """The state after a batch; an empty one where there is none (-1, or the files are gone)."""
+    path = _path(folder, batch)
+    return BatchState(**json.loads(path.read_bytes())) if path.exists() else BatchState(batch)
+
+
+def write_state(folder: Path, state: BatchState) -> None:
+    """Keep it, and forget old ones."""
+    path = _path(folder, state.batch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, orjson.dumps(asdict(state)))
+    _path(folder, state.batch - KEPT_BATCHES).unlink(missing_ok=True)
+
+
+def all_states(folder: Path) -> list[BatchState]:
+    """Those that are there, in order."""
+    return [BatchState(**json.loads(path.read_bytes())) for path in sorted((folder / "batches").glob("*.json"))]

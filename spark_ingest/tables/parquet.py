@@ -1,0 +1,85 @@
+"""Plain Parquet: a folder for each batch, that is there whole or not at all.
+
+`<table>/ingest_batch=<job>-<batch>/part-….parquet`: every reader of partitioned Parquet takes it, with one column more.
+The folder appears by one rename, so nobody sees half a batch, and a batch that is tried again finds it there.
+"""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from spark_ingest.tables.staging import StagedFile, move_durably, staged_file, sync_folder
+from spark_ingest.tables.table import TableError, check_types
+
+PARTITION: Final = "ingest_batch="
+
+
+class ParquetFolders:
+    """Implements `Table`."""
+
+    def __init__(self, path: str) -> None:
+        self._root = Path(path)
+
+    @property
+    def path(self) -> str:
+        return str(self._root)
+
+    def exists(self) -> bool:
+        return bool(self._folders())
+
+    def schema(self) -> pa.Schema:
+        """Of the columns of all batches."""
+        files = self.files()
+        if not files:
+            raise TableError(f"there is no Parquet table at {self._root}")
+        # a batch has the columns of its time; each set of columns is read once
+        return pa.unify_schemas([pq.read_schema(Path(folder) / name) for folder, name in self._one_of_each()])
+
+    def _one_of_each(self) -> list[tuple[Path, str]]:
+        return [(folder, next(folder.glob("*.parquet")).name) for folder in self._folders() if any(folder.glob("*.parquet"))]
+
+    def committed(self, app: str) -> int:
+        prefix = f"{PARTITION}{app[:8]}-"
+        numbers = (int(folder.name.removeprefix(prefix)) for folder in self._folders() if folder.name.startswith(prefix))
+        return max(numbers, default=-1)
+
+    def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
+        target = self._root / f"{PARTITION}{app[:8]}-{batch:09d}"
+        if target.exists() or self.committed(app) >= batch:
+            return
+        if self.exists():
+            check_types(self.path, self.schema(), schema)
+        hidden = self._root / f"_{target.name}-{uuid.uuid4().hex[:8]}"
+        hidden.mkdir(parents=True)
+        move_durably(files, hidden)
+        hidden.rename(target)
+        sync_folder(self._root)
+
+    def _folders(self) -> list[Path]:
+        return sorted(self._root.glob(f"{PARTITION}*")) if self._root.is_dir() else []
+
+    def files(self, newer_than: datetime | None = None) -> list[str]:
+        paths = [path for folder in self._folders() for path in sorted(folder.glob("*.parquet"))]
+        if newer_than is None:
+            return [str(path) for path in paths]
+        newest = ((path, staged_file(path).greatest.get("event_time")) for path in paths)
+        return [str(path) for path, time in newest if time is None or time >= newer_than]
+
+    def dataset(self) -> ds.Dataset:
+        return ds.dataset(self.files(), format="parquet", schema=self.schema())
+
+    def optimise(self, vacuum_hours: int) -> dict[str, Any]:
+        """Only what attempts that died left is removed: files of plain Parquet cannot be changed under readers."""
+        left = [path for path in self._root.glob(f"_{PARTITION}*")] if self._root.is_dir() else []
+        for path in left:
+            shutil.rmtree(path, ignore_errors=True)
+        return {"files_merged": 0, "files_made": 0, "files_removed": len(left)}

@@ -1,0 +1,136 @@
+"""Files that tasks have written and no table has yet."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+KIND: Final = "_kind"
+"""The column by which one write is parted into the tables' files."""
+_MAX_TEXT: Final = 32
+"""Longer least and greatest values of a file are not noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFile:
+    """A Parquet file: its path, rows, bytes, and least and greatest value of columns that have them."""
+
+    path: Path
+    rows: int
+    size: int
+    least: dict[str, Any] = field(default_factory=dict)
+    greatest: dict[str, Any] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
+
+    def delta_stats(self, names: Iterable[str]) -> str:
+        """As Delta's log has them, of these columns."""
+        wanted = set(names)
+
+        def kept(values: dict[str, Any]) -> dict[str, Any]:
+            return {name: value for name, value in values.items() if name in wanted}
+
+        return orjson.dumps(
+            {
+                "numRecords": self.rows,
+                "minValues": kept(self.least),
+                "maxValues": kept(self.greatest),
+                "nullCount": kept(self.nulls),
+            },
+            option=orjson.OPT_UTC_Z,
+        ).decode()
+
+
+class Staging:
+    """The place where one attempt at one batch writes: `<table>_staging/<job>-<batch>-<attempt>`."""
+
+    def __init__(self, table: str, app: str, batch: int) -> None:
+        self._root = Path(f"{table}_staging")
+        self._prefix = f"{app[:8]}-"
+        self.path = self._root / f"{self._prefix}{batch}-{uuid.uuid4().hex[:8]}"
+
+    def clear(self) -> None:
+        """Remove what this and earlier attempts of the job left."""
+        if self._root.is_dir():
+            for left in self._root.iterdir():
+                if left.name.startswith(self._prefix):
+                    shutil.rmtree(left, ignore_errors=True)
+            if not any(self._root.iterdir()):
+                self._root.rmdir()
+
+    def files(self, kind: str) -> list[StagedFile]:
+        """What tasks wrote of one kind of rows; files without rows are left out."""
+        found = (staged_file(path) for path in sorted((self.path / f"{KIND}={kind}").glob("*.parquet")))
+        return [each for each in found if each.rows]
+
+
+def staged_file(path: Path) -> StagedFile:
+    """Read a file's footer."""
+    footer = pq.read_metadata(path)
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    for at in range(footer.num_columns):
+        name = footer.schema.column(at).path
+        if "." in name:
+            continue
+        all_stats = [group.column(at).statistics for group in groups]
+        if any(stats is None or not stats.has_null_count for stats in all_stats):
+            continue
+        nulls[name] = sum(stats.null_count for stats in all_stats)
+        known = [stats for stats in all_stats if stats.has_min_max]
+        if not known or any(not stats.has_min_max and stats.num_values for stats in all_stats):
+            continue
+        low, high = min(stats.min for stats in known), max(stats.max for stats in known)
+        if not isinstance(low, (int, float, str, date)) or isinstance(low, bool):
+            continue  # Delta's log has no others
+        if isinstance(low, str) and max(len(low), len(high)) > _MAX_TEXT:
+            continue
+        if isinstance(low, float) and (low != low or high != high):  # noqa: PLR0124 (NaN)
+            continue
+        least[name], greatest[name] = low, high
+    return StagedFile(path, footer.num_rows, path.stat().st_size, least, greatest, nulls)
+
+
+def write_staged(path: Path, table: pa.Table) -> StagedFile:
+    """Write a small table of the driver's own as a staged file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, path, compression="zstd", coerce_timestamps="us")
+    return staged_file(path)
+
+
+def move_durably(files: Iterable[StagedFile], folder: Path) -> list[StagedFile]:
+    """Move files, safe on the disk, into a folder of the same file system.  What the move leaves behind if the process
+    dies is no part of any table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    moved = []
+    for each in files:
+        descriptor = os.open(each.path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        target = folder / each.path.name
+        each.path.rename(target)
+        moved.append(StagedFile(target, each.rows, each.size, each.least, each.greatest, each.nulls))
+    sync_folder(folder)
+    return moved
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
