@@ -23,7 +23,8 @@ USAGE: Final = 2
 app = typer.Typer(help="Ingest topics into tables with Spark.", no_args_is_help=True)
 Table = Annotated[str, typer.Option("--table", metavar="DIR", help="Where the table lies.", show_default=False)]
 Checkpoint = Annotated[
-    str, typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its place.", show_default="TABLE_checkpoint")
+    str,
+    typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its place.", show_default="TABLE_checkpoint"),
 ]
 
 
@@ -38,15 +39,21 @@ def ingest(
     data_dir: Annotated[str, typer.Option(metavar="DIR", help="A data directory that no server has open.")] = "",
     cluster: Annotated[str, typer.Option(metavar="NAME", help="Which cluster of the name servers.")] = "",
     tls: Annotated[str, typer.Option(metavar="CERT,KEY,CA", help="PEM files for the brokers' TLS.")] = "",
-    format: Annotated[str, typer.Option(help="delta, parquet or iceberg.")] = "delta",
-    trigger: Annotated[str, typer.Option(help="availableNow, or the time between batches, such as 10s.")] = "availableNow",
-    master: Annotated[str, typer.Option(help="Spark's master: local[*,4], spark://…, k8s://…, sc://… .")] = "local[*,4]",
+    table_format: Annotated[str, typer.Option("--format", help="delta, parquet or iceberg.")] = "delta",
+    trigger: Annotated[
+        str, typer.Option(help="availableNow, or the time between batches, such as 10s.")
+    ] = "availableNow",
+    master: Annotated[
+        str, typer.Option(help="Spark's master: local[*,4], spark://…, k8s://…, sc://… .")
+    ] = "local[*,4]",
     checkpoint: Checkpoint = "",
     parse: Annotated[str, typer.Option(help="What bodies are: json, cbor or none.")] = "json",
     schema: Annotated[str, typer.Option(metavar="DDL|@FILE", help="Columns of bodies.", show_default="found")] = "",
     filter: Annotated[str, typer.Option(help="Which messages, decided at the store.")] = "",
     filter_type: Annotated[str, typer.Option(help="subTopic, sql92 or tag.")] = "subTopic",
-    start: Annotated[str, typer.Option("--from", help="earliest, latest or offsets (JSON); of the first start.")] = "earliest",
+    start: Annotated[
+        str, typer.Option("--from", help="earliest, latest or offsets (JSON); of the first start.")
+    ] = "earliest",
     max_messages: Annotated[int, typer.Option(min=1, help="Of a batch.")] = 1_000_000,
     data_loss: Annotated[
         bool, typer.Option("--fail-on-data-loss/--no-fail-on-data-loss", help="Stop where messages are gone.")
@@ -59,7 +66,9 @@ def ingest(
     watermark: Annotated[str, typer.Option(metavar="TIME", help="What is older than this is kept aside.")] = "",
     dedupe: Annotated[bool, typer.Option("--dedupe", help="One row for each device and sequence number.")] = False,
     derive: Annotated[bool, typer.Option(help="Make the tables of minutes, devices and gaps.")] = True,
-    silence: Annotated[str, typer.Option(metavar="TIME", help="A device that says nothing for so long has a gap.")] = "5m",
+    silence: Annotated[
+        str, typer.Option(metavar="TIME", help="A device that says nothing for so long has a gap.")
+    ] = "5m",
     optimise_every: Annotated[int, typer.Option(min=0, help="Batches between optimise and vacuum; 0 never.")] = 50,
     vacuum_hours: Annotated[int, typer.Option(min=0, help="What readers may still need.")] = 168,
     group: Annotated[str, typer.Option(help="The consumer group that shows the lag; - for none.")] = "",
@@ -82,12 +91,16 @@ def ingest(
         try:
             settings = JobSettings(
                 location=StoreLocation(
-                    _listed(server), _listed(nameserver), str(Path(data_dir).absolute()) if data_dir else "", cluster, _tls(tls)
+                    _listed(server),
+                    _listed(nameserver),
+                    str(Path(data_dir).absolute()) if data_dir else "",
+                    cluster,
+                    _tls(tls),
                 ),
                 table=str(Path(table).absolute()),
                 subscribe=topic,
                 subscribe_pattern=topic_pattern,
-                format=TableFormat(format),
+                format=TableFormat(table_format),
                 checkpoint=checkpoint,
                 parse=Parse(parse),
                 schema=Path(schema[1:]).read_text().strip() if schema.startswith("@") else schema,
@@ -148,7 +161,9 @@ def _run(
                     live.update(shown(progress, total), refresh=True)
                 else:
                     lag = sum(progress.lags.values())
-                    console.print(f"batch {progress.batch}: {progress.rows} rows, {progress.rate:.0f} rows/s, {lag} waiting")
+                    console.print(
+                        f"batch {progress.batch}: {progress.rows} rows, {progress.rate:.0f} rows/s, {lag} waiting"
+                    )
 
             watch(running, show)
         console.print(f"{total:,} messages are in {settings.table}")
@@ -181,7 +196,9 @@ def status(
 def report(
     table: Table = "",
     checkpoint: Checkpoint = "",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="The page.", show_default="TABLE_report.html")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The page.", show_default="TABLE_report.html")
+    ] = None,
     devices: Annotated[int, typer.Option(min=1, help="Devices whose series are drawn.")] = 6,
 ) -> None:
     """An HTML page with plots: throughput, lag, devices' series, gaps, anomalies.  It needs no server."""

@@ -103,8 +103,8 @@ def java_home(java: Java) -> Path:
     script = home / "bin" / "java"
     text = (
         "#!/bin/sh\n"
-        f"for a; do shift; [ \"$a\" = --add-modules={VECTOR_MODULE} ] || set -- \"$@\" \"$a\"; done\n"
-        f"exec {shlex.quote(str(java.executable))} \"$@\"\n"
+        f'for a; do shift; [ "$a" = --add-modules={VECTOR_MODULE} ] || set -- "$@" "$a"; done\n'
+        f'exec {shlex.quote(str(java.executable))} "$@"\n'
     )
     if not script.exists() or script.read_text() != text:
         script.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""The Spark session of our own jobs.  One that is there already (spark-submit, Connect, a notebook) is taken as it is."""
+"""The Spark session of our own jobs.  One that is there (spark-submit, Connect, a notebook) is taken as it is."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": str(min(os.cpu_count() or 2, 8)),
 }
 """What a local session listens to, and what it does not show."""
 SETTINGS: Final = {
@@ -24,7 +25,6 @@ SETTINGS: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.shuffle.partitions": "8",
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),

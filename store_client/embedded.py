@@ -87,8 +87,10 @@ def serve_embedded(
 
 
 def open_offline(data_dir: str) -> OfflineStore:
-    """The messages of a data directory that no server has open.  Raises BAD_REQUEST where there is none, StoreFailedError
-    while a server has it, CorruptedError."""
+    """The messages of a data directory that no server has open.
+
+    Raises BAD_REQUEST where there is none, StoreFailedError while a server has it, CorruptedError.
+    """
     from broker.inspect.offline import OfflineStore
     from broker.inspect.verification import NotAStoreError
 

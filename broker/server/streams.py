@@ -15,6 +15,7 @@ from broker.remoting.listener import ServerStream
 from broker.server.definition_log import PREFIX, DefinitionLog
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValueEvent
 from domain.message import StoredMessage
 from domain.ports import Store, Tail

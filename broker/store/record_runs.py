@@ -70,7 +70,9 @@ def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
         data = engine.commit_log.read_span(start, int(ends[last]))
         if len(data) != ends[last] - start:
             raise CorruptedError(f"the log is cut short at {start}")
-        within = zip((begins[first : last + 1] - start).tolist(), (ends[first : last + 1] - start).tolist(), strict=True)
+        within = zip(
+            (begins[first : last + 1] - start).tolist(), (ends[first : last + 1] - start).tolist(), strict=True
+        )
         parts += [data[begin:end] for begin, end in within]
     return b"".join(parts)
 

@@ -78,9 +78,7 @@ OFFSET_AT: Final = _operation(13, "offset_at", tuple[str, int, Position], int, a
 BOUNDS: Final = _operation(14, "bounds", tuple[str], list[QueueBounds], again=True)
 TAIL: Final = _operation(15, "tail", tuple[str, int, int | Position | None], tuple[int, bytes], stream=True)
 
-RECORDS: Final = _operation(
-    16, "records", tuple[str, int, int, int, int, FilterExpression | None], RAW, again=True
-)
+RECORDS: Final = _operation(16, "records", tuple[str, int, int, int, int, FilterExpression | None], RAW, again=True)
 BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int], int, again=True)
 
 # -- consumption -----------------------------------------------------------------------------------------------------

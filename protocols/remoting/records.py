@@ -136,7 +136,8 @@ class RecordColumns:
         if limit == 0 and len(self._bytes) < size:
             return np.zeros(len(run), RECORD)  # too short to be records: all of them fail
         first = np.clip(run.starts, 0, limit)
-        return self._bytes[first[:, None] + np.arange(size)].view(RECORD).ravel()
+        headers: NDArray[Any] = self._bytes[first[:, None] + np.arange(size)].view(RECORD).ravel()
+        return headers
 
     def _is_whole(self, run: RecordRun, header: NDArray[Any]) -> NDArray[np.bool_]:
         entries, starts = run.entries, run.starts
@@ -159,7 +160,8 @@ class RecordColumns:
             sums = np.fromiter(
                 [crc32c(data[begin:end]) for begin, end in zip(begins, ends, strict=True)], np.uint32, len(begins)
             )
-            return whole & (sums == header["checksum"])
+            same: NDArray[np.bool_] = sums == header["checksum"]
+            return same
         for at in np.flatnonzero(whole).tolist():
             whole[at] = crc32c(data[begins[at] : ends[at]]) == header["checksum"][at]
         return whole

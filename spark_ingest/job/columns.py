@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -11,8 +12,8 @@ from spark_ingest.job.rows import flattened, found_columns
 from spark_ingest.job.settings import JobSettings, load_settings
 from spark_ingest.source.options import OptionError, Parse, read_options
 from spark_ingest.source.positions import subscribed
-from spark_ingest.source.reading import reader_of
 from spark_ingest.source.schemas import ddl_of, inferred_fields, table_ddl
+from spark_ingest.source.stores import reader_of
 
 
 class NoMessagesYetError(Exception):
@@ -31,7 +32,7 @@ def with_schema(settings: JobSettings) -> JobSettings:
     fields = inferred_fields(reader, subscribed(reader, options), options)
     kept = load_settings(settings.checkpoint_path)
     if kept is not None and kept.schema and kept.parse is settings.parse:
-        known = StructType.fromDDL(kept.schema)
+        known = struct_of(kept.schema)
         fields = {field.name: field.dataType.simpleString() for field in known.fields} | {
             name: kind for name, kind in fields.items() if name not in known.names
         }
@@ -46,7 +47,7 @@ def with_schema(settings: JobSettings) -> JobSettings:
 def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSettings:
     """With the columns of devices found.  Raises OptionError for one that is not there."""
     ddl = table_ddl(read_options(settings.source_options()), settings.schema)
-    flat = flattened(session.createDataFrame([], StructType.fromDDL(ddl))).schema
+    flat = flattened(session.createDataFrame([], struct_of(ddl))).schema
     try:
         columns = found_columns(flat, settings.columns)
     except ValueError as error:
@@ -54,3 +55,13 @@ def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSett
     if settings.deduplicates and not columns.sequence:
         raise OptionError("which column numbers a device's messages? Duplicates are told by it (--sequence)")
     return replace(settings, columns=columns)
+
+
+def struct_of(ddl: str) -> StructType:
+    """A schema of its text.  Raises OptionError."""
+    try:
+        found = StructType.fromDDL(ddl)
+    except ParseException as error:
+        raise OptionError(f"schema: {str(error).strip().splitlines()[0]}") from error
+    assert isinstance(found, StructType)
+    return found

@@ -21,7 +21,9 @@ def devices_of(good: DataFrame, columns: DeviceColumns) -> DataFrame:
         .where(F.col("_device").isNotNull())
         .groupBy(F.col("_device").alias("device"))
         .agg(
-            F.max_by(F.struct(F.col(EVENT_TIME).alias("last_seen"), number.alias("last_sequence"), *fields), order).alias("l"),
+            F.max_by(
+                F.struct(F.col(EVENT_TIME).alias("last_seen"), number.alias("last_sequence"), *fields), order
+            ).alias("l"),
             F.count("*").alias("messages"),
             F.max("store_time").alias("last_stored"),
         )

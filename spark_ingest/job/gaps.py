@@ -99,6 +99,6 @@ def fill_gaps(path: str, arrived: pa.Table, app: str, batch: int) -> None:
         pa.Table.from_pylist(filled, SCHEMA),
         app,
         batch,
-        match="t.device = s.device AND t.kind = s.kind AND t.after_sequence = s.after_sequence AND t.to_time = s.to_time",
+        match=" AND ".join(f"t.{name} = s.{name}" for name in ("device", "kind", "after_sequence", "to_time")),
         update={"arrived_later": "s.arrived_later"},
     )

@@ -69,9 +69,7 @@ def found_columns(schema: StructType, asked: DeviceColumns) -> DeviceColumns:
     sequence = asked.sequence or _first(by_name, SEQUENCE_NAMES, (NumericType,))
     time = asked.time or _first(by_name, TIME_NAMES, (NumericType, StringType, TimestampType))
     metrics = asked.metrics or tuple(
-        name
-        for name, kind in by_name.items()
-        if isinstance(kind, NumericType) and name not in (device, sequence, time)
+        name for name, kind in by_name.items() if isinstance(kind, NumericType) and name not in (device, sequence, time)
     )
     return DeviceColumns(device, sequence, time, metrics)
 
@@ -99,7 +97,10 @@ def with_event_time(rows: DataFrame, time: str) -> DataFrame:
     elif isinstance(kind, NumericType) and not isinstance(kind, BooleanType):
         number = value.cast("double")
         unit = (
-            F.when(F.abs(number) < 1e11, 1.0).when(F.abs(number) < 1e14, 1e3).when(F.abs(number) < 1e17, 1e6).otherwise(1e9)
+            F.when(F.abs(number) < 1e11, 1.0)
+            .when(F.abs(number) < 1e14, 1e3)
+            .when(F.abs(number) < 1e17, 1e6)
+            .otherwise(1e9)
         )
         said = F.timestamp_micros(F.round(number / unit * 1e6).cast("long"))
     else:

@@ -18,7 +18,7 @@ from spark_ingest.job.columns import NoMessagesYetError, with_device_columns, wi
 from spark_ingest.job.settings import JobSettings, replace_file, save_settings
 from spark_ingest.job.watching import JobProgress, progress_of
 from spark_ingest.source.positions import from_json
-from spark_ingest.source.reading import reader_of
+from spark_ingest.source.stores import reader_of
 from store_client.blocking import BlockingStore
 
 LOOK_SECONDS: Final = 0.5
@@ -76,7 +76,7 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
     while True:
         is_over = not query.isActive
         for given in query.recentProgress:
-            found: dict[str, Any] = given if isinstance(given, dict) else orjson.loads(given.json)  # type: ignore[attr-defined]
+            found: dict[str, Any] = given if isinstance(given, dict) else orjson.loads(given.json)
             if found["timestamp"] > seen:
                 seen = found["timestamp"]
                 progress = progress_of(found)
@@ -84,7 +84,7 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
                 show(progress)
         if is_over:
             break
-        query.awaitTermination(LOOK_SECONDS)
+        query.awaitTermination(LOOK_SECONDS)  # type: ignore[arg-type] # fractions are fine
     failure = query.exception()
     if failure is not None:
         raise JobError(reason_of(failure))

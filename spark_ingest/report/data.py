@@ -11,9 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ingest.job.status import JobStatus, job_status
 from spark_ingest.job.settings import JobSettings
 from spark_ingest.job.state import BatchState, all_states
+from spark_ingest.job.status import JobStatus, job_status
 from spark_ingest.report.anomalies import Anomaly, Series, anomalies_of
 from spark_ingest.tables.delta import DeltaTableFiles
 
@@ -115,7 +115,9 @@ def _gaps(settings: JobSettings) -> tuple[list[dict[str, Any]], dict[str, int]]:
     table = _table(settings, "gaps")
     if table is None:
         return [], {}
-    is_open = pc.or_(pc.not_equal(table.column("kind"), "sequence"), pc.less(table.column("arrived_later"), table.column("missing")))
+    is_open = pc.or_(
+        pc.not_equal(table.column("kind"), "sequence"), pc.less(table.column("arrived_later"), table.column("missing"))
+    )
     table = table.filter(is_open).sort_by([("to_time", "descending")])
     counts = table.group_by("device").aggregate([("device", "count")]).to_pylist()
     return table.slice(0, MAX_GAPS).to_pylist(), {row["device"]: row["device_count"] for row in counts}

@@ -66,7 +66,10 @@ def device_series(data: ReportData, metric: str) -> go.Figure:
 
 
 def _line(series: Series) -> go.Scatter:
-    span = [f"{low:.4g} … {high:.4g}, {count}" for low, high, count in zip(series.low, series.high, series.count, strict=True)]
+    span = [
+        f"{low:.4g} … {high:.4g}, {count}"
+        for low, high, count in zip(series.low, series.high, series.count, strict=True)
+    ]
     return go.Scatter(
         x=series.times,
         y=series.mean,

@@ -124,4 +124,5 @@ def _table(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> s
         for row in rows[:SHOWN_ROWS]
     )
     more = f'<p class="dim">and {len(rows) - SHOWN_ROWS} more</p>' if len(rows) > SHOWN_ROWS else ""
-    return f"<h2>{title}</h2><details open><summary>{len(rows):,}</summary><table><tr>{head}</tr>{body}</table>{more}</details>"
+    table = f"<table><tr>{head}</tr>{body}</table>"
+    return f"<h2>{title}</h2><details open><summary>{len(rows):,}</summary>{table}{more}</details>"

@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from protocols.remoting.records import PROPERTIES, RecordColumns
 
@@ -139,5 +138,3 @@ def _text(value: str | bytes) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return b64encode(value).decode()
-
-

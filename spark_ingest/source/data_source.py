@@ -35,8 +35,9 @@ from spark_ingest.source.positions import (
     subscribed,
     to_json,
 )
-from spark_ingest.source.reading import ReadPlan, read_ranges, reader_of
+from spark_ingest.source.reading import ReadPlan, read_ranges
 from spark_ingest.source.schemas import inferred_ddl, payload_columns, table_ddl
+from spark_ingest.source.stores import reader_of
 from spark_ingest.source.writing import BatchWriter, StreamWriter
 from store_client.blocking import BlockingReader, BlockingStore
 

@@ -1,4 +1,4 @@
-"""The types of bodies: for msgspec, which says what is wrong with one, and in Spark's words, from samples."""
+"""The types of bodies for msgspec, which says what is wrong with one."""
 
 from __future__ import annotations
 
@@ -52,20 +52,3 @@ def _type_of(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_struct(kind):
         return payload_type(list(kind), name)
     raise ValueError(f"column {name}: bodies are not read as {kind}")
-
-
-def spark_type(kind: pa.DataType) -> str:
-    """The type in Spark's words."""
-    if pa.types.is_struct(kind):
-        return "struct<" + ", ".join(f"`{field.name}`: {spark_type(field.type)}" for field in kind) + ">"
-    if pa.types.is_list(kind):
-        return f"array<{spark_type(kind.value_type)}>"
-    if pa.types.is_boolean(kind):
-        return "boolean"
-    if pa.types.is_integer(kind):
-        return "bigint"
-    if pa.types.is_floating(kind):
-        return "double"
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    return "string"

@@ -175,7 +175,7 @@ def _is_read_by_pyarrow(kind: pa.DataType) -> bool:
         return all(_is_read_by_pyarrow(field.type) for field in kind)
     if pa.types.is_list(kind):
         return _is_read_by_pyarrow(kind.value_type)
-    return (
+    return bool(
         pa.types.is_boolean(kind)
         or pa.types.is_integer(kind)
         or pa.types.is_float32(kind)

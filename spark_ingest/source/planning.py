@@ -88,7 +88,9 @@ def limited(start: Offsets, end: Offsets, share: float) -> Offsets:
     }
 
 
-def pieces_of(ranges: list[Range], *, min_pieces: int | None, max_rows: int, cores: int | None = None) -> list[list[Range]]:
+def pieces_of(
+    ranges: list[Range], *, min_pieces: int | None, max_rows: int, cores: int | None = None
+) -> list[list[Range]]:
     """The ranges in pieces of about the same size, each read by one task in the order of its queues."""
     rows = sum(each.rows for each in ranges)
     if not rows:

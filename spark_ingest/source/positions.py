@@ -22,9 +22,7 @@ class DataLossError(Exception):
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
     """As the checkpoint has them, always in the same order: Spark compares their text."""
-    return {
-        topic: {str(queue): offsets[topic][queue] for queue in sorted(offsets[topic])} for topic in sorted(offsets)
-    }
+    return {topic: {str(queue): offsets[topic][queue] for queue in sorted(offsets[topic])} for topic in sorted(offsets)}
 
 
 def from_json(offsets: dict[str, Any]) -> Offsets:

@@ -1,19 +1,13 @@
-"""Reading a piece: what an executor does.  Ranges come in, Arrow batches go out.
-
-A reader is opened once in each Python worker and kept, since workers serve many tasks.
-"""
+"""Reading a piece: what an executor does.  Ranges come in, Arrow batches go out."""
 
 from __future__ import annotations
 
-import atexit
-import logging
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
-import structlog
 
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import FilterExpression
@@ -23,30 +17,12 @@ from spark_ingest.source.options import Parse
 from spark_ingest.source.payloads import PayloadParser
 from spark_ingest.source.planning import Range
 from spark_ingest.source.positions import DataLossError
-from store_client.blocking import BlockingReader, StoreLocation, open_reader
+from spark_ingest.source.stores import reader_of
+from store_client.blocking import BlockingReader, StoreLocation
 
 FETCH_BYTES: Final = 8 << 20
 """What is asked for at a time; while it is worked on the next is on its way."""
 ERROR_COLUMNS: Final = ("_error", "_raw")
-
-_readers: dict[StoreLocation, BlockingReader] = {}
-
-
-def reader_of(location: StoreLocation) -> BlockingReader:
-    """This process's reader of a store."""
-    reader = _readers.get(location)
-    if reader is None:
-        if not structlog.is_configured():  # a worker of Spark's: its own log is for what goes wrong
-            structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-        reader = _readers[location] = open_reader(location)
-    return reader
-
-
-@atexit.register
-def close_readers() -> None:
-    """Close all of them: a data directory that is read is locked."""
-    while _readers:
-        _readers.popitem()[1].close()
 
 
 @dataclass(frozen=True)

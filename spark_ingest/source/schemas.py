@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-
 import pyarrow as pa
 
 from protocols.remoting.records import RecordColumns
@@ -79,7 +78,9 @@ def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceO
     fields = inferred_fields(reader, topics, options)
     if not fields:
         where = ", ".join(topics) or "topics of that pattern"
-        raise OptionError(f"no body of {where} could be read as {options.parse} to find its schema: give the option schema")
+        raise OptionError(
+            f"no body of {where} could be read as {options.parse} to find its schema: give the option schema"
+        )
     return ddl_of(fields)
 
 

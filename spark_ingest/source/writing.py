@@ -29,13 +29,12 @@ from domain.names import check_topic_name, split_name
 from domain.routing.queue_selector import queue_for_key
 from domain.topic import Topic
 from spark_ingest.source.options import OptionError, check_names, read_location
-from store_client.blocking import BlockingStore, StoreLocation, open_store
+from spark_ingest.source.stores import store_of
+from store_client.blocking import StoreLocation
 
 CHUNK_ROWS: Final = 500
 MARK_PREFIX: Final = "spark/written/"
-"""Of key-values that say which parts of which batches were begun."""
-KEPT_BATCHES: Final = 100
-"""Marks of so many batches of a stream are kept; Spark writes none but the last again."""
+"""Of key-values: by writer and partition, the last batch that was begun."""
 TEXT_COLUMNS: Final = ("topic", "sub_topic", "tag", "message_group")
 COLUMNS: Final = (*TEXT_COLUMNS, "body", "keys", "properties")
 _BUSY: Final = frozenset((Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL, Code.UNAVAILABLE))
@@ -55,16 +54,6 @@ class WritePlan:
     location: StoreLocation
     topic: str
     writer: str
-
-
-_stores: dict[StoreLocation, BlockingStore] = {}
-
-
-def _store_of(location: StoreLocation) -> BlockingStore:
-    store = _stores.get(location)
-    if store is None:
-        store = _stores[location] = open_store(location)
-    return store
 
 
 def write_plan(options: Mapping[str, str], schema: StructType, writer: str) -> WritePlan:
@@ -91,13 +80,18 @@ class BatchWriter(DataSourceArrowWriter):
     """One write of a table.  With the option `writerId` the same write, run again, writes nothing anew."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._plan = write_plan(options, schema, uuid.uuid4().hex)
+        self._own_id = uuid.uuid4().hex
+        self._plan = write_plan(options, schema, self._own_id)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return _write(self._plan, 0, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Every task's messages are durable already."""
+        """Every task's messages are durable already; nobody will write under an id of one write again."""
+        if self._plan.writer == self._own_id:
+            store_of(self._plan.location).write(
+                [KeyValueChange(_mark(self._own_id, partition), None) for partition in range(len(messages))]
+            )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """What tasks wrote stays: readers may have seen it.  The same write, run again, does not repeat it."""
@@ -121,23 +115,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(plan, int(batch), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Forget what says which old batches were begun."""
-        if not self._plan.writer:
-            return
-        if batchId % KEPT_BATCHES == 0:
-            forget_marks(self._plan, batchId - KEPT_BATCHES)
+        """Every task's messages are durable already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """What tasks wrote stays; Spark runs the batch again, and they go on from there."""
-
-
-def forget_marks(plan: WritePlan, before_batch: int) -> None:
-    """Delete the marks of batches before one."""
-    store = _store_of(plan.location)
-    prefix = f"{MARK_PREFIX}{plan.writer}/"
-    old = [found for found in store.scan(prefix) if int(found.key[len(prefix) :].split("/")[0]) < before_batch]
-    for first in range(0, len(old), 100):
-        store.write([KeyValueChange(found.key, None) for found in old[first : first + 100]])
 
 
 def _write(plan: WritePlan, batch: int, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -150,12 +131,17 @@ def _write(plan: WritePlan, batch: int, iterator: Iterator[pa.RecordBatch]) -> W
     return Written(part.rows)
 
 
+def _mark(writer: str, partition: int) -> str:
+    return f"{MARK_PREFIX}{writer}/{partition}"
+
+
 class _Part:
     """What one task writes: chunks of rows, one after the other, each durable before the next."""
 
     def __init__(self, plan: WritePlan, batch: int, partition: int) -> None:
         self._plan = plan
-        self._store = _store_of(plan.location)
+        self._store = store_of(plan.location)
+        self._mark, self._batch = _mark(plan.writer, partition), str(batch).encode()
         self._seed = f"{plan.writer}/{batch}/{partition}"
         self._turn = 0
         self._queues: dict[str, list[int]] = {}
@@ -164,11 +150,11 @@ class _Part:
 
     def _begin(self) -> bool:
         """Say that this part is about to be written; whether nobody said so before."""
-        key = MARK_PREFIX + self._seed
-        if self._store.get([key])[0] is not None:
+        known = self._store.get([self._mark])[0]
+        if known is not None and known.value == self._batch:
             return False
         try:
-            self._store.write([KeyValueChange(key, b"begun")])
+            self._store.write([KeyValueChange(self._mark, self._batch)])
         except EntrepotError as error:
             if error.code is not Code.OUTCOME_UNKNOWN:
                 raise

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError
-from pyiceberg.expressions import GreaterThanOrEqual
 from pyiceberg.table import Table as OpenTable
 
 from spark_ingest.tables.staging import StagedFile, move_durably
@@ -94,10 +93,9 @@ class IcebergFiles:
         if not self.exists():
             return []
         table = self._open()
-        wanted = newer_than is not None and "event_time" in table.schema().column_names
-        scan = table.scan(row_filter=GreaterThanOrEqual("event_time", newer_than.isoformat())) if (
-            wanted and newer_than is not None
-        ) else table.scan()
+        scan = table.scan()
+        if newer_than is not None and "event_time" in table.schema().column_names:
+            scan = table.scan(row_filter=f"event_time >= '{newer_than.isoformat()}'")
         return sorted(task.file.file_path.removeprefix("file://") for task in scan.plan_files())
 
     def dataset(self) -> ds.Dataset:

@@ -16,12 +16,14 @@ class TableFormat(StrEnum):
     ICEBERG = "iceberg"
 
 
-def open_table(format: TableFormat, path: str, catalog: Mapping[str, str] | None = None) -> Table:
+def open_table(kind: TableFormat, path: str, catalog: Mapping[str, str] | None = None) -> Table:
     """The table, which need not be there yet.  Raises TableError where the format's package is not installed."""
     if "://" in path:
-        raise TableError(f"{path}: tables lie at a path that every process of Spark sees (a disk, NFS, a mounted volume)")
+        raise TableError(
+            f"{path}: tables lie at a path that every process of Spark sees (a disk, NFS, a mounted volume)"
+        )
     try:
-        match format:
+        match kind:
             case TableFormat.DELTA:
                 from spark_ingest.tables.delta import DeltaTableFiles
 
@@ -35,5 +37,7 @@ def open_table(format: TableFormat, path: str, catalog: Mapping[str, str] | None
 
                 return IcebergFiles(path, catalog)
     except ImportError as error:
-        extra = "iceberg" if format is TableFormat.ICEBERG else "spark"
-        raise TableError(f"format {format} needs a package that is not installed: pip install entrepot[{extra}]") from error
+        extra = "iceberg" if kind is TableFormat.ICEBERG else "spark"
+        raise TableError(
+            f"format {kind} needs a package that is not installed: pip install entrepot[{extra}]"
+        ) from error

@@ -45,11 +45,15 @@ class ParquetFolders:
         return pa.unify_schemas([pq.read_schema(Path(folder) / name) for folder, name in self._one_of_each()])
 
     def _one_of_each(self) -> list[tuple[Path, str]]:
-        return [(folder, next(folder.glob("*.parquet")).name) for folder in self._folders() if any(folder.glob("*.parquet"))]
+        return [
+            (folder, next(folder.glob("*.parquet")).name) for folder in self._folders() if any(folder.glob("*.parquet"))
+        ]
 
     def committed(self, app: str) -> int:
         prefix = f"{PARTITION}{app[:8]}-"
-        numbers = (int(folder.name.removeprefix(prefix)) for folder in self._folders() if folder.name.startswith(prefix))
+        numbers = (
+            int(folder.name.removeprefix(prefix)) for folder in self._folders() if folder.name.startswith(prefix)
+        )
         return max(numbers, default=-1)
 
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
@@ -79,7 +83,7 @@ class ParquetFolders:
 
     def optimise(self, vacuum_hours: int) -> dict[str, Any]:
         """Only what attempts that died left is removed: files of plain Parquet cannot be changed under readers."""
-        left = [path for path in self._root.glob(f"_{PARTITION}*")] if self._root.is_dir() else []
+        left = list(self._root.glob(f"_{PARTITION}*")) if self._root.is_dir() else []
         for path in left:
             shutil.rmtree(path, ignore_errors=True)
         return {"files_merged": 0, "files_made": 0, "files_removed": len(left)}

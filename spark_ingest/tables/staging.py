@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
+from math import isnan
 from pathlib import Path
 from typing import Any, Final
 
@@ -96,7 +97,7 @@ def staged_file(path: Path) -> StagedFile:
             continue  # Delta's log has no others
         if isinstance(low, str) and max(len(low), len(high)) > _MAX_TEXT:
             continue
-        if isinstance(low, float) and (low != low or high != high):  # noqa: PLR0124 (NaN)
+        if isinstance(low, float) and (isnan(low) or isnan(high)):
             continue
         least[name], greatest[name] = low, high
     return StagedFile(path, footer.num_rows, path.stat().st_size, least, greatest, nulls)

@@ -1,0 +1,38 @@
+"""This process's connections to stores: opened once, kept, since Spark's workers serve many tasks."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+
+import structlog
+
+from store_client.blocking import BlockingReader, BlockingStore, StoreLocation, open_reader, open_store
+
+_readers: dict[StoreLocation, BlockingReader] = {}
+
+
+def reader_of(location: StoreLocation) -> BlockingReader:
+    """The reader of a store."""
+    reader = _readers.get(location)
+    if reader is None:
+        if not structlog.is_configured():  # a worker of Spark's: its own log is for what goes wrong
+            structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+        reader = _readers[location] = open_reader(location)
+    return reader
+
+
+def store_of(location: StoreLocation) -> BlockingStore:
+    """The brokers of a store.  Raises BAD_REQUEST for a data directory."""
+    if location.data_dir:
+        return open_store(location)
+    found = reader_of(location)
+    assert isinstance(found, BlockingStore)
+    return found
+
+
+@atexit.register
+def close_readers() -> None:
+    """Close all of them: a data directory that is read is locked."""
+    while _readers:
+        _readers.popitem()[1].close()
