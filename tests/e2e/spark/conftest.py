@@ -1,0 +1,84 @@
+"""One Spark and one server for all of these tests: a start of Spark costs more than most of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_ingest.session import open_session
+from spark_ingest.source.stores import close_readers
+from tests.support.server import ServerProcess
+from tests.support.topic_log import TopicWriter
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+Read = Callable[..., DataFrame]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All of them in one worker, and with time for a machine that is busy."""
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(240))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    os.environ["PYTHONPATH"] = str(ROOT)  # Spark's Python workers find the rooms where they lie
+    session = open_session("local[2,4]")
+    yield session
+    close_readers()
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("spark-server"), {"broker.enabled": "true"}) as process:
+        yield process
+
+
+@pytest.fixture(scope="session")
+def writer(server: ServerProcess) -> Iterator[TopicWriter]:
+    writer = TopicWriter(server.address("broker"))
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def topic(writer: TopicWriter) -> str:
+    """A topic of the test's own, of four queues."""
+    name = f"t-{uuid.uuid4().hex[:10]}"
+    writer.create(name)
+    return name
+
+
+@pytest.fixture
+def read(spark: SparkSession, server: ServerProcess) -> Read:
+    """Reads a topic in one go, with options."""
+
+    def read(topic: str, **options: str) -> DataFrame:
+        source = spark.read.format("entrepot").option("servers", server.address("broker")).option("subscribe", topic)
+        return source.options(**options).load()
+
+    return read
+
+
+@pytest.fixture
+def ingest(server: ServerProcess) -> Callable[..., list[str]]:
+    """The command that ingests topics of the server."""
+
+    def ingest(topic: str, table: Path, *more: str) -> list[str]:
+        return [
+            sys.executable, "-m", "gateway.cli", "ingest", "--topic", topic, "--table", str(table),
+            "--server", server.address("broker"), "--master", "local[2,4]", *more,
+        ]  # fmt: skip
+
+    return ingest
