@@ -47,6 +47,8 @@ class BatchJob:
         settings = self.settings
         app = self._app()
         main = self._table(settings.table)
+        staging = Staging(settings.table, app, batch)
+        staging.clear()
         if main.committed(app) >= batch or read_state(settings.folder, batch).has_no_good_rows:
             return
         began_ms = _now_ms()
@@ -54,8 +56,6 @@ class BatchJob:
         watermark = None
         if settings.watermark_seconds is not None:
             watermark = before.watermark(settings.watermark_seconds)
-        staging = Staging(settings.table, app, batch)
-        staging.clear()
         marked = self._marked(rows, main, watermark)
         stage(marked, staging, one_write=settings.format is TableFormat.DELTA)
         files = {kind: staging.files(kind) for kind in KINDS}

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_ingest.job.rows import flattened, found_columns
@@ -14,6 +15,8 @@ from spark_ingest.source.options import OptionError, Parse, read_options
 from spark_ingest.source.positions import subscribed
 from spark_ingest.source.schemas import ddl_of, inferred_fields, table_ddl
 from spark_ingest.source.stores import reader_of
+from spark_ingest.tables import open_table
+from spark_ingest.tables.table import check_types
 
 
 class NoMessagesYetError(Exception):
@@ -45,7 +48,10 @@ def with_schema(settings: JobSettings) -> JobSettings:
 
 
 def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSettings:
-    """With the columns of devices found.  Raises OptionError for one that is not there."""
+    """With the columns of devices found.
+
+    Raises OptionError for one that is not there, TableError where the table has a column with another type.
+    """
     ddl = table_ddl(read_options(settings.source_options()), settings.schema)
     flat = flattened(session.createDataFrame([], struct_of(ddl))).schema
     try:
@@ -54,6 +60,9 @@ def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSett
         raise OptionError(str(error)) from error
     if settings.deduplicates and not columns.sequence:
         raise OptionError("which column numbers a device's messages? Duplicates are told by it (--sequence)")
+    table = open_table(settings.format, settings.table, dict(settings.catalog))
+    if table.exists():
+        check_types(settings.table, table.schema(), to_arrow_schema(flat, timezone="UTC"))
     return replace(settings, columns=columns)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +25,8 @@ from store_client.blocking import BlockingStore
 
 LOOK_SECONDS: Final = 0.5
 WAIT_SECONDS: Final = 2.0
+_NAMED: Final = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception): (.*)")
+"""The line of a Python traceback that says what it was."""
 AVAILABLE_NOW: Final = "availableNow"
 MAX_PROGRESS_BYTES: Final = 2 << 20
 
@@ -84,7 +88,8 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
                 show(progress)
         if is_over:
             break
-        query.awaitTermination(LOOK_SECONDS)  # type: ignore[arg-type] # fractions are fine
+        with suppress(StreamingQueryException):  # told below, once its last batches have been shown
+            query.awaitTermination(LOOK_SECONDS)  # type: ignore[arg-type] # fractions are fine
     failure = query.exception()
     if failure is not None:
         raise JobError(reason_of(failure))
@@ -126,11 +131,11 @@ def _mirror(running: Running) -> None:
             return  # the group shows a batch less; the checkpoint is what counts
 
 
-def reason_of(failure: StreamingQueryException | Exception) -> str:
+def reason_of(failure: Exception) -> str:
     """What went wrong, without the stacks of two languages."""
     lines = [line.strip() for line in str(failure).splitlines() if line.strip()]
     for line in lines:
         if "DATA_LOSS:" in line:
             return line[line.index("DATA_LOSS:") :]
-    named = [line for line in lines if "Error:" in line and not line.startswith(("at ", "File "))]
-    return (named or lines or ["the query ended"])[-1 if named else 0]
+    named = [found[1] for line in lines if (found := _NAMED.fullmatch(line))]
+    return named[-1] if named else (lines or ["the query ended"])[0]

@@ -5,7 +5,8 @@ Offsets go into Spark's checkpoint as `{"topic": {"queue": offset}}`, in the for
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import Any, Final
 
 from domain.names import is_hidden_topic
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
@@ -13,6 +14,8 @@ from domain.topic import QueueBounds
 from spark_ingest.source.options import EARLIEST, LATEST, Offsets, OptionError, SourceOptions, Start
 from store_client.blocking import BlockingReader
 
+NEW_TOPIC_SECONDS: Final = 2.0
+"""A topic that another has just made is known here a moment later."""
 Bounds = dict[str, dict[int, QueueBounds]]
 
 
@@ -32,11 +35,13 @@ def from_json(offsets: dict[str, Any]) -> Offsets:
 
 def subscribed(reader: BlockingReader, options: SourceOptions) -> list[str]:
     """The topics.  A list of topics must be there; a pattern may match none yet."""
-    known = reader.topics()
     if options.pattern:
-        return [name for name in known if options.wants_topic(name) and not is_hidden_topic(name)]
-    missing = [name for name in options.topics if name not in known]
-    if missing:
+        return [name for name in reader.topics() if options.wants_topic(name) and not is_hidden_topic(name)]
+    deadline = time.monotonic() + NEW_TOPIC_SECONDS
+    while missing := sorted(set(options.topics).difference(reader.topics())):
+        if time.monotonic() < deadline:
+            time.sleep(0.05)
+            continue
         raise OptionError(f"there is no topic {missing[0]!r} at {options.location.text}")
     return sorted(options.topics)
 

@@ -33,14 +33,18 @@ class TopicWriter:
     def create(self, topic: str, queues: int = 4) -> None:
         self.store.put_topic(Topic(topic, queues=queues))
 
-    def append(self, topic: str, bodies: Iterable[bytes], *, sub_topic: str = "", queue: int | None = None, **more: Any) -> int:
+    def append(
+        self, topic: str, bodies: Iterable[bytes], *, sub_topic: str = "", queue: int | None = None, **more: Any
+    ) -> int:
         """Append bodies; how many.  `more`: fields of every message."""
         queues = self.store.queues(self.store.topic(topic))  # type: ignore[arg-type]
         messages: list[Message] = []
         count = 0
         for body in bodies:
             name = sub_topic or topic
-            message = Message(topic, body, name, message_id=os.urandom(16), born_time_ms=time.time_ns() // 1_000_000, **more)
+            message = Message(
+                topic, body, name, message_id=os.urandom(16), born_time_ms=time.time_ns() // 1_000_000, **more
+            )
             message.filter_hash = filter_hash(name, message.tag)
             message.queue_id = queues[count % len(queues)] if queue is None else queue
             messages.append(message)
