@@ -70,7 +70,7 @@ def _candidates(explicit: str, environ: Mapping[str, str]) -> list[tuple[str, Pa
         return [("setting", Path(explicit))]
     if environ.get("JAVA_HOME"):
         found.append(("JAVA_HOME", Path(environ["JAVA_HOME"])))
-    on_path = shutil.which("java", path=environ.get("PATH"))
+    on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path:
         found.append(("PATH", Path(on_path).resolve().parent.parent))
     try:

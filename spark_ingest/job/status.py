@@ -18,7 +18,7 @@ from spark_ingest.job.state import BatchState, all_states
 from spark_ingest.job.watching import lag_table
 from spark_ingest.source.options import Offsets
 from spark_ingest.source.positions import from_json
-from store_client.blocking import open_reader
+from spark_ingest.source.stores import reader_of
 
 
 class NoJobError(Exception):
@@ -93,12 +93,9 @@ def job_status(checkpoint: Path) -> JobStatus:
     latest: Offsets = {}
     unreached = ""
     try:
-        reader = open_reader(settings.location)
-        try:
-            topics = end or dict.fromkeys(settings.subscribe.split(","))
-            latest = {t: {b.queue_id: b.max_offset for b in reader.bounds(t)} for t in topics if t}
-        finally:
-            reader.close()
+        reader = reader_of(settings.location)
+        topics = end or dict.fromkeys(settings.subscribe.split(","))
+        latest = {t: {b.queue_id: b.max_offset for b in reader.bounds(t)} for t in topics if t}
     except EntrepotError as error:
         unreached = error.message
     return JobStatus(settings, batch, end, latest, unreached, states[-1] if states else None, rows)

@@ -1,0 +1,96 @@
+"""Bodies into columns: what a careful decoder would say of each, and nothing lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import cbor2
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_ingest.source.options import Parse
+from spark_ingest.source.payloads import PayloadParser
+
+FIELDS = [
+    pa.field("n", pa.int64()),
+    pa.field("f", pa.float64()),
+    pa.field("s", pa.string()),
+    pa.field("b", pa.bool_()),
+    pa.field("l", pa.list_(pa.int64())),
+    pa.field("o", pa.struct([pa.field("x", pa.float64()), pa.field("y z", pa.string())])),
+]
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+NUMBER = st.floats(allow_nan=False, allow_infinity=False, width=32)
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "n": st.none() | st.integers(-(2**63), 2**63 - 1),
+        "f": st.none() | NUMBER,
+        "s": st.none() | TEXT,
+        "b": st.none() | st.booleans(),
+        "l": st.none() | st.lists(st.integers(-(2**31), 2**31), max_size=3),
+        "o": st.none() | st.fixed_dictionaries({"x": NUMBER, "y z": TEXT}),
+        "unknown": TEXT,
+    },
+)
+BROKEN = st.sampled_from([b"", b"{", b"[1]", b"3", b'{"n": "x"}', b'{"n": 1} {"n": 2}', b"\xff", b'{"s": 5}', b"null"])
+
+
+def parsed(
+    parse: Parse, bodies: list[bytes], fields: list[Any] = FIELDS
+) -> tuple[list[dict[str, Any]], list[Any], list[Any]]:
+    columns, errors, raw = PayloadParser(parse, fields).parse(pa.array(bodies, pa.binary()))
+    rows = [
+        dict(zip([f.name for f in fields], values, strict=True))
+        for values in zip(*(c.to_pylist() for c in columns), strict=True)
+    ]
+    return rows, errors.to_pylist(), raw.to_pylist()
+
+
+@given(st.lists(VALUES | BROKEN, max_size=12), st.sampled_from([Parse.JSON, Parse.CBOR]))
+def test_good_bodies_are_values_and_bad_ones_are_kept(given: list[Any], parse: Parse):
+    dump = orjson.dumps if parse is Parse.JSON else cbor2.dumps
+    bodies = [value if isinstance(value, bytes) else dump(value) for value in given]
+    rows, errors, raw = parsed(parse, bodies)
+    assert len(rows) == len(given)
+    for value, body, row, error, kept in zip(given, bodies, rows, errors, raw, strict=True):
+        if isinstance(value, bytes):
+            assert error
+            assert kept == body
+            assert set(row.values()) == {None}
+        else:
+            assert (error, kept) == (None, None)
+            assert row == {field.name: value.get(field.name) for field in FIELDS}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "value"),
+    [
+        (pa.timestamp("us", "UTC"), b'{"v": "2026-01-02T03:04:05Z"}', "2026-01-02T03:04:05+00:00"),
+        (pa.date32(), b'{"v": "2026-01-02"}', "2026-01-02"),
+        (pa.decimal128(9, 2), b'{"v": "12.30"}', "12.30"),
+        (pa.map_(pa.string(), pa.int64()), b'{"v": {"a": 1}}', "[('a', 1)]"),
+        (pa.int8(), b'{"v": 127}', "127"),
+    ],
+)
+def test_types_that_go_body_by_body(kind: pa.DataType, body: bytes, value: str):
+    rows, errors, _ = parsed(Parse.JSON, [body], [pa.field("v", kind)])
+    assert errors == [None]
+    found = rows[0]["v"]
+    assert (found.isoformat() if hasattr(found, "isoformat") else str(found)) == value
+
+
+def test_a_number_that_does_not_fit_is_an_error():
+    _, errors, raw = parsed(Parse.JSON, [b'{"v": 128}', b'{"v": 1}'], [pa.field("v", pa.int8())])
+    assert errors[0] and errors[1] is None
+    assert raw == [b'{"v": 128}', None]
+
+
+def test_deep_bodies_do_not_end_the_process():
+    deep = b'{"o": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    _, errors, _ = parsed(Parse.JSON, [deep, json.dumps({"n": 1}).encode()])
+    assert errors[0] and errors[1] is None

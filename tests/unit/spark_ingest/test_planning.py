@@ -1,0 +1,92 @@
+"""What a batch reads: ranges that cover what they should, limits that starve nobody."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from domain.topic import QueueBounds
+from spark_ingest.source.options import OptionError, Start, check_names, read_options
+from spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
+from spark_ingest.source.positions import DataLossError, from_json, to_json
+
+COUNTS = st.lists(st.integers(0, 5000), min_size=1, max_size=9)
+
+
+@given(COUNTS, st.integers(1, 9) | st.none(), st.integers(1, 3000), st.integers(1, 8))
+def test_pieces_cover_every_offset_once(counts: list[int], least: int | None, most: int, cores: int):
+    ranges = [Range("t", queue, 10, 10 + count) for queue, count in enumerate(counts) if count]
+    pieces = pieces_of(ranges, min_pieces=least, max_rows=most, cores=cores)
+    covered = [(r.queue_id, at) for piece in pieces for r in piece for at in range(r.start, r.end)]
+    assert covered == [(r.queue_id, at) for r in ranges for at in range(r.start, r.end)]
+    rows = sum(counts)
+    assert all(sum(r.rows for r in piece) <= most for piece in pieces)
+    if rows:
+        assert len(pieces) >= min(least or 1, rows) // 2
+        sizes = [sum(r.rows for r in piece) for piece in pieces]
+        assert max(sizes[:-1], default=0) in (0, max(sizes))
+
+
+@given(COUNTS, st.floats(0.001, 1.5))
+def test_a_limit_is_shared_and_nobody_starves(counts: list[int], share: float):
+    start = {"t": dict.fromkeys(range(len(counts)), 7)}
+    end = {"t": {queue: 7 + count for queue, count in enumerate(counts)}}
+    found = limited(start, end, share)["t"]
+    for queue, count in enumerate(counts):
+        taken = found[queue] - 7
+        assert min(count, 1) <= taken <= count
+        assert taken <= max(count * share, 1)
+
+
+def bounds(least: int, last: int) -> dict[str, dict[int, QueueBounds]]:
+    return {"t": {0: QueueBounds(0, least, last)}}
+
+
+def test_what_is_gone_is_told_or_fails():
+    told: list[str] = []
+    for start, end, now, expected, said in (
+        (0, 50, bounds(20, 60), [Range("t", 0, 20, 50)], "retention has passed it"),
+        (0, 50, bounds(60, 80), [], "retention has passed it"),
+        (40, 50, bounds(0, 8), [Range("t", 0, 0, 8)], "made anew"),
+    ):
+        with pytest.raises(DataLossError, match=said):
+            ranges_between({"t": {0: start}}, {"t": {0: end}}, now, fails=True, tell=told.append)
+        assert told == []
+        assert ranges_between({"t": {0: start}}, {"t": {0: end}}, now, fails=False, tell=told.append) == expected
+        assert said in told.pop()
+    with pytest.raises(DataLossError, match="no queue 1 any more"):
+        ranges_between({"t": {0: 0, 1: 5}}, {"t": {0: 1}}, bounds(0, 9), fails=True, tell=told.append)
+
+
+def test_a_queue_that_is_new_is_read_from_its_beginning():
+    now = bounds(3, 9)
+    assert ranges_between({"t": {}}, {"t": {0: 9}}, now, fails=True, tell=print) == [Range("t", 0, 3, 9)]
+
+
+@given(st.dictionaries(st.text(max_size=5), st.dictionaries(st.integers(0, 99), st.integers(0, 2**62), max_size=5)))
+def test_offsets_survive_the_checkpoint(offsets: dict[str, dict[int, int]]):
+    assert from_json(to_json(offsets)) == offsets
+    assert list(to_json(offsets)) == sorted(offsets)
+
+
+def test_options():
+    options = read_options({"servers": "127.0.0.1:9", "subscribe": "a, b", "startingOffsets": '{"a": {"0": -2}}'})
+    assert options.topics == ("a", "b")
+    assert options.starting == Start(offsets={"a": {0: -2}})
+    assert options.fails_on_data_loss
+    for given_, said in (
+        ({"servers": "x:1"}, "which topics"),
+        ({"subscribe": "a"}, "servers, nameServers or dataDir"),
+        ({"servers": "x:1", "dataDir": "/x", "subscribe": "a"}, "one of the three"),
+        ({"servers": "x:1", "subscribePattern": "("}, "subscribePattern"),
+        ({"servers": "x:1", "subscribe": "a", "endingOffsets": "earliest"}, "nothing would be read"),
+        ({"servers": "x:1", "subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "5"}, "one of them"),
+        ({"servers": "x:1", "subscribe": "a", "failOnDataLoss": "maybe"}, "true or false"),
+        ({"servers": "x:1", "subscribe": "a", "schema": "a int"}, "give parse, too"),
+        ({"servers": "x:1", "subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "-2 is earliest"),
+    ):
+        with pytest.raises(OptionError, match=said):
+            read_options(given_)
+    with pytest.raises(OptionError, match="did you mean startingOffsets"):
+        check_names({"startingOffset": "x"})

@@ -1,0 +1,68 @@
+"""What is called odd, and what is not."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from spark_ingest.job.run import reason_of
+from spark_ingest.job.settings import seconds_of
+from spark_ingest.report.anomalies import Series, anomalies_of
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def series(mean: list[float], spread: float = 0.0) -> Series:
+    values = np.array(mean, np.float64)
+    times = [START + timedelta(minutes=at) for at in range(len(mean))]
+    return Series("d", "m", times, values, values - spread, values + spread, np.full(len(mean), 10))
+
+
+def test_a_value_far_from_the_others_is_odd():
+    values = [20 + 0.1 * (at % 5) for at in range(60)]
+    assert list(anomalies_of(series(values))) == []
+    values[30] = 90.0
+    (found,) = anomalies_of(series(values))
+    assert (found.kind, found.value, found.time) == ("outlier", 90.0, START + timedelta(minutes=30))
+
+
+def test_noise_is_not_odd():
+    noise = np.random.default_rng(7).normal(20, 3, 2000).tolist()
+    assert len(list(anomalies_of(series(noise, spread=5.0)))) == 0
+
+
+def test_a_sensor_that_no_longer_moves():
+    values = [20 + at % 3 for at in range(30)] + [21.0] * 15
+    found = [each for each in anomalies_of(series(values)) if each.kind == "stuck"]
+    assert [(each.time, each.value) for each in found] == [(START + timedelta(minutes=30), 21.0)] or found[
+        0
+    ].score >= 15
+    assert list(anomalies_of(series([5.0] * 50))) == []  # it never moved: a setting, not a fault
+
+
+def test_a_short_series_says_nothing():
+    assert list(anomalies_of(series([1, 1, 900]))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10s", 10), ("5m", 300), ("1 hour", 3600), ("250ms", 0.25), ("2 days", 172800)]
+)
+def test_durations(text: str, seconds: float):
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "-5s", "1 week", "5 m 3 s"])
+def test_durations_that_are_none(text: str):
+    with pytest.raises(ValueError, match="such as 10s"):
+        seconds_of(text)
+
+
+def test_the_reason_of_a_failure_is_its_last_line():
+    text = (
+        "[STREAM_FAILED] Query failed\n  File x\nspark_ingest.tables.table.TableError: /x: column a\n SQLSTATE: 39000"
+    )
+    assert reason_of(Exception(text)) == "/x: column a"
+    assert reason_of(Exception("a\nb.DataLossError: DATA_LOSS: t/0 is gone\nmore")) == "DATA_LOSS: t/0 is gone"
+    assert reason_of(Exception("just this")) == "just this"
