@@ -9,10 +9,10 @@ TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test conformance check format bench demo proto peers peers-npm lock clean
+.PHONY: help setup run cluster test conformance check format bench demo demo-spark proto peers peers-npm lock clean
 
 help: ## this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## create .venv with the project and what it needs; the command is .venv/bin/entrepot
 
@@ -51,6 +51,9 @@ bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench 
 
 demo: setup ## devices, consumers and a killed server, and nothing lost
 	$(BIN)/python examples/demo.py $(ARGS)
+
+demo-spark: setup ## 500 devices into a Delta table, a job that is killed, the reckoning and a page of plots
+	$(BIN)/python examples/demo_spark.py $(ARGS)
 
 proto: setup ## generate the stubs of protocols/rocketmq from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 
 SEED = random.SystemRandom().randrange(1 << 32)
 KILLS = 20
-DRIVER_KILLS = 4
+DRIVER_KILLS = 3
 MAX_ROUNDS = 3000
 START_SECONDS = 90.0
 
