@@ -1,8 +1,11 @@
-"""What is odd about a device's minutes: a value far from its own others, a sensor that no longer moves."""
+"""What is odd about a device's minutes: a value far from its own others, a sensor that no longer moves.
+
+A device that has few minutes yet is compared with all devices.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,7 +16,7 @@ import numpy.typing as npt
 FAR: Final = 6.0
 """Robust standard deviations from the median."""
 LEAST_MINUTES: Final = 10
-"""A series shorter than this says nothing."""
+"""A series shorter than this says nothing of itself."""
 _MAD_TO_SIGMA: Final = 1.4826
 
 
@@ -43,21 +46,39 @@ class Anomaly:
     score: float
 
 
-def anomalies_of(series: Series) -> Iterator[Anomaly]:
-    """Outliers by median and median absolute deviation, which a few odd values do not move; then a stuck end."""
-    if len(series.mean) < LEAST_MINUTES:
-        return
-    middle = float(np.median(series.mean))
-    spread = float(np.median(np.abs(series.mean - middle))) * _MAD_TO_SIGMA
+@dataclass(frozen=True, slots=True)
+class Usual:
+    """What a metric usually is: its median, and how far values are from it, as a standard deviation."""
+
+    middle: float
+    spread: float
+
+
+def usual_of(series: Iterable[Series]) -> Usual | None:
+    """By median and median absolute deviation, which a few odd values do not move; None where values say too little."""
+    given = list(series)
+    means = np.concatenate([each.mean for each in given]) if given else np.empty(0)
+    if len(means) < LEAST_MINUTES:
+        return None
+    middle = float(np.median(means))
+    spread = float(np.median(np.abs(means - middle))) * _MAD_TO_SIGMA
     if spread == 0:  # more than half of the values are the same
-        spread = float(np.std(series.mean)) or 0.0
-    if spread > 0:
+        spread = float(np.std(means))
+    # an extreme is one of many values of a minute: its own spread is wider than that of means
+    within = np.concatenate([each.high - each.low for each in given])
+    return Usual(middle, max(spread, float(np.median(within)) / 2))
+
+
+def anomalies_of(series: Series, fleet: Usual | None = None) -> Iterator[Anomaly]:
+    """Outliers, then a stuck end.  `fleet`: what is usual among all devices."""
+    usual = usual_of([series]) or fleet
+    if usual is not None and usual.spread > 0:
+        middle = usual.middle
         extreme = np.where(series.high - middle > middle - series.low, series.high, series.low)
-        # an extreme is one of `count` values: its own spread is wider than that of a mean
-        wide = max(spread, float(np.median(series.high - series.low)) / 2)
-        for at in np.flatnonzero(np.abs(extreme - middle) > FAR * wide):
+        for at in np.flatnonzero(np.abs(extreme - middle) > FAR * usual.spread):
             time, value = series.times[at], float(extreme[at])
-            yield Anomaly(series.device, series.metric, "outlier", time, time, value, abs(value - middle) / wide)
+            score = abs(value - middle) / usual.spread
+            yield Anomaly(series.device, series.metric, "outlier", time, time, value, score)
     yield from _stuck(series)
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from spark_ingest.job.settings import JobSettings
 from spark_ingest.job.state import BatchState, all_states
 from spark_ingest.job.status import JobStatus, job_status
-from spark_ingest.report.anomalies import Anomaly, Series, anomalies_of
+from spark_ingest.report.anomalies import Anomaly, Series, anomalies_of, usual_of
 from spark_ingest.tables.delta import DeltaTableFiles
 
 MAX_MINUTES: Final = 5_000_000
@@ -42,7 +42,9 @@ def gather(checkpoint: Path, devices: int) -> ReportData:
     status = job_status(checkpoint)
     settings = status.settings
     series = all_series(settings)
-    anomalies = [found for each in series for found in anomalies_of(each)]
+    metrics = dict.fromkeys(each.metric for each in series)
+    usual = {name: usual_of(each for each in series if each.metric == name) for name in metrics}
+    anomalies = [found for each in series for found in anomalies_of(each, usual[each.metric])]
     gaps, gap_counts = _gaps(settings)
     known = _table(settings, "devices")
     rows = [] if known is None else known.select(["device", "last_seen", "last_sequence", "messages"]).to_pylist()

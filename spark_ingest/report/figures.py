@@ -17,7 +17,7 @@ _LAYOUT: Final = {
     "template": "plotly_white",
     "margin": {"l": 60, "r": 20, "t": 50, "b": 40},
     "hovermode": "x unified",
-    "legend": {"orientation": "h", "y": 1.12},
+    "legend": {"orientation": "h", "y": -0.15},
 }
 _BLUE, _RED, _GREY, _AMBER = "#2563eb", "#dc2626", "#94a3b8", "#f59e0b"
 

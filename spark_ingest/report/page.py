@@ -39,7 +39,7 @@ def page_of(data: ReportData) -> str:
     settings = data.status.settings
     topics = settings.subscribe or settings.subscribe_pattern
     plots = [figures.throughput(data)]
-    if data.progress:
+    if len(data.progress) > 1:
         plots.append(figures.lag(data))
     plots += [figures.device_series(data, metric) for metric in dict.fromkeys(each.metric for each in data.drawn)]
     if data.gaps:

@@ -9,7 +9,7 @@ import pytest
 
 from spark_ingest.job.run import reason_of
 from spark_ingest.job.settings import seconds_of
-from spark_ingest.report.anomalies import Series, anomalies_of
+from spark_ingest.report.anomalies import Series, anomalies_of, usual_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -66,3 +66,11 @@ def test_the_reason_of_a_failure_is_its_last_line():
     assert reason_of(Exception(text)) == "/x: column a"
     assert reason_of(Exception("a\nb.DataLossError: DATA_LOSS: t/0 is gone\nmore")) == "DATA_LOSS: t/0 is gone"
     assert reason_of(Exception("just this")) == "just this"
+
+
+def test_a_short_series_is_compared_with_the_fleet():
+    fleet = [series([20 + at % 5 * 0.1 for at in range(6)]) for _ in range(10)]
+    usual = usual_of(fleet)
+    assert list(anomalies_of(fleet[0], usual)) == []
+    (found,) = anomalies_of(series([20.1, 20.2, 80.0]), usual)
+    assert (found.kind, found.value) == ("outlier", 80.0)
