@@ -39,7 +39,8 @@ log = structlog.get_logger(__name__)
 
 class SharePump:
     """`request` says how so many messages are popped.  `ensure_group` gives the group, made where it is not there.
-    `sort_out` takes out of what was popped what is not to be delivered.  `on_end` is called when there is nothing more to ask for."""
+    `sort_out` takes out of what was popped what is not to be delivered.  `on_end` is called when there is nothing more
+    to ask for."""
 
     def __init__(
         self,

@@ -106,7 +106,9 @@ class DeadLetters:
             publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())
         )
         if isinstance(found, UnknownExchange):
-            return None
+            if self._placing.exchange_of_topic(vhost, publish.exchange) is None:
+                return None
+            found = ()  # a Topic that nothing is bound to: the letter lies there
         if reason is not DeathReason.REJECTED:
             found = tuple(name for name in found if not goes_round(header, name))
         return self._placing.message(vhost, publish, found, now_ms)

@@ -113,7 +113,11 @@ def test_each_message_goes_to_one_of_the_three_doors(server: Deployment, channel
     queue = declared(channel)
     topic = f"t{uuid4().hex[:8]}"
     channel.queue_bind(queue, "amq.topic", f"{topic}.#")
-    consumers = [Puller(server, queue), MqttMember(server, queue), AmqpConsumer(server, queue)]
+    consumers: list[Puller | MqttMember | AmqpConsumer] = [
+        Puller(server, queue),
+        MqttMember(server, queue),
+        AmqpConsumer(server, queue),
+    ]
     sent = [f"message-{number}" for number in range(COUNT)]
     with RawClient(server.port("mqtt")) as publisher:
         publisher.connect(f"p-{topic}")
