@@ -22,8 +22,8 @@ DIFFERENCES: Final[tuple[Difference, ...]] = (
             "tests.test_connection::test_closing_waiter_cancellation[amqp-timeout-connection-True]",
             "tests.test_connection_futures::test_connection_close_during_publish_drain[amqp]",
         ),
-        "Not steady on either server: in three more runs by themselves each failed at least once on RabbitMQ too. A race "
-        "of the client's: which of its tasks hears first that it closes the connection.",
+        "Not steady on either server: in three more runs by themselves each failed at least once on RabbitMQ too. A "
+        "race of the client's: which of its tasks hears first that it closes the connection.",
     ),
     Difference(
         "aio_pika",
