@@ -33,7 +33,7 @@ cluster: setup ## start 2 name servers, 2 brokers, 2 gateways on free ports (mak
 test: setup ## all tests (make test ARGS='-k mqtt')
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(ARGS)
 
-conformance: setup ## other people's AMQP suites, here and on RabbitMQ; an hour (make conformance ARGS='kombu --record')
+conformance: setup ## other people's AMQP suites, here and on RabbitMQ; an hour and a half (make conformance ARGS='kombu --record')
 	$(BIN)/python -m tests.conformance.amqp.run $(ARGS)
 
 check: setup ## format, lint, strict types, import contracts

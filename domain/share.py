@@ -2,7 +2,8 @@
 
 A share is its name and its filter together.  One whole Topic (`t/#`) has the group of the share's own name, so that
 consumers of other protocols meet it by that name; any other filter has a group of its own, for what a filter does not
-want counts as settled for the whole group.
+want counts as settled for the whole group.  An AMQP queue (`%AMQP%q/#`) has the one group that its consumers are, so it
+is shared by the name of the queue alone.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Final
 
-from domain.names import check_group_name, is_topic_name
+from domain.errors import Code, EntrepotError
+from domain.names import QUEUE_FEED_PREFIX, check_group_name, is_topic_name
+from domain.routing.entity_name import encoded_name
 
 SHARE_SEPARATOR: Final = "~"
 HASH_BYTES: Final = 8
@@ -38,3 +41,20 @@ def whole_topic(topic_filter: str) -> str | None:
     """The Topic that a filter wants all of, or None: `t/#` wants all names of the Topic `t`."""
     topic = topic_filter.removesuffix(_WHOLE)
     return topic if topic != topic_filter and is_topic_name(topic) else None
+
+
+def shared_queue(topic_filter: str) -> str | None:
+    """The Topic of the AMQP queue that a filter wants, or None where it wants no queue's."""
+    level, _, rest = topic_filter.partition("/")
+    return level if level.startswith(QUEUE_FEED_PREFIX) and rest == "#" else None
+
+
+def queue_group(share_name: str, topic: str) -> str:
+    """The group of an AMQP queue, by its Topic, for a share.  The share is named as the queue is, or as the group.
+    Raises FORBIDDEN for any other name: a queue has one group."""
+    group = topic.removeprefix(QUEUE_FEED_PREFIX)
+    if group not in (share_name, encoded_name(share_name)):
+        raise EntrepotError(
+            Code.FORBIDDEN, f"an AMQP queue is shared by its own name alone, not by {share_name[:80]!r}"
+        )
+    return group

@@ -41,6 +41,7 @@ from gateway.transport.certificate_watch import CertificateWatch
 from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
 from gateway.version import own_version
 from gateway.vhosts.definitions import Definitions
+from gateway.vhosts.shared_queues import SharedQueues
 from gateway.workers import run_workers
 
 if TYPE_CHECKING:
@@ -177,6 +178,7 @@ class Gateway:
             own_version(),
             is_alone=is_alone,
         )
+        self.shares.queues = SharedQueues(self.amqp.definitions, self.amqp.dead_letters)
         self._amqp_doors = AmqpDoors(settings.amqp, sockets, self.amqp.converse, self._wheel)
         self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
         self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)

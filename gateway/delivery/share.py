@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from gateway.delivery.leases import ShareMember, Ticket
@@ -96,13 +96,23 @@ class Share:
             self._members[member] = _Membership(member, self._turn)
             self.look()
 
-    def remove(self, member: ShareMember) -> None:
-        """Give back at once all that the member holds, and what is kept where it was the last one."""
+    def is_only(self, member: ShareMember) -> bool:
+        """Whether there is no other member."""
+        return len(self._members) == 1 and member in self._members
+
+    def held_by(self, member: ShareMember) -> list[Ticket]:
+        """What a member has not settled."""
+        membership = self._members.get(member)
+        return [] if membership is None else list(membership.held)
+
+    def remove(self, member: ShareMember, ended: Collection[Ticket] = ()) -> None:
+        """Give back at once all that the member holds but for `ended`, and what is kept where it was the last one."""
         membership = self._members.pop(member, None)
         if membership is None:
             return
         for ticket in tuple(membership.held):
-            ticket.release()
+            if ticket not in ended:
+                ticket.release()
         if not self._members:
             self._give_back_kept()
         self._wake_all()

@@ -16,7 +16,7 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import Delivery
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.delivery.leases import Leases
+from gateway.delivery.leases import Leases, Ticket
 from gateway.delivery.share import Share
 from gateway.messaging.traffic import Traffic
 
@@ -39,7 +39,8 @@ log = structlog.get_logger(__name__)
 
 class SharePump:
     """`request` says how so many messages are popped.  `ensure_group` gives the group, made where it is not there.
-    `on_end` is called when there is nothing more to ask for."""
+    `sort_out` takes out of what was popped what is not to be delivered.  `on_end` is called when there is nothing more
+    to ask for."""
 
     def __init__(
         self,
@@ -48,6 +49,7 @@ class SharePump:
         leases: Leases,
         request: Callable[[int], PopRequest],
         ensure_group: Callable[[], Awaitable[ConsumerGroup]],
+        sort_out: Callable[[list[Ticket]], list[Ticket]],
         traffic: Traffic,
         on_end: Callable[[SharePump], None],
     ) -> None:
@@ -55,6 +57,7 @@ class SharePump:
         self._store = store
         self._request = request
         self._ensure_group = ensure_group
+        self._sort_out = sort_out
         self._traffic = traffic
         self._pause_seconds = FIRST_PAUSE_SECONDS
         self._is_idle = True
@@ -115,7 +118,7 @@ class SharePump:
         return True
 
     def _hand_out(self, deliveries: list[Delivery]) -> None:
-        tickets = self.leases.take(deliveries)
+        tickets = self._sort_out(self.leases.take(deliveries))
         if self.share.has_members:
             self._traffic.count_out(self.leases.topic, self.leases.group, deliveries)
         self.share.hand_out(tickets)

@@ -8,9 +8,9 @@ nothing of each other; the store shares out.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from domain.clock import Clock
 from domain.consumer_group import LATEST, ConsumerGroup
@@ -19,7 +19,7 @@ from domain.expression.filter import FilterExpression, FilterKind, compile_filte
 from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from domain.ports import PopRequest, Store
 from domain.revision import BY_USE
-from domain.share import filtered_share_group, share_group, whole_topic
+from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
 from domain.timestamp import to_rfc3339
 from gateway.delivery.leases import Leases, ShareMember, Ticket, acknowledge_all
 from gateway.delivery.share import Share
@@ -40,6 +40,22 @@ ShareKey = tuple[str, str]
 """Name and filter."""
 
 
+class QueueRules(Protocol):
+    """What AMQP's queues ask of those who share them."""
+
+    def check_shareable(self, topic: str) -> None:
+        """Raise TOPIC_NOT_FOUND or FORBIDDEN unless others than AMQP's consumers may consume from the queue."""
+        ...
+
+    def sort_out(self, topic: str, tickets: list[Ticket]) -> list[Ticket]:
+        """What of these may be delivered."""
+        ...
+
+    def came_back(self, topic: str, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Those of what a member leaves behind that are not to be released: they have come back too often."""
+        ...
+
+
 class Shares:
     """`new_group` gives the definition of a group that a share makes, by name, but for where it begins.
     `any_level_topics`: Topics whose names may start with any level."""
@@ -57,6 +73,8 @@ class Shares:
         self._new_group = new_group
         self._any_level_topics = any_level_topics
         self._traffic = traffic
+        self.queues: QueueRules | None = None
+        """Of the AMQP door, where there is one; without it no queue is shared."""
         self._shares: dict[ShareKey, Share] = {}
         self._pumps: dict[tuple[Share, str], SharePump] = {}
         self._leases: dict[tuple[Share, str], Leases] = {}
@@ -75,8 +93,10 @@ class Shares:
         """The consumer group of a share.  One whole Topic, or what the group of its name declares as its filter, is
         read by that group; any other filter has one of its own.
 
-        Raises ILLEGAL_CONSUMER_GROUP.
+        Raises ILLEGAL_CONSUMER_GROUP; FORBIDDEN (an AMQP queue by another name than its own).
         """
+        if (queue := shared_queue(topic_filter)) is not None:
+            return queue_group(share_name, queue)
         name = share_group(share_name)
         if whole_topic(topic_filter) is not None or self._is_declared(name, topic_filter):
             return name
@@ -86,8 +106,8 @@ class Shares:
         """Let a member have its part of the messages; returns when what is published from now on is shared with it.
         Joining again changes nothing.
 
-        Raises ILLEGAL_CONSUMER_GROUP, ILLEGAL_FILTER_EXPRESSION, FORBIDDEN (the Topic is not readable), UNAVAILABLE,
-        and what else making the group is refused with.
+        Raises ILLEGAL_CONSUMER_GROUP, ILLEGAL_FILTER_EXPRESSION, FORBIDDEN (the Topic is not readable, or a queue that
+        is not shared), TOPIC_NOT_FOUND (no such queue), UNAVAILABLE, and what else making the group is refused with.
         """
         key = share_name, topic_filter
         compile_filter(_expression(topic_filter))
@@ -98,7 +118,10 @@ class Shares:
         self._check_open()
         self._joining.add((key, member))
         try:
-            await self._ensure_group(group, share_name)
+            if (queue := shared_queue(topic_filter)) is not None:
+                self._queue_rules(queue).check_shareable(queue)
+            else:
+                await self._ensure_group(group, share_name)
             if whole_topic(topic_filter) is not None and any(map(self._store.topic, self._any_level_topics())):
                 await self._ensure_side_group(share_name, topic_filter)
             if (key, member) not in self._joining:
@@ -118,8 +141,20 @@ class Shares:
         self._joining.discard((key, member))
         share = self._shares.get(key)
         if share is not None:
-            share.remove(member)
+            queue = shared_queue(topic_filter)
+            if queue is not None and self.queues is not None:
+                self._stop_unless_shared(share, queue, member)
+                share.remove(member, self.queues.came_back(queue, share.held_by(member)))
+            else:
+                share.remove(member)
             self._forget_if_over(share)
+
+    def _stop_unless_shared(self, share: Share, queue: str, member: ShareMember) -> None:
+        """The last member leaves: a pop that waits would take what that one gives back, and count it as delivered,
+        which AMQP's queues limit."""
+        pump = self._pumps.get((share, queue))
+        if pump is not None and share.is_only(member):
+            pump.task.cancel()
 
     def has_room(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
         """The member's credit grew."""
@@ -141,7 +176,19 @@ class Shares:
         if self._is_closed:
             raise EntrepotError(Code.UNAVAILABLE, "the gateway is stopping")
 
+    def _queue_rules(self, topic: str) -> QueueRules:
+        if self.queues is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
+        return self.queues
+
     # -- groups --------------------------------------------------------------------------------------------------
+
+    def _queue_group(self, group: str, topic: str) -> ConsumerGroup:
+        """The group of an AMQP queue, which its declaration made: without it the queue is gone."""
+        found = self._store.group(group)
+        if found is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
+        return found
 
     def _is_declared(self, group: str, topic_filter: str) -> bool:
         definition = self._store.group(group)
@@ -196,8 +243,10 @@ class Shares:
     def _can_match(self, topic: str, topic_filter: str) -> bool:
         """Whether names of a Topic can match a filter.  MQTT names are those of the default namespace."""
         found = self._store.topic(topic)
-        if NAMESPACE_SEPARATOR in topic or is_hidden_topic(topic) or found is None or not found.permission.readable:
+        if NAMESPACE_SEPARATOR in topic or found is None or not found.permission.readable:
             return False
+        if is_hidden_topic(topic):
+            return shared_queue(topic_filter) == topic
         level = topic_filter.partition("/")[0]
         return level in ANY or level == topic or topic in self._any_level_topics()
 
@@ -224,20 +273,30 @@ class Shares:
         def request(count: int) -> PopRequest:
             return PopRequest(topic, group, count, WAIT_MS, held.lease_ms, wanted)
 
+        is_queue = shared_queue(share.topic_filter) is not None
+
         async def ensure_group() -> ConsumerGroup:
+            if is_queue:
+                return self._queue_group(group, topic)
             if group != self.group_name(share.share_name, share.topic_filter):
                 return await self._ensure_side_group(share.share_name, share.topic_filter)
             return await self._ensure_group(group, share.share_name)
 
+        def sort_out(tickets: list[Ticket]) -> list[Ticket]:
+            return self._queue_rules(topic).sort_out(topic, tickets) if is_queue else tickets
+
         self._pumps[share, topic] = SharePump(
-            self._store, share, leases, request, ensure_group, self._traffic, self._pump_ended
+            self._store, share, leases, request, ensure_group, sort_out, self._traffic, self._pump_ended
         )
         self._tick_later()
 
     def _group_and_filter(self, share: Share, topic: str) -> tuple[str, FilterExpression | None]:
         """How a Topic is popped.  What a filter does not want is settled for the group: so a share of one whole Topic
         reads other Topics, where such names may be too, with a group of its own."""
-        name, text = share_group(share.share_name), share.topic_filter
+        text = share.topic_filter
+        if shared_queue(text) is not None:
+            return queue_group(share.share_name, topic), None
+        name = share_group(share.share_name)
         if self._is_declared(name, text):
             return name, None
         has_any_names = topic in self._any_level_topics()

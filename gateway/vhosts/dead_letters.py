@@ -58,6 +58,14 @@ class DeadLetters:
         self._spawn(self.bury(queue, over, DeathReason.EXPIRED))
         return [each for each in tickets if each not in over]
 
+    def came_back(self, queue: Queue, tickets: Sequence[Ticket]) -> list[Ticket]:
+        """Those of these that have come back too often: they are dead, and not to be released."""
+        limit = queue.declaration.arguments.attempts_allowed
+        spent = [] if limit is None else [each for each in tickets if each.attempt > limit]
+        if spent:
+            self._spawn(self.bury(queue, spent, DeathReason.DELIVERY_LIMIT))
+        return spent
+
     async def bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
         """Publish the dead letters, and take the messages out of their queue when that is durable."""
         if not tickets:
@@ -98,7 +106,9 @@ class DeadLetters:
             publish.exchange, (key,), lambda: header.headers or {}, lambda: dict(header.values())
         )
         if isinstance(found, UnknownExchange):
-            return None
+            if self._placing.exchange_of_topic(vhost, publish.exchange) is None:
+                return None
+            found = ()  # a Topic that nothing is bound to: the letter lies there
         if reason is not DeathReason.REJECTED:
             found = tuple(name for name in found if not goes_round(header, name))
         return self._placing.message(vhost, publish, found, now_ms)

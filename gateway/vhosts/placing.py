@@ -14,7 +14,7 @@ from domain.message import Destinations, Message, SystemProperty
 from domain.names import DEFAULT_NAMESPACE
 from domain.ports import Store
 from domain.routing.entity_name import encoded_name
-from domain.routing.exchange import RESERVED_PREFIX, ExchangeType
+from domain.routing.exchange import RESERVED_PREFIX, Exchange, ExchangeType
 from gateway.frontends.mqtt.routes import Routes
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.connection_events import Publish
@@ -34,6 +34,13 @@ class Placing:
         self._store, self._routes, self._keeps_topics = store, routes, keeps_topics
         self.on_timed: OnTimed = lambda vhost, queue, at_ms: None
         """Told of each queue that a message goes to whose time will be over there."""
+
+    def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
+        """The exchange that a Topic is, whether or not one of that name was declared.  MQTT's names, and with them what
+        is kept for other doors, are those of the default virtual host: in others a Topic is no exchange."""
+        if not name or vhost.namespace != DEFAULT_NAMESPACE or self._store.topic(encoded_name(name)) is None:
+            return None
+        return Exchange(name, ExchangeType.TOPIC)
 
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
         """The message for the queues, or None where nothing is to keep it."""

@@ -43,6 +43,8 @@ class Heartbeats:
         """Whether to send a heartbeat now."""
         if now < self._next_look:
             return False
-        self._next_look = now + self._interval / 2
+        step = self._interval / 2
+        # Who looks late does not put off the looks that follow: else what is said within an interval comes after it.
+        self._next_look = self._next_look + step if now < self._next_look + step else now + step
         has_sent, self.has_sent = self.has_sent, False
         return not has_sent

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,11 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aio_pika
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\s*(nameserver|broker|gateway)\s+(\S+)\s+(.*?)\s+(\d+)\s+(\S+)\s+(\S+)\s*$")
 START_SECONDS = 90.0
+LAG_SECONDS = 5.0
+"""Within which what one gateway declares is known at another."""
 NAMES = ["nameserver-0", "nameserver-1", "broker-0", "broker-1", "gateway-0", "gateway-1"]
 
 pytestmark = pytest.mark.timeout(180)
@@ -117,6 +122,81 @@ def test_what_one_gateway_takes_another_gives_and_a_stop_ends_all(cluster: Clust
     assert (cluster.data_dir / "broker-0" / "broker.json").exists()
     assert not (cluster.data_dir / "broker-0" / "abort").exists(), "the store was closed"
     assert list((cluster.data_dir / "run").iterdir()) == []
+
+
+def amqp_addresses(cluster: Cluster) -> list[str]:
+    """Of the gateways, in their order."""
+    found = [re.search(r"amqp://(\S+)", row[3]) for name, row in cluster.rows().items() if name.startswith("gateway")]
+    return [address[1] for address in found if address is not None]
+
+
+async def test_what_one_gateway_declares_another_publishes_to(cluster: Cluster) -> None:
+    """Exchange, queue and binding declared by AMQP at one gateway, used at the other, and back."""
+    addresses = amqp_addresses(cluster)
+    assert len(set(addresses)) == 2, cluster.output()
+    here, there = [await aio_pika.connect_robust(f"amqp://guest:guest@{address}/") for address in addresses]
+    async with here, there:
+        channel, other = await here.channel(), await there.channel(on_return_raises=True)
+        exchange = await channel.declare_exchange("orders", aio_pika.ExchangeType.DIRECT, durable=True)
+        queue = await channel.declare_queue("invoices", durable=True)
+        await queue.bind(exchange, "new")
+
+        async def is_routed(body: bytes) -> bool:
+            """The other gateway has been told within a moment; until then it says what it does not know."""
+            try:
+                asked = await there.channel(on_return_raises=True)
+                target = await asked.get_exchange("orders")
+                await target.publish(aio_pika.Message(body), "new", mandatory=True)
+            except (aio_pika.exceptions.ChannelNotFoundEntity, aio_pika.exceptions.PublishError):
+                return False
+            return True
+
+        deadline = time.monotonic() + LAG_SECONDS
+        while not await is_routed(b"1"):
+            assert time.monotonic() < deadline, "the other gateway does not know the binding"
+        message = await queue.get(timeout=10)
+        assert (message.body, message.exchange, message.routing_key) == (b"1", "orders", "new")
+        await message.ack()
+        assert (await other.declare_queue("invoices", passive=True)).declaration_result.message_count == 0
+
+        taken: asyncio.Queue[bytes] = asyncio.Queue()
+
+        async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
+            taken.put_nowait(message.body)
+            await message.ack()
+
+        await (await other.get_queue("invoices")).consume(take)
+        await exchange.publish(aio_pika.Message(b"2"), "new", mandatory=True)
+        assert await asyncio.wait_for(taken.get(), 20) == b"2"
+
+
+def test_ports_of_amqp_count_on_from_the_first(tmp_path: Path) -> None:
+    first = two_free_ports()
+    cluster = Cluster(tmp_path, "--nameservers", "1", "--brokers", "1", "--amqp-port", str(first))
+    try:
+        cluster.wait_for("Ctrl-C stops it")
+        assert amqp_addresses(cluster) == [f"127.0.0.1:{first}", f"127.0.0.1:{first + 1}"]
+        assert cluster.stop() == 0, cluster.output()
+    finally:
+        if cluster.process.poll() is None:
+            cluster.process.kill()
+            cluster.process.wait()
+        for name in cluster.rows():
+            if is_running(cluster.pid(name)):
+                os.kill(cluster.pid(name), signal.SIGKILL)
+
+
+def two_free_ports() -> int:
+    """The first of two ports in a row that are free just now, of those that the system gives to nobody by itself."""
+    for port in range(20_000, 30_000, 2):
+        with socket.socket() as one, socket.socket() as other:
+            try:
+                one.bind(("127.0.0.1", port))
+                other.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no two ports are free")
 
 
 def test_a_part_that_dies_is_told_and_ends_the_others(cluster: Cluster) -> None:

@@ -16,6 +16,8 @@ from gateway.settings import port_key
 
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
+MAX_PORT_TRIES = 50
+"""How often a start is tried again where something else has the port that the process had before."""
 
 
 class Process:
@@ -83,14 +85,24 @@ class Process:
     def wait_ready(self) -> None:
         """Wait until what was begun is ready."""
         assert self._process is not None
+        again = 0
         while not self.ready_file.exists():
             if self._process.poll() is not None:
+                if again < MAX_PORT_TRIES and self._lost_its_port():
+                    again += 1
+                    time.sleep(0.2)  # whoever took it goes on
+                    self.begin()
+                    continue
                 raise AssertionError(f"{self.name} ended with {self._process.returncode}:\n{self.log_text()}")
             if time.monotonic() - self._started > START_SECONDS:
                 raise AssertionError(f"{self.name} is not ready:\n{self.log_text()}")
             time.sleep(0.01)
         self.ready_seconds = time.monotonic() - self._started
         self.ports = json.loads(self.ready_file.read_bytes())
+
+    def _lost_its_port(self) -> bool:
+        """Whether one of the ports that it had is taken: an outgoing connection may have got it meanwhile."""
+        return bool(self.ports) and "Address already in use" in self.log_text()[-400:]
 
     def restart(self) -> None:
         """Start again on the same ports and data."""

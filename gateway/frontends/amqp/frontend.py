@@ -13,11 +13,9 @@ import structlog
 
 from domain.clock import Clock
 from domain.errors import EntrepotError
-from domain.names import qualified
 from domain.ports import Store
 from domain.queue_declaration import declared_queue
-from domain.routing.entity_name import encoded_name
-from domain.routing.exchange import Exchange, ExchangeType
+from domain.routing.exchange import Exchange
 from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.frontends.amqp.access import AmqpAccess
 from gateway.frontends.amqp.consuming import Consumer
@@ -185,11 +183,9 @@ class AmqpFrontend:
         if sum(len(vhost.queues) for vhost in self.definitions.vhosts()) >= self.settings.max_queues:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"queue limit ({self.settings.max_queues}) is reached")
 
-    def topic_of_exchange(self, vhost: Vhost, name: str) -> Exchange | None:
-        """The exchange that a Topic is, where none of that name was declared."""
-        if not name or self.store.topic(qualified(vhost.namespace, encoded_name(name))) is None:
-            return None
-        return Exchange(name, ExchangeType.TOPIC)
+    def exchange(self, vhost: Vhost, name: str) -> Exchange | None:
+        """The exchange of a name: that which was declared, or else the Topic of that name."""
+        return vhost.routing.exchange(name) or self.placing.exchange_of_topic(vhost, name)
 
     def used(self, queue: Queue) -> None:
         """Somebody declared the queue or got of it."""

@@ -162,6 +162,8 @@ class ChannelPublishing:
         name = publish.exchange
         frontend.access.check_publish(channel.conversation, vhost, publish)
         exchange = vhost.routing.exchange(name)
+        if exchange is None and frontend.placing.exchange_of_topic(vhost, name) is not None:
+            return ()  # a Topic that nothing is bound to: the message lies there
         if exchange is None:
             raise AmqpError(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{vhost.name}'", 60, 40)
         if exchange.internal:

@@ -73,7 +73,7 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
     exchanges.check_not_default(method.exchange)
     found = vhost.routing.exchange(method.exchange)
     if method.passive:
-        if found is None and frontend.topic_of_exchange(vhost, method.exchange) is None:
+        if frontend.exchange(vhost, method.exchange) is None:
             raise exchanges.not_found(method.exchange, vhost.name)
         _answer_exchange(channel, method)
         return None
@@ -240,11 +240,11 @@ async def _bind(
     exchanges.check_not_default(source)
     frontend.access.check(conversation, vhost, Action.UPDATE, destination)
     frontend.access.check(conversation, vhost, Action.SUB, read_name(source, routing_key))
-    if vhost.routing.exchange(source) is None and (topic := frontend.topic_of_exchange(vhost, source)) is not None:
-        await frontend.definitions.declare_exchange(vhost, topic, frontend.gateway)
-    found = vhost.routing.exchange(source)
+    found = frontend.exchange(vhost, source)
     if found is None:
         raise exchanges.not_found(source, vhost.name)
+    if vhost.routing.exchange(source) is None:  # a Topic, which is declared by being bound
+        found = await frontend.definitions.declare_exchange(vhost, found, frontend.gateway)
     if not frontend.definitions.destination_exists(vhost, binding):
         raise exchanges.not_found(destination, vhost.name)
     check_binding(binding, found.routing_type)

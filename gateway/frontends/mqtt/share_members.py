@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from domain.share import shared_queue
 from gateway.delivery.audience import Grant, SubscriptionOptions, make_run
 from gateway.frontends.mqtt.names import Share
 from protocols.mqtt.mapping import is_expired
@@ -14,20 +15,26 @@ if TYPE_CHECKING:
     from gateway.frontends.mqtt.conversation import MqttConversation
 
 
+def granted_qos(share: Share, wanted: int) -> int:
+    """AMQP's queues deliver at least once, and forget what is acknowledged: no more than QoS 1 is promised of them."""
+    return wanted if shared_queue(share.filter) is None else min(wanted, 1)
+
+
 class Membership:
     """Implements `gateway.delivery.shares.ShareMember`."""
 
-    __slots__ = ("_conversation", "_grant", "share")
+    __slots__ = ("_conversation", "_grant", "_is_of_queue", "share")
 
     def __init__(self, conversation: MqttConversation, share: Share, options: SubscriptionOptions) -> None:
         self._conversation = conversation
         self.share = share
+        self._is_of_queue = shared_queue(share.filter) is not None
         self.grant(options)
 
     def grant(self, options: SubscriptionOptions) -> None:
         """The same share was subscribed to again, perhaps otherwise (3.8.4-3)."""
         identifiers = (options.identifier,) if options.identifier else ()
-        self._grant = Grant(options.qos, False, identifiers)
+        self._grant = Grant(granted_qos(self.share, options.qos), False, identifiers)
 
     @property
     def credit(self) -> int:
@@ -38,7 +45,8 @@ class Membership:
         now_ms = conversation.frontend.clock.now_ms()
         wanted: list[Ticket] = []
         for ticket in tickets:
-            if ticket.message.system and is_expired(ticket.message, now_ms):
+            # What is over in an AMQP queue was sorted out, to be a dead letter: it is not for this door to drop.
+            if ticket.message.system and not self._is_of_queue and is_expired(ticket.message, now_ms):
                 ticket.acknowledge()
             else:
                 wanted.append(ticket)

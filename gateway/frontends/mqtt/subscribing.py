@@ -17,7 +17,7 @@ from gateway.delivery.audience import QueueKey, SubscriptionOptions
 from gateway.frontends.mqtt.names import REPLAY, SHARE, SYS, parse_replay, parse_share
 from gateway.frontends.mqtt.readers import ReplayReader
 from gateway.frontends.mqtt.retained_delivery import RetainedDelivery
-from gateway.frontends.mqtt.share_members import Membership
+from gateway.frontends.mqtt.share_members import Membership, granted_qos
 from gateway.sessions.record import Cursors, SubscriptionRecord
 from protocols.mqtt.packets import Subscribe, Subscription, Unsubscribe
 from protocols.mqtt.properties import PropertyId
@@ -79,7 +79,8 @@ class Subscribing:
                 joins.append((place, member))
             elif _brings_retained(wanted, is_new=is_new):
                 retained.append(record)
-            reasons.append(ReasonCode(wanted.qos))
+            share = parse_share(wanted.filter) if wanted.filter.startswith(SHARE) else None
+            reasons.append(ReasonCode(wanted.qos if share is None else granted_qos(share, wanted.qos)))
         conversation.outbox.holds += 1  # what comes now goes out behind the answer
         if joins:
             conversation.frontend.spawn(self._join(packet.packet_id, reasons, retained, joins))

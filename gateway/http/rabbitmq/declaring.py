@@ -75,11 +75,11 @@ def check_not_locked(queue: Queue, vhost: Vhost) -> None:
 async def bind(frontend: AmqpFrontend, vhost: Vhost, binding: Binding) -> None:
     """Raises TOPIC_NOT_FOUND where an end is missing, FORBIDDEN, PRECONDITION_FAILED."""
     exchanges.check_not_default(binding.source)
-    found = vhost.routing.exchange(binding.source)
-    if found is None and (topic := frontend.topic_of_exchange(vhost, binding.source)) is not None:
-        found = await frontend.definitions.declare_exchange(vhost, topic, frontend.gateway)
+    found = frontend.exchange(vhost, binding.source)
     if found is None:
         raise exchanges.not_found(binding.source, vhost.name)
+    if vhost.routing.exchange(binding.source) is None:  # a Topic, which is declared by being bound
+        found = await frontend.definitions.declare_exchange(vhost, found, frontend.gateway)
     if not frontend.definitions.destination_exists(vhost, binding):
         kind = binding.destination_kind.value
         raise EntrepotError(Code.TOPIC_NOT_FOUND, f"no {kind} '{binding.destination}' in vhost '{vhost.name}'")

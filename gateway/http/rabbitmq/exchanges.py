@@ -95,7 +95,7 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
     @router.get("/exchanges/{vhost}/{name}", summary="One exchange")
     async def get_exchange(vhost: str, name: str) -> Response:
         found, name = vhost_in_path(context, vhost), exchange_name_in_path(name)
-        exchange = found.routing.exchange(name)
+        exchange = frontend_of(context).exchange(found, name)
         if exchange is None:
             raise missing("exchange", name, found)
         return json_answer(exchange_shape(exchange, found))
@@ -159,7 +159,7 @@ def publish_of(exchange: str, body: PublishBody) -> Publish:
 
 async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> bool:
     """Publish; durable when this returns.  Whether it went to any queue.  Raises what refuses it."""
-    exchange = vhost.routing.exchange(publish.exchange)
+    exchange = frontend.exchange(vhost, publish.exchange)
     if exchange is None:
         raise missing("exchange", publish.exchange, vhost)
     exchanges.check_publishable(exchange, vhost.name)
@@ -171,7 +171,8 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
     queues = vhost.routing.route(
         publish.exchange, all_keys(publish), lambda: header.headers or {}, lambda: dict(header.values())
     )
-    assert not isinstance(queues, UnknownExchange)
+    if isinstance(queues, UnknownExchange):  # a Topic that nothing is bound to
+        queues = ()
     message = frontend.placing.message(vhost, without_bcc(publish), queues, frontend.clock.now_ms())
     if message is not None:
         await _sent(frontend, vhost, message)

@@ -3,13 +3,14 @@ of their own.  Nothing of them is part of this project."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
 from typing import Final
 
+from tests.conformance.amqp import packages
+from tests.conformance.amqp.packages import GO_PACKAGE, GO_PATH
 from tests.conformance.amqp.suites import SUITES, Source, Suite
 
 ROOT: Final = Path(__file__).resolve().parents[3]
@@ -20,8 +21,6 @@ PYTHON: Final = ENVIRONMENT / "bin" / "python"
 CERTIFICATES: Final = SOURCES / "aiormq-7.2.4" / "tests" / "certs"
 """aiormq's: its tests know their authority."""
 
-GO_PATH: Final = Path("/usr/share/gocode")
-GO_PACKAGE: Final = "github.com/rabbitmq/amqp091-go"
 FETCH_SECONDS: Final = 600
 
 TOOLS: Final = (
@@ -45,18 +44,15 @@ def directory(suite: Suite) -> Path:
     """Where a suite's tests are, or would be."""
     if suite.source is Source.DEBIAN:
         return GO_PATH / "src" / GO_PACKAGE
-    return SOURCES / f"{suite.name}-{suite.version}"
+    return SOURCES / f"{suite.distribution}-{suite.version}"
 
 
 def missing(suite: Suite) -> str:
     """Why a suite cannot be run here; empty where it can."""
-    if suite.source is Source.DEBIAN:
-        if shutil.which("go") is None or not directory(suite).exists():
-            return "golang-go and golang-github-rabbitmq-amqp091-go-dev are not installed"
-    elif not (PYTHON.exists() and directory(suite).exists()):
+    if absent := packages.missing(packages.of_suite(suite)):
+        return packages.told(absent)
+    if suite.source is Source.PYPI and not (PYTHON.exists() and directory(suite).exists()):
         return f"{suite.name} {suite.version} is not fetched (make conformance)"
-    if suite.needs_redis and shutil.which("redis-server") is None:
-        return "redis-server is not installed"
     return "" if CERTIFICATES.exists() else "aiormq's certificates are not fetched (make conformance)"
 
 
@@ -69,14 +65,14 @@ def fetch() -> None:
         return
     SOURCES.mkdir(parents=True, exist_ok=True)
     archives = DIRECTORY / "sdists"
-    for suite in wanted:
+    for suite in {each.distribution: each for each in wanted}.values():
         pip = (str(PYTHON), "-m", "pip", "--disable-pip-version-check")
-        what = (f"--no-binary={suite.name}", f"{suite.name}=={suite.version}")
+        what = (f"--no-binary={suite.distribution}", f"{suite.distribution}=={suite.version}")
         _run(*pip, "download", "--quiet", "--no-deps", "--dest", str(archives), *what)
-        archive = archives / f"{suite.name}-{suite.version}.tar.gz"
+        archive = archives / f"{suite.distribution}-{suite.version}.tar.gz"
         with tarfile.open(archive) as opened:
             opened.extractall(SOURCES, filter="data")
-    sources = [str(directory(suite)) for suite in wanted]
+    sources = dict.fromkeys(str(directory(suite)) for suite in wanted)
     _run(*pip, "install", "--quiet", *TOOLS, *sources)
     (DIRECTORY / "installed").touch()
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 
-from tests.conformance.amqp import fetched, outcome, servers
+from tests.conformance.amqp import fetched, outcome, packages, servers
 from tests.conformance.amqp.outcome import Outcome
 from tests.conformance.amqp.servers import Ports
 from tests.conformance.amqp.suites import Source, Suite
@@ -72,13 +72,13 @@ def _play_go(suite: Suite, ports: Ports, directory: Path, tests: Sequence[str]) 
     command += ["-run", "|".join(tests)] if tests else []
     environment = {
         **_environment(),
-        "GOPATH": str(fetched.GO_PATH),
+        "GOPATH": str(packages.GO_PATH),
         "GOCACHE": str(fetched.DIRECTORY / "go-cache"),
         "GO111MODULE": "off",
         "GOPROXY": "off",
         "AMQP_URL": f"amqp://guest:guest@127.0.0.1:{ports.amqp}/",
     }
-    _run([*command, fetched.GO_PACKAGE], environment, suite, directory)
+    _run([*command, packages.GO_PACKAGE], environment, suite, directory)
     return outcome.of_go((directory / "output").read_text(errors="replace").splitlines())
 
 

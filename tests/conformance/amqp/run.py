@@ -10,27 +10,35 @@ import argparse
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from tests.conformance.amqp import fetched, results, servers
+from tests.conformance.amqp import fetched, packages, results, servers
 from tests.conformance.amqp.outcome import Outcome
 from tests.conformance.amqp.playing import play
 from tests.conformance.amqp.suites import BY_NAME, SUITES, Suite
 
 
 def main() -> int:
-    """0 where every test that passes on RabbitMQ passes on ours, or has its reason."""
+    """0 where all that was asked for was run, and what passes on RabbitMQ passes on ours, or has its reason."""
     asked = _arguments()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # servers are ended on the way out
     fetched.fetch()
     suites = [BY_NAME[name] for name in asked.suites] or list(SUITES)
     against = servers.NAMES if asked.against == "both" else (asked.against,)
+    absent = missing_packages(suites, against)
+    if absent:
+        print(packages.told(absent), file=sys.stderr)
+    can_run = [name for name in against if not packages.missing(packages.of_server(name))]
+    for name in against:
+        if name not in can_run:
+            print(f"{name}: nothing is run against it")
     for suite in suites:
         why = fetched.missing(suite)
         if why:
             print(f"{suite.name}: not run: {why}")
             continue
-        for name in against:
+        for name in can_run:
             played = run_one(suite, name, asked.tests or ())
             _tell(suite, name, played)
             if asked.record and not asked.tests:
@@ -38,7 +46,13 @@ def main() -> int:
     unexplained = results.unexplained(suites)
     for test in unexplained:
         print(f"passes on RabbitMQ and not here, without a reason: {test}")
-    return 1 if unexplained else 0
+    return 1 if unexplained or absent else 0
+
+
+def missing_packages(suites: Sequence[Suite], against: Sequence[str]) -> tuple[str, ...]:
+    """Debian's packages that are wanted and not installed."""
+    wanted = [name for suite in suites for name in packages.of_suite(suite)]
+    return packages.missing([*(name for server in against for name in packages.of_server(server)), *wanted])
 
 
 def run_one(suite: Suite, name: str, tests: tuple[str, ...] = ()) -> Outcome:

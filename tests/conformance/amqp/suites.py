@@ -17,7 +17,7 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """`name`, `version`: of the source distribution or the package.
+    """`version`: of the source distribution or the package.  `package`: its name, where `name` is that of a part of it.
 
     `tests`: what pytest is told to run, and `quick` the same in a few seconds; names of Go tests for Debian's.
     `plugin`: of `plugins/`, what names the server to the tests.  `left_out`: tests, or the beginning of their names,
@@ -35,6 +35,12 @@ class Suite:
     left_out: Mapping[str, str] = field(default_factory=dict)
     tests_left_out: int = 0
     needs_redis: bool = False
+    package: str = ""
+
+    @property
+    def distribution(self) -> str:
+        """What is fetched."""
+        return self.package or self.name
 
 
 _BADSSL: Final = "contacts badssl.com"
@@ -110,10 +116,19 @@ SUITES: Final = (
         limit_seconds=1200,
         left_out={
             "t/integration/test_tasks.py::test_tasks::test_revoked_by_headers_complex_canvas": "sleeps for minutes",
-            "t/integration/test_canvas.py": "takes a quarter of an hour",
         },
-        tests_left_out=241,
+        tests_left_out=1,
         needs_redis=True,
+    ),
+    Suite(
+        "celery-canvas",
+        "5.7.0",
+        Source.PYPI,
+        ("t/integration/test_canvas.py",),
+        ("t/integration/test_canvas.py::test_chain::test_simple_chain",),
+        limit_seconds=3600,
+        needs_redis=True,
+        package="celery",
     ),
     Suite(
         "amqp091-go",

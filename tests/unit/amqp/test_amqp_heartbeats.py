@@ -79,3 +79,13 @@ def test_0_is_none(now: float) -> None:
     assert machine.connection.deadline() == float("inf")
     assert machine.wait(now) == []
     assert machine.connection.is_open
+
+
+def test_a_late_look_does_not_put_off_the_next() -> None:
+    machine = machine_with(60)
+    machine.wait(44.0)
+    assert machine.connection.deadline() == 60.0
+    assert machine.wait(60.0) == [(0, "heartbeat")]
+    machine.feed(HEARTBEAT_FRAME, now=60.0)
+    machine.wait(175.0)  # after a long stall the looks begin anew
+    assert machine.connection.deadline() == 205.0

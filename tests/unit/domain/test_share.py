@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from domain.errors import Code, EntrepotError
 from domain.names import MAX_GROUP_LENGTH, check_group_name, check_topic_name, dead_letter_topic, is_topic_name
-from domain.share import filtered_share_group, share_group, whole_topic
+from domain.routing.entity_name import encoded_name
+from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
 
 share_names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/+#\0"), min_size=1, max_size=8)
 filters = st.text("abc/+#é$", min_size=1, max_size=10)
@@ -51,6 +52,24 @@ def test_a_name_that_leaves_no_room_for_the_hash_is_refused():
 )
 def test_which_filters_want_one_whole_topic(topic_filter: str, topic: str | None):
     assert whole_topic(topic_filter) == topic
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "topic"),
+    [("%AMQP%q/#", "%AMQP%q"), ("%AMQP%q", None), ("%AMQP%q/a/#", None), ("%DLQ%q/#", None), ("q/#", None)],
+)
+def test_which_filters_want_an_amqp_queue(topic_filter: str, topic: str | None):
+    assert shared_queue(topic_filter) == topic
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=60), st.text(min_size=1, max_size=9))
+def test_a_queue_is_shared_by_its_own_name_alone(queue: str, other: str):
+    group = encoded_name(queue)
+    assert queue_group(queue, f"%AMQP%{group}") == queue_group(group, f"%AMQP%{group}") == group
+    if other not in (queue, group):
+        with pytest.raises(EntrepotError) as refused:
+            queue_group(other, f"%AMQP%{group}")
+        assert refused.value.code == Code.FORBIDDEN
 
 
 def test_a_tilde_is_of_groups_and_their_dead_letters_only():
