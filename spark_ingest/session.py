@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import sys
 from typing import Final
 
@@ -12,6 +13,8 @@ from pyspark.sql import SparkSession
 from spark_ingest.java import find_java, java_home
 from spark_ingest.source.data_source import EntrepotDataSource
 
+DISCOVERED: Final = "pyspark_entrepot"
+"""The package by which Spark finds the source (`spark_ingest/discovery`)."""
 LOCAL_SETTINGS: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -68,5 +71,6 @@ def open_session(
     for name, value in {**SETTINGS, **wanted}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    session.dataSource.register(EntrepotDataSource)  # of itself Spark finds installed wheels only
+    if not any(module.name == DISCOVERED for module in pkgutil.iter_modules()):
+        session.dataSource.register(EntrepotDataSource)  # of itself Spark finds installed wheels only
     return session

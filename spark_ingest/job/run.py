@@ -19,7 +19,6 @@ from spark_ingest.job.batch import BatchJob
 from spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
 from spark_ingest.job.settings import JobSettings, replace_file, save_settings
 from spark_ingest.job.watching import JobProgress, progress_of
-from spark_ingest.source.positions import from_json
 from spark_ingest.source.stores import reader_of
 from store_client.blocking import BlockingStore
 
@@ -80,7 +79,7 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
     while True:
         is_over = not query.isActive
         for given in query.recentProgress:
-            found: dict[str, Any] = given if isinstance(given, dict) else orjson.loads(given.json)
+            found = _progress(given)
             if found["timestamp"] > seen:
                 seen = found["timestamp"]
                 progress = progress_of(found)
@@ -115,20 +114,22 @@ def _keep(settings: JobSettings, progress: JobProgress) -> None:
         file.write(orjson.dumps(line) + b"\n")
 
 
+def _progress(given: Any) -> dict[str, Any]:
+    """What Spark tells of a batch; through Connect it is another object."""
+    found: dict[str, Any] = given if isinstance(given, dict) else orjson.loads(given.json)
+    return found
+
+
 def _mirror(running: Running) -> None:
     """Spark tells a source of a batch when it plans the next: of the last one of a query it never does."""
-    group, query = running.settings.group, running.query
-    progress = query.lastProgress
-    if not group or progress is None:
+    group, told = running.settings.group, running.query.recentProgress
+    if not group or not told:
         return
-    reader = reader_of(running.settings.location)
-    offsets = progress["sources"][0]["endOffset"] if isinstance(progress, dict) else None
-    if isinstance(reader, BlockingStore) and offsets:
-        try:
-            for topic, queues in from_json(orjson.loads(offsets) if isinstance(offsets, str) else offsets).items():
+    with suppress(EntrepotError):  # the group shows a batch less; the checkpoint is what counts
+        reader = reader_of(running.settings.location)
+        if isinstance(reader, BlockingStore):
+            for topic, queues in progress_of(_progress(told[-1])).end.items():
                 reader.move_group(group, topic, queues)
-        except EntrepotError:
-            return  # the group shows a batch less; the checkpoint is what counts
 
 
 def reason_of(failure: Exception) -> str:

@@ -41,17 +41,19 @@ class JobProgress:
 
 def progress_of(found: dict[str, Any]) -> JobProgress:
     """From a query's progress."""
-    source = found["sources"][0] if found.get("sources") else {}
+    first = found["sources"][0] if found.get("sources") else {}
     seconds = found.get("durationMs", {}).get("triggerExecution", 0) / 1000
-    rows = found["numInputRows"]
+    rows = found.get("numInputRows")
+    if rows is None:  # through Connect it is told for each source alone
+        rows = sum(source["numInputRows"] for source in found["sources"])
     return JobProgress(
         batch=found["batchId"],
         rows=rows,
         rate=rows / seconds if seconds else 0.0,
         seconds=seconds,
         ended=found["timestamp"],
-        end=_offsets(source.get("endOffset")),
-        latest=_offsets(source.get("latestOffset")),
+        end=_offsets(first.get("endOffset")),
+        latest=_offsets(first.get("latestOffset")),
     )
 
 

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -27,8 +28,8 @@ READ = """
 import sys
 from pyspark.sql import SparkSession
 master, server, topic = sys.argv[1:]
-spark = SparkSession.builder.master(master).config("spark.driver.host", "127.0.0.1").config("spark.executor.memory", "512m")
-spark = spark.getOrCreate()
+builder = SparkSession.builder.master(master).config("spark.driver.host", "127.0.0.1")
+spark = builder.config("spark.executor.memory", "512m").getOrCreate()
 source = spark.read.format("entrepot").option("servers", server).option("subscribe", topic)
 frame = source.option("minPartitions", "4").load()
 print("rows", frame.count(), "at", frame.rdd.getNumPartitions())
@@ -95,12 +96,13 @@ class Cluster:
 
     def executors(self) -> list[psutil.Process]:
         """The JVMs that run tasks."""
-        return [
-            child
-            for process in self.processes
-            for child in psutil.Process(process.pid).children(recursive=True)
-            if any("CoarseGrainedExecutorBackend" in part for part in child.cmdline())
-        ]
+        found = []
+        for process in self.processes:
+            for child in psutil.Process(process.pid).children(recursive=True):
+                with suppress(psutil.Error):  # it has just ended
+                    if any("CoarseGrainedExecutorBackend" in part for part in child.cmdline()):
+                        found.append(child)
+        return found
 
     def stop(self) -> None:
         for process in self.processes:
