@@ -111,7 +111,17 @@ def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, 
     dead_letter_topic = message.system_text(SystemProperty.DEAD_LETTER_TOPIC)
     if dead_letter_topic is not None:
         system.dead_letter_queue.topic = dead_letter_topic
-        system.dead_letter_queue.message_id = message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID) or ""
+        system.dead_letter_queue.message_id = _id_of_hex(
+            message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID) or ""
+        )
+
+
+def _id_of_hex(text: str) -> str:
+    """The id of a message that is known by the hexadecimal digits of it."""
+    try:
+        return message_id_text(bytes.fromhex(text))
+    except ValueError:
+        return text
 
 
 def _say_properties(message: Message, facts: dict[str, PropertyValue], wire: v2.Message) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.topic import Permission, Topic, TopicType
+from domain.names import dead_letter_group
+from domain.topic import Permission, Topic, TopicType, own_queues
 from gateway.frontends.rocketmq.caller import Caller
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.names import NAMESPACES, group_of, topic_of
@@ -42,7 +43,8 @@ class Routes:
     async def query_route(self, question: v2.QueryRouteRequest, caller: Caller) -> v2.QueryRouteResponse:
         """All queues, each once for every broker that the client is told of."""
         topic = await self._topic(question.topic, caller)
-        queues = self._frontend.store.queues(topic)
+        store = self._frontend.store
+        queues = store.queues(topic) if store.topic(topic.name) is not None else own_queues(topic.queues, 0)
         writable = frozenset(queues.writable)
         answer = v2.QueryRouteResponse(status=OK_STATUS)
         types = PRIORITY_TYPES if topic.type is TopicType.PRIORITY else ANY_TYPES
@@ -82,18 +84,18 @@ class Routes:
         if found is None:
             await frontend.topology.ensure_readable(name)
             found = frontend.store.topic(name)
+        if found is None and (group := dead_letter_group(name)) is not None and frontend.store.group(group) is not None:
+            return Topic(name, queues=1, permission=Permission.READ)  # it is there when it is needed
         if found is None:
             raise WireError(v2.TOPIC_NOT_FOUND, f"there is no topic {NAMESPACES.resource(name).name!r}")
         return found
 
     def _brokers(self, used: v2.Endpoints) -> list[v2.Broker]:
-        """One; but one for each of several host names: clients take one host name for one place."""
+        """One at the place that the client used; else one for each fixed address, so that a client which cannot reach
+        one of them goes on with the others."""
         if not self._fixed:
             at = used if used.addresses else endpoints([self._frontend.address])
             return [v2.Broker(name=BROKER, id=MASTER, endpoints=at)]
-        together = endpoints(self._fixed)
-        if len(self._fixed) == 1 or together.scheme != v2.DOMAIN_NAME:
-            return [v2.Broker(name=BROKER, id=MASTER, endpoints=together)]
         return [
             v2.Broker(name=f"{BROKER}-{number}", id=MASTER, endpoints=endpoints([address]))
             for number, address in enumerate(self._fixed)

@@ -86,7 +86,8 @@ class Sending:
             await self._frontend.store.recall(topic, handle.message_id, handle.deliver_at_ms)
         except EntrepotError as refusal:
             if refusal.code is Code.OFFSET_NOT_FOUND:
-                raise WireError(v2.MESSAGE_NOT_FOUND, "the message does not wait (any more)") from None
+                # clients take MESSAGE_NOT_FOUND for a success
+                raise WireError(v2.NOT_FOUND, "the message does not wait (any more)") from None
             raise
         return v2.RecallMessageResponse(status=OK_STATUS, message_id=message_id_text(handle.message_id))
 
