@@ -33,6 +33,14 @@ _IN_FIELDS: Final = frozenset(
         SystemProperty.DEAD_LETTER_MESSAGE_ID,
     }
 )
+_UNTOLD: Final = _IN_FIELDS | {
+    SystemProperty.AMQP,
+    SystemProperty.RETRY_TOPIC,
+    SystemProperty.RETRY_QUEUE,
+    SystemProperty.RETRY_QUEUE_OFFSET,
+    SystemProperty.SENT_TO,
+}
+"""What has a field, and what is another door's or the store's own."""
 _PLAIN_SYSTEM: Final = frozenset({SystemProperty.PROTOCOL, SystemProperty.BORN_HOST})
 
 
@@ -94,7 +102,10 @@ def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, 
         system.born_host = text if born_host and is_plain(text) else ""
     if own.keys() <= _PLAIN_SYSTEM and own.get(SystemProperty.PROTOCOL) == PROTOCOL:
         return
-    facts |= {name: value for name, value in own.items() if name not in _IN_FIELDS}
+    facts |= {name: value for name, value in own.items() if name not in _UNTOLD}
+    correlation_id = facts.get(SystemProperty.CORRELATION_ID)
+    if isinstance(correlation_id, bytes) and (text := _plain_text(correlation_id)) is not None:
+        facts[SystemProperty.CORRELATION_ID] = text
     if facts.get(SystemProperty.PROTOCOL) == PROTOCOL:
         del facts[SystemProperty.PROTOCOL]
     if SystemProperty.TRANSACTION_ID in own:
@@ -114,6 +125,14 @@ def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, 
         system.dead_letter_queue.message_id = _id_of_hex(
             message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID) or ""
         )
+
+
+def _plain_text(value: bytes) -> str | None:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if is_plain(text) else None
 
 
 def _id_of_hex(text: str) -> str:

@@ -198,6 +198,9 @@ def from_wire(wire: v2.Message, namespaces: Namespaces, queue_id: int | None = N
     message.born_time_ms = epoch_ms(system.born_timestamp)
     message.filter_hash = filter_hash(message.sub_topic, message.tag)
     _add_well_known(system, facts)
+    correlation_id = facts.get(SystemProperty.CORRELATION_ID)
+    if isinstance(correlation_id, str):
+        facts[SystemProperty.CORRELATION_ID] = correlation_id.encode()
     if facts:
         message.system = facts
     message.queue_id = system.queue_id if queue_id is None else queue_id
