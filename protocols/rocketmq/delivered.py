@@ -21,7 +21,7 @@ from protocols.rocketmq.mapping import (
     wire_id,
 )
 from protocols.rocketmq.names import Namespaces, duration, timestamp
-from protocols.rocketmq.properties import PREFIX, carry, is_plain
+from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, carry, is_plain
 from protocols.rocketmq.published import LITE_SEPARATOR, PROTOCOL
 
 _IN_FIELDS: Final = frozenset(
@@ -156,9 +156,9 @@ def _say_properties(message: Message, facts: dict[str, PropertyValue], wire: v2.
         else:
             return
         carried.clear()
-    kept = {name[len(PREFIX) :]: value for name, value in properties if name.startswith(PREFIX)}
+    kept = {name[len(KEPT_PREFIX) :]: value for name, value in properties if name.startswith(KEPT_PREFIX)}
     if kept:
-        properties = tuple((name, value) for name, value in properties if not name.startswith(PREFIX))
+        properties = tuple((name, value) for name, value in properties if not name.startswith(KEPT_PREFIX))
         facts = {**kept, **facts}
     wire.user_properties.update(carry(properties, facts))
 

@@ -1,8 +1,8 @@
 """What producers send, as messages of ours: checked, and nothing of it believed that is not theirs to say.
 
 Besides the fields of the wire, a producer may say the facts of `properties` that belong to a message itself
-(`_SAID`: sub-topic, content type, correlation ...).  Every other `entrepot_<fact>` stays a user property under that
-name, and comes back to RocketMQ consumers as it was sent.
+(`_SAID`: sub-topic, content type, correlation ...).  Every other `entrepot_<fact>` is kept as the user property
+`entrepot_fact_<fact>`, and comes back to RocketMQ consumers as it was sent.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from protocols.rocketmq.mapping import (
     keys_of,
 )
 from protocols.rocketmq.names import epoch_ms, milliseconds
-from protocols.rocketmq.properties import PREFIX, RESERVED, bring_back
+from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
 
 PROTOCOL: Final = "rocketmq"
 MAX_MESSAGE_ID_BYTES: Final = 64
@@ -78,7 +78,7 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
         _check_properties(wire.user_properties, limits)
         properties, facts = bring_back(wire.user_properties)
         if not facts.keys() <= _SAID:
-            kept = [(PREFIX + fact, value) for fact, value in facts.items() if fact not in _SAID]
+            kept = [(KEPT_PREFIX + fact, value) for fact, value in facts.items() if fact not in _SAID]
             properties = (*properties, *kept)
             facts = {fact: value for fact, value in facts.items() if fact in _SAID}
     else:

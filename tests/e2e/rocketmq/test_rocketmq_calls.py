@@ -13,8 +13,8 @@ import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import put_group
-from tests.e2e.rocketmq.grpc_client import GrpcClient, resource
 from tests.support.http_pull import http_json
+from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.server import ServerProcess
 
 

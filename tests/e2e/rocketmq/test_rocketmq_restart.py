@@ -11,8 +11,8 @@ import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import LANGUAGES, SETTINGS
-from tests.e2e.rocketmq.grpc_client import GrpcClient
 from tests.support.deployment import ClusterProcesses
+from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until

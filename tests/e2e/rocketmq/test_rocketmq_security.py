@@ -18,8 +18,8 @@ import pytest
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.headers import Credentials
 from tests.e2e.rocketmq.conftest import LANGUAGES
-from tests.e2e.rocketmq.grpc_client import GrpcClient, resource
 from tests.support.certificates import TestAuthority
+from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
