@@ -25,8 +25,8 @@ from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.headers import Credentials, headers
 
 ROUNDS: Final = 3
-CHANNELS: Final = 4
-CALLERS: Final = 16
+CHANNELS: Final = 8
+CALLERS: Final = 64
 """Calls under way at one time, over all channels."""
 BODY: Final = b"x" * 200
 RECEIVED: Final = 32

@@ -9,8 +9,10 @@ from __future__ import annotations
 from hashlib import md5
 from typing import Final
 
-from domain.message import Message, PropertyValue, StoredMessage, SystemProperty
-from domain.names import split_name
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from domain.message import Delivery, Message, PropertyValue, StoredMessage, SystemProperty
+from domain.names import DEFAULT_NAMESPACE, split_name
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.mapping import (
     BODY_IS_EMPTY,
@@ -20,7 +22,7 @@ from protocols.rocketmq.mapping import (
     say_tag_and_keys,
     wire_id,
 )
-from protocols.rocketmq.names import Namespaces, duration, timestamp
+from protocols.rocketmq.names import MS_PER_SECOND, NANOS_PER_MS, Namespaces, timestamp
 from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, carry, is_plain
 from protocols.rocketmq.published import LITE_SEPARATOR, PROTOCOL
 
@@ -55,27 +57,38 @@ def message_id_text(message_id: bytes) -> str:
     return text if text.isprintable() else wire_id(message_id)
 
 
-def delivered(message: StoredMessage, namespaces: Namespaces, lite_parent: str = "") -> v2.Message:
-    """A stored message for a consumer.  `lite_parent`: the topic below which it reads lite topics."""
+def delivered(message: StoredMessage, namespaces: Namespaces) -> v2.Message:
+    """A stored message for a consumer."""
+    wire = v2.Message()
+    deliver_into(wire, message, namespaces)
+    return wire
+
+
+def deliver_into(wire: v2.Message, message: StoredMessage, namespaces: Namespaces, lite_parent: str = "") -> None:
+    """Say a stored message in an empty one of the wire, which need not be copied then.  `lite_parent`: the topic below
+    which its consumer reads lite topics."""
     body = message.body
-    system = v2.SystemProperties(
-        message_id=message_id_text(message.message_id),
-        body_digest=v2.Digest(type=v2.MD5, checksum=md5(body, usedforsecurity=False).hexdigest().upper()),
-        body_encoding=v2.IDENTITY,
-        message_type=v2.NORMAL,
-        born_timestamp=timestamp(message.born_time_ms),
-        store_timestamp=timestamp(message.store_time_ms),
-        queue_id=message.queue_id,
-        queue_offset=message.queue_offset,
-    )
-    wire = v2.Message(topic=namespaces.resource(message.topic), system_properties=system, body=body)
+    wire.body = body
+    namespace, plain = split_name(message.topic)
+    topic = wire.topic
+    topic.name = plain
+    if namespace != DEFAULT_NAMESPACE:
+        topic.resource_namespace = namespaces.resource(message.topic).resource_namespace
     system = wire.system_properties
+    system.message_id = message_id_text(message.message_id)
+    digest = system.body_digest
+    digest.type = v2.MD5
+    digest.checksum = md5(body, usedforsecurity=False).hexdigest().upper()
+    system.body_encoding = v2.IDENTITY
+    system.message_type = v2.NORMAL
+    _say_time(system.born_timestamp, message.born_time_ms)
+    _say_time(system.store_timestamp, message.store_time_ms)
+    system.queue_id = message.queue_id
+    system.queue_offset = message.queue_offset
     facts: dict[str, PropertyValue] = {}
     if message.tag or message.keys:
         say_tag_and_keys(message, system, facts)
-    properties = message.properties
-    own = message.system
-    if own:
+    if message.system:
         _say_system(message, system, facts)
     if message.message_group:
         system.message_group = message.message_group
@@ -84,15 +97,20 @@ def delivered(message: StoredMessage, namespaces: Namespaces, lite_parent: str =
     if lite_parent:
         system.lite_topic = message.sub_topic[len(lite_parent) + len(LITE_SEPARATOR) :]
         system.message_type = v2.LITE
-    elif message.sub_topic and message.sub_topic != split_name(message.topic)[1]:
+    elif message.sub_topic and message.sub_topic != plain:
         facts[SUB_TOPIC] = message.sub_topic
     if message.qos != 2:
         facts[QOS] = str(message.qos)
     if not body:
         facts[BODY_IS_EMPTY] = "1"
-    if properties or facts:
+    if message.properties or facts:
         _say_properties(message, facts, wire)
-    return wire
+
+
+def _say_time(into: Timestamp, epoch_ms: int) -> None:
+    into.seconds, rest = divmod(epoch_ms, MS_PER_SECOND)
+    if rest:
+        into.nanos = rest * NANOS_PER_MS
 
 
 def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, PropertyValue]) -> None:
@@ -167,10 +185,11 @@ def _is_ordinary(name: str, value: PropertyValue) -> bool:
     return isinstance(value, str) and is_plain(name) and is_plain(value) and not name.startswith(PREFIX)
 
 
-def add_delivery(wire: v2.Message, receipt_handle: str, attempt: int, invisible_ms: int | None) -> None:
+def add_delivery(system: v2.SystemProperties, delivery: Delivery, invisible_ms: int | None) -> None:
     """Say that it was handed over: by which handle it is settled, the attempt, and how long it stays."""
-    system = wire.system_properties
-    system.receipt_handle = receipt_handle
-    system.delivery_attempt = attempt
+    system.receipt_handle = delivery.receipt_handle
+    system.delivery_attempt = delivery.attempt
     if invisible_ms is not None:
-        system.invisible_duration.CopyFrom(duration(invisible_ms))
+        system.invisible_duration.seconds, rest = divmod(invisible_ms, MS_PER_SECOND)
+        if rest:
+            system.invisible_duration.nanos = rest * NANOS_PER_MS

@@ -99,7 +99,8 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
         own[SystemProperty.BORN_HOST] = system.born_host[:255]
     if facts:
         _take_facts(message, facts, own)
-    _take_kind(message, kind, system, own, limits)
+    if kind != v2.NORMAL:
+        _take_kind(message, kind, system, own, limits)
     message.system = own
     recovery_ms = None
     if system.HasField("orphaned_transaction_recovery_duration"):
@@ -113,17 +114,15 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
 def _kind(system: v2.SystemProperties, accepted: frozenset[int]) -> v2.MessageType.ValueType:
     """The type: what its properties say.  Raises MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
     said: v2.MessageType.ValueType = system.message_type
-    marks = []
-    if said == v2.TRANSACTION:
-        marks.append(v2.TRANSACTION)
-    if system.HasField("delivery_timestamp"):
-        marks.append(v2.DELAY)
-    if system.message_group:
-        marks.append(v2.FIFO)
-    if system.lite_topic:
-        marks.append(v2.LITE)
-    if system.HasField("priority"):
-        marks.append(v2.PRIORITY)
+    is_later, has_priority = system.HasField("delivery_timestamp"), system.HasField("priority")
+    if said == v2.NORMAL and not (is_later or has_priority or system.message_group or system.lite_topic):
+        if v2.NORMAL in accepted:
+            return v2.NORMAL
+        marks = []
+    else:
+        marks = [v2.TRANSACTION] if said == v2.TRANSACTION else []
+        marks += [v2.DELAY] * is_later + [v2.PRIORITY] * has_priority
+        marks += [v2.FIFO] * bool(system.message_group) + [v2.LITE] * bool(system.lite_topic)
     if len(marks) > 1:
         names = ", ".join(v2.MessageType.Name(mark) for mark in marks)
         raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"a message is one of these, not several: {names}")

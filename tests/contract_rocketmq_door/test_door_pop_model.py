@@ -87,7 +87,12 @@ class DoorMachine(RuleBasedStateMachine):
         question.long_polling_timeout.FromMilliseconds(0)
 
         async def receive() -> list[v2.Message]:
-            answers = [each async for each in self.door.service._receiving.receive(question, self.caller(client))]
+            answers: list[v2.ReceiveMessageResponse] = []
+
+            async def write(answer: v2.ReceiveMessageResponse) -> None:
+                answers.append(answer)
+
+            await self.door.service._receiving.receive(question, self.caller(client), write)
             return [answer.message for answer in answers if answer.HasField("message")]
 
         found = self.ask(receive())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from domain.access.model import Principal
@@ -14,6 +14,10 @@ DATE_TIME: Final = "x-mq-date-time"
 AUTHORIZATION: Final = "authorization"
 MAX_CLIENT_ID_LENGTH: Final = 255
 """It is part of keys."""
+
+
+Write = Callable[[Any], Awaitable[None]]
+"""Tells the caller one more answer of several.  Cancelled where the caller has gone."""
 
 
 @dataclass(frozen=True, slots=True)

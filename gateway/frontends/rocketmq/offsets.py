@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import Final
 
@@ -13,7 +12,7 @@ from domain.message import StoredMessage
 from domain.names import check_same_namespace
 from domain.ports import Pulled
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from gateway.frontends.rocketmq.caller import Caller
+from gateway.frontends.rocketmq.caller import Caller, Write
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.names import NAMESPACES, group_of, topic_of
 from protocols.rocketmq import v2_pb2 as v2
@@ -32,7 +31,7 @@ class Offsets:
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend = frontend
 
-    async def pull(self, question: v2.PullMessageRequest, caller: Caller) -> AsyncIterator[v2.PullMessageResponse]:
+    async def pull(self, question: v2.PullMessageRequest, caller: Caller, write: Write) -> None:
         """Messages from an offset on; then where to go on."""
         topic, queue_id = self._queue(question.message_queue, caller)
         if question.group.name:
@@ -45,13 +44,11 @@ class Offsets:
         if caller.remaining_ms is not None:
             wait_ms = min(wait_ms, caller.remaining_ms - ANSWER_MS)
         pulled = await self._pulled(topic, queue_id, question.offset, limit, wanted, wait_ms)
-        if pulled.messages:
-            yield v2.PullMessageResponse(status=OK_STATUS)
-        else:
-            yield v2.PullMessageResponse(status=v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message"))
+        status = OK_STATUS if pulled.messages else v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message")
+        await write(v2.PullMessageResponse(status=status))
         for message in pulled.messages:
-            yield v2.PullMessageResponse(message=delivered(message, NAMESPACES))
-        yield v2.PullMessageResponse(next_offset=pulled.next_offset)
+            await write(v2.PullMessageResponse(message=delivered(message, NAMESPACES)))
+        await write(v2.PullMessageResponse(next_offset=pulled.next_offset))
 
     async def _pulled(
         self, topic: str, queue_id: int, offset: int, limit: int, wanted: FilterExpression | None, wait_ms: int

@@ -7,7 +7,7 @@ receipt handle, so any gateway answers any of them, whether it has ever heard of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from domain.consumer_group import MAX_INVISIBLE_SECONDS
@@ -15,13 +15,13 @@ from domain.errors import Code, EntrepotError
 from domain.message import Delivery
 from domain.names import check_same_namespace
 from domain.ports import PopRequest
-from gateway.frontends.rocketmq.caller import Caller
+from gateway.frontends.rocketmq.caller import Caller, Write
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.holding import Holding
 from gateway.frontends.rocketmq.lite import LiteSubscriptions
 from gateway.frontends.rocketmq.names import NAMESPACES, group_of, topic_of
 from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.delivered import add_delivery, delivered
+from protocols.rocketmq.delivered import add_delivery, deliver_into
 from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
 from protocols.rocketmq.filters import filter_of
 from protocols.rocketmq.names import milliseconds, timestamp
@@ -30,7 +30,11 @@ ANSWER_MS: Final = 500
 """What is left of a client's patience for the answer itself."""
 MAX_ENTRIES: Final = 10_000
 """Of one acknowledgement."""
-NOTHING: Final = v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message")
+NOTHING: Final = v2.ReceiveMessageResponse(status=v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message"))
+HAND_OVER: Final = v2.ReceiveMessageResponse(status=OK_STATUS)
+
+Popped = list[tuple[str, str, list[Delivery]]]
+"""Deliveries by group, with the topic that its lite topics are below, or nothing."""
 
 Settle = Callable[[str, str, Sequence[str]], Awaitable[Sequence[EntrepotError | None]]]
 
@@ -43,9 +47,7 @@ class Receiving:
 
     # -- receive -----------------------------------------------------------------------------------------------------
 
-    async def receive(
-        self, question: v2.ReceiveMessageRequest, caller: Caller
-    ) -> AsyncIterator[v2.ReceiveMessageResponse]:
+    async def receive(self, question: v2.ReceiveMessageRequest, caller: Caller, write: Write) -> None:
         """A status, the messages, and when they were handed over."""
         frontend = self._frontend
         topic, group = topic_of(question.message_queue.topic, is_read=True), group_of(question.group)
@@ -66,25 +68,31 @@ class Receiving:
             counters.waiting -= 1
             self._holding.end_receive(caller.client_id)
         if not popped:
-            yield v2.ReceiveMessageResponse(status=NOTHING)
+            await write(NOTHING)
             return
         if question.auto_renew:
             self._holding.hold(caller.client_id, topic, popped)
         is_sent = False
         try:
-            yield v2.ReceiveMessageResponse(status=OK_STATUS)
-            for of, parent, deliveries in popped:
-                frontend.sender.traffic.count_out(topic, of, deliveries)
-                counters.delivered += len(deliveries)
-                for delivery in deliveries:
-                    wire = delivered(delivery.message, NAMESPACES, parent)
-                    add_delivery(wire, delivery.receipt_handle, delivery.attempt, request.invisible_ms)
-                    yield v2.ReceiveMessageResponse(message=wire)
+            await self._tell(popped, request, write)
             is_sent = True
-            yield v2.ReceiveMessageResponse(delivery_timestamp=timestamp(frontend.clock.now_ms()))
         finally:
             if not is_sent and not request.attempt_id:
                 self._give_back(request.topic, popped, caller)
+
+    async def _tell(self, popped: Popped, request: PopRequest, write: Write) -> None:
+        """Hand deliveries over."""
+        frontend = self._frontend
+        await write(HAND_OVER)
+        for group, parent, deliveries in popped:
+            frontend.sender.traffic.count_out(request.topic, group, deliveries)
+            frontend.counters.delivered += len(deliveries)
+            for delivery in deliveries:
+                answer = v2.ReceiveMessageResponse()
+                deliver_into(answer.message, delivery.message, NAMESPACES, parent)
+                add_delivery(answer.message.system_properties, delivery, request.invisible_ms)
+                await write(answer)
+        await write(v2.ReceiveMessageResponse(delivery_timestamp=timestamp(frontend.clock.now_ms())))
 
     def _request(self, question: v2.ReceiveMessageRequest, caller: Caller, topic: str, group: str) -> PopRequest:
         """The pop that is asked for."""
@@ -117,14 +125,12 @@ class Receiving:
             question.attempt_id if known is not None and known.fifo else "",
         )
 
-    async def _popped(self, request: PopRequest, caller: Caller) -> list[tuple[str, str, list[Delivery]]]:
+    async def _popped(self, request: PopRequest, caller: Caller) -> Popped:
         """What the pop gave, by group, with the topic that its lite topics are below.  A client that goes meanwhile
         takes nothing with it."""
         lite = await self._lite.subscription(caller.client_id, request.group, request.topic)
         if lite is not None:
-            pop: asyncio.Future[list[tuple[str, str, list[Delivery]]]] = asyncio.ensure_future(
-                self._lite.pop(lite, request)
-            )
+            pop: asyncio.Future[Popped] = asyncio.ensure_future(self._lite.pop(lite, request))
         else:
             pop = asyncio.ensure_future(self._pop(request))
         try:
@@ -133,11 +139,11 @@ class Receiving:
             self._frontend.spawn(self._take_back(pop, request))
             raise
 
-    async def _pop(self, request: PopRequest) -> list[tuple[str, str, list[Delivery]]]:
+    async def _pop(self, request: PopRequest) -> Popped:
         popped = await self._frontend.store.pop(request)
         return [(request.group, "", popped)] if popped else []
 
-    async def _take_back(self, pop: asyncio.Future[list[tuple[str, str, list[Delivery]]]], request: PopRequest) -> None:
+    async def _take_back(self, pop: asyncio.Future[Popped], request: PopRequest) -> None:
         """Nobody wants it any more: what it had claimed goes back."""
         pop.cancel()
         await asyncio.wait((pop,))
@@ -145,7 +151,7 @@ class Receiving:
             for group, _, deliveries in pop.result():
                 await self._release(request.topic, group, deliveries)
 
-    def _give_back(self, topic: str, popped: list[tuple[str, str, list[Delivery]]], caller: Caller) -> None:
+    def _give_back(self, topic: str, popped: Popped, caller: Caller) -> None:
         """The client went while it was told."""
         for group, _, deliveries in popped:
             self._holding.forget(caller.client_id, [delivery.receipt_handle for delivery in deliveries])

@@ -11,7 +11,7 @@ from domain.message import Message, SystemProperty
 from domain.recall_handle import RecallHandle
 from gateway.frontends.rocketmq.caller import Caller
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
-from gateway.frontends.rocketmq.names import topic_of
+from gateway.frontends.rocketmq.names import plain, topic_of
 from gateway.frontends.rocketmq.routes import accepted_types
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.delivered import message_id_text
@@ -41,7 +41,7 @@ class Sending:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "more is waiting for the disk than there may: send later")
         topic = topic_of(resource)
         frontend.access.check_publish(caller, topic, "")
-        answer = v2.SendMessageResponse(status=OK_STATUS)
+        answer, name = v2.SendMessageResponse(status=OK_STATUS), plain(topic)
         accepted = accepted_types(frontend.store.topic(topic))
         taken: list[tuple[v2.SendResultEntry, Message]] = []
         halves: list[tuple[v2.SendResultEntry, Message]] = []
@@ -49,7 +49,8 @@ class Sending:
             entry = answer.entries.add(message_id=wire.system_properties.message_id)
             try:
                 found = published(wire, topic, frontend.limits, accepted)
-                frontend.access.check_publish(caller, topic, found.message.sub_topic)
+                if found.message.sub_topic != name:
+                    frontend.access.check_publish(caller, topic, found.message.sub_topic)
             except EntrepotError as refusal:
                 entry.status.CopyFrom(status_of(refusal))
                 continue

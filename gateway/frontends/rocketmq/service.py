@@ -15,7 +15,7 @@ import grpc.aio
 import structlog
 
 from domain.errors import Code, EntrepotError
-from gateway.frontends.rocketmq.caller import Caller
+from gateway.frontends.rocketmq.caller import Caller, Write
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.holding import Holding
 from gateway.frontends.rocketmq.lite import LiteSubscriptions
@@ -33,7 +33,7 @@ SETTLE_SECONDS: Final = 5.0
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Unary = Callable[[Any, Caller], Awaitable[Any]]
-Streamed = Callable[[Any, Caller], AsyncIterator[Any]]
+Streamed = Callable[[Any, Caller, Write], Awaitable[None]]
 
 log = structlog.get_logger(__name__)
 
@@ -132,20 +132,18 @@ class RocketMqService:
 
         return call
 
-    def _stream(self, name: str, answer: Any, work: Streamed) -> Callable[[Any, Context], AsyncIterator[Any]]:
+    def _stream(self, name: str, answer: Any, work: Streamed) -> Callable[[Any, Context], Awaitable[None]]:
         access, counters = self.frontend.access, self.frontend.counters
 
-        async def call(question: Any, context: Context) -> AsyncIterator[Any]:
+        async def call(question: Any, context: Context) -> None:
             counters.calls += 1
             try:
-                async with contextlib.aclosing(work(question, await access.caller(context))) as answers:  # type: ignore[type-var]
-                    async for each in answers:
-                        yield each
+                await work(question, await access.caller(context), context.write)
             except EntrepotError as error:
                 counters.refused += 1
-                yield answer(status=status_of(error))
+                await context.write(answer(status=status_of(error)))
             except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
-                yield answer(status=status_of(_fault(name, error)))
+                await context.write(answer(status=status_of(_fault(name, error))))
 
         return call
 
