@@ -22,6 +22,7 @@ from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.ports import Store
 from gateway.clock import SystemClock
+from gateway.counters import Counters, door_counters, rocketmq_counters
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
@@ -271,30 +272,23 @@ class Gateway:
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
             amqp=self.amqp if self.settings.amqp.enabled else None,
-            counters={
-                "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
-                "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
-                "entrepot_amqp_publishes": ("Messages AMQP clients published", lambda: self.amqp.counters.published),
-                "entrepot_amqp_confirms": ("Publishes confirmed", lambda: self.amqp.counters.confirmed),
-                "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: self.amqp.counters.refused),
-                "entrepot_amqp_returns": ("Mandatory messages returned", lambda: self.amqp.counters.returned),
-                "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: self.amqp.counters.delivered),
-                "entrepot_amqp_dead_letters": ("Dead letters published", lambda: self.amqp.dead_letters.count),
-                "entrepot_mqtt_refused_connections": (
-                    "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
-                    lambda: self._mqtt_doors.refused,
-                ),
-            },
+            counters=self._counters(),
             connections={
                 "amqp": lambda: len(self.amqp.conversations),
                 "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
+                "grpc": lambda: self.rocketmq.frontend.counters.clients if self.rocketmq is not None else 0,
             },
             bridges=list if self._bridges is None else self._bridges.status,
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websocket = self._mqtt_doors.http_upgrade() if has_websocket else None
         return HttpListener(build_app(context), listener, self.settings.http, websocket)
+
+    def _counters(self) -> Counters:
+        """What the doors count, for `/metrics`."""
+        found = door_counters(self.hub, self.mqtt, self.amqp, self._mqtt_doors)
+        return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}
 
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""

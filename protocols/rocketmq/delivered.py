@@ -122,8 +122,8 @@ def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, 
         return
     facts |= {name: value for name, value in own.items() if name not in _UNTOLD}
     correlation_id = facts.get(SystemProperty.CORRELATION_ID)
-    if isinstance(correlation_id, bytes) and (text := _plain_text(correlation_id)) is not None:
-        facts[SystemProperty.CORRELATION_ID] = text
+    if isinstance(correlation_id, bytes) and (shown := _plain_text(correlation_id)) is not None:
+        facts[SystemProperty.CORRELATION_ID] = shown
     if facts.get(SystemProperty.PROTOCOL) == PROTOCOL:
         del facts[SystemProperty.PROTOCOL]
     if SystemProperty.TRANSACTION_ID in own:

@@ -28,7 +28,7 @@ from protocols.rocketmq.mapping import (
     domain_id,
     keys_of,
 )
-from protocols.rocketmq.names import epoch_ms, milliseconds
+from protocols.rocketmq.names import epoch_ms
 from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
 
 PROTOCOL: Final = "rocketmq"
@@ -53,17 +53,14 @@ class PublishLimits:
     property_bytes: int = 16 << 10
     message_group_bytes: int = 64
     lite_topic_characters: int = 64
-    recovery_ms: int = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A message with what it is: its type on the wire, and for a half message how long its producer may be silent
-    before it is asked (None: as the store says)."""
+    """A message with what it is: its type on the wire."""
 
     message: Message
     kind: v2.MessageType.ValueType
-    recovery_ms: int | None = None
 
 
 def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: frozenset[int]) -> Published:
@@ -102,10 +99,7 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
     if kind != v2.NORMAL:
         _take_kind(message, kind, system, own, limits)
     message.system = own
-    recovery_ms = None
-    if system.HasField("orphaned_transaction_recovery_duration"):
-        recovery_ms = _recovery_ms(milliseconds(system.orphaned_transaction_recovery_duration), limits)
-    return Published(message, kind, recovery_ms)
+    return Published(message, kind)
 
 
 # -- what kind it is ---------------------------------------------------------------------------------------------------
@@ -225,13 +219,6 @@ def _group(group: str, limits: PublishLimits) -> str:
 
 def _has_control(text: str) -> bool:
     return not text.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text)
-
-
-def _recovery_ms(recovery_ms: int, limits: PublishLimits) -> int:
-    if not 0 <= recovery_ms <= limits.recovery_ms:
-        text = f"a producer may be silent for at most {limits.recovery_ms // 1000} s before it is asked"
-        raise WireError(v2.BAD_REQUEST, text)
-    return recovery_ms
 
 
 # -- facts -------------------------------------------------------------------------------------------------------------

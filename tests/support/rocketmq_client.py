@@ -52,9 +52,9 @@ class GrpcClient:
     ) -> None:
         self.channel.close()
 
-    def metadata(self) -> Sequence[tuple[str, str]]:
+    def metadata(self) -> tuple[tuple[str, str], ...]:
         if self._metadata is not None:
-            return self._metadata
+            return tuple(self._metadata)
         return headers(self.client_id, self._said, self._namespace, "5.1", self._now_ms, f"r{next(NUMBERS)}")
 
     def call(self, name: str, question: Any, seconds: float = PATIENCE_SECONDS) -> Any:

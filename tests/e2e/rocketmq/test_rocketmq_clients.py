@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
+from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import put_group
+from tests.support.deployment import ClusterProcesses
+from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
@@ -81,7 +85,7 @@ def test_a_failed_message_of_a_group_holds_back_only_its_group(
             break
     assert {b"a1", b"b1", b"b2", b"b3"} <= held.keys()  # the other group flowed while a1 was held
     assert not held.keys() & {b"a2", b"a3"} or held[b"a1"].attempt > 1
-    rest = []
+    rest: list[tuple[bytes, int]] = []
     while len(rest) < 3:
         for each in peer.receive(consumer, 1, 30):
             rest.append((each.body, each.attempt))
@@ -188,3 +192,37 @@ def test_after_the_last_attempt_it_is_a_dead_letter(
     assert (found.body, found.id) == (b"poison", sent["id"])
     for client in (dead, consumer, producer):
         peer.shutdown(client)
+
+
+def test_lite_topics_are_pushed(server: ServerProcess, topic: str, group: str) -> None:
+    """By the Python client, the one that has them among its public names."""
+    with RocketMqPeer(server.address("grpc")) as peer:
+        producer = peer.producer(topic)
+        consumer = peer.ask("lite_push", group=group, topic=topic, lite_topics=["a", "b"])
+        for name in ("a", "b", "c"):
+            peer.send(producer, topic, name.encode(), lite=name)
+        wait_until(lambda: len(peer.done.get(consumer, ())) == 2, lambda: str(peer.pushed))
+        assert sorted((each.lite, each.body) for each in peer.pushed[consumer]) == [("a", b"a"), ("b", b"b")]
+        peer.ask("unsubscribe_lite", client=consumer, lite_topic="a")
+        peer.send(producer, topic, b"a again", lite="a")
+        peer.send(producer, topic, b"b again", lite="b")
+        wait_until(lambda: len(peer.done[consumer]) == 3, lambda: str(peer.pushed))
+        assert peer.pushed[consumer][-1].body == b"b again"
+        peer.shutdown(consumer)
+        peer.shutdown(producer)
+
+
+def test_workers_share_the_port(tmp_path: Path) -> None:
+    """Several gateway processes on one port: clients do not see which one they have."""
+    with ClusterProcesses(tmp_path, {"cluster.workers": "2"}) as cluster:
+        with RocketMqPeer(cluster.gateways[0].address("grpc")) as peer:
+            producer, consumer = peer.producer("t"), peer.push("workers", "t")
+            for number in range(20):
+                peer.send(producer, "t", b"%d" % number)
+            wait_until(lambda: len(peer.done[consumer]) == 20, lambda: str(peer.pushed))
+        found = 0
+        for _ in range(10):  # each is a connection of its own, to whichever worker
+            with GrpcClient(cluster.gateways[0].address("grpc")) as client:
+                assert client.send(client.message("u")).status.code == v2.OK
+                found += len(client.receive("u", "others"))
+        assert found == 10

@@ -105,7 +105,7 @@ def test_transactions_through_kills(tmp_path: Path) -> None:
         client.ack("t", "readers", found)
         client = crash()
         said = v2.Settings(publishing=v2.Publishing(topics=[v2.Resource(name="t")]))
-        asked = set()
+        asked: set[bytes] = set()
 
         def commands():  # type: ignore[no-untyped-def]
             yield v2.TelemetryCommand(settings=said)
