@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
 
@@ -19,7 +19,7 @@ import msgspec
 from domain.consumer_group import LATEST
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.key_value import KeyValueChange
+from domain.key_value import KeyValueChange, KeyValueEvent
 from domain.message import Delivery, StoredMessage
 from domain.names import qualified, split_name
 from domain.ports import PopRequest
@@ -53,13 +53,21 @@ _DECODER: Final = msgspec.json.Decoder(LiteRecord)
 
 @dataclass(slots=True)
 class LiteSubscription:
-    """What one client has subscribed to below a topic.  `turn`: where the next receive begins."""
+    """What one client has subscribed to below a topic.  `turn`: where the next receive begins.  `waiting`: receives of
+    the client that are to hear of changes."""
 
     topic: str
     group: str
     version: int
     lite_topics: tuple[str, ...]
     turn: int = 0
+    waiting: set[asyncio.Event] = field(default_factory=set)
+
+    def change(self, version: int, lite_topics: tuple[str, ...]) -> None:
+        """Take another set, which holds for receives that wait already."""
+        self.version, self.lite_topics = version, lite_topics
+        for woken in self.waiting:
+            woken.set()
 
 
 class LiteSubscriptions:
@@ -68,6 +76,31 @@ class LiteSubscriptions:
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend, self._store = frontend, frontend.store
         self._known: OrderedDict[str, LiteSubscription | None] = OrderedDict()
+        self._stop: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Follow what clients say at other gateways."""
+        try:
+            self._stop = self._store.watch(PREFIX, self._changed)
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                raise
+
+    def close(self) -> None:
+        """Follow it no more."""
+        if self._stop is not None:
+            self._stop()
+
+    def _changed(self, events: list[KeyValueEvent]) -> None:
+        for event in events:
+            known = self._known.get(event.key)
+            if known is not None and event.value is not None:
+                record = _DECODER.decode(event.value)
+                known.change(record.version, tuple(record.lite_topics))
+            elif known is not None:
+                known.change(known.version, ())
+            else:
+                self._known.pop(event.key, None)  # it is asked for when it is needed
 
     def group_of(self, group: str, topic: str, lite_topic: str) -> str:
         """The group that stands for a group at one lite topic."""
@@ -98,7 +131,8 @@ class LiteSubscriptions:
         option = question.offset_option
         if option.WhichOneof("offset_type") == "policy" and option.policy == v2.OffsetOption.MAX:
             await self._begin_at_end(group, topic, wanted - before)
-        found = LiteSubscription(topic, group, question.version, tuple(sorted(wanted)))
+        found = known or LiteSubscription(topic, group, 0, ())
+        found.change(question.version, tuple(sorted(wanted)))
         key = _key(caller.client_id, group, topic)
         if question.action == v2.COMPLETE_REMOVE or known is None or wanted != before:
             await self._keep(key, found if wanted else None)
@@ -162,11 +196,10 @@ class LiteSubscriptions:
         """What the client's lite topics have, the next ones first, waiting for it."""
         loop = asyncio.get_running_loop()
         end = loop.time() + request.wait_ms / 1000
-        parent = split_name(request.topic)[1]
         arrived: set[str] = set()
         woken = asyncio.Event()
-        wanted = frozenset(f"{parent}{LITE_SEPARATOR}{name}" for name in subscription.lite_topics)
-        stop = self._watch(request.topic, wanted, arrived, woken)
+        subscription.waiting.add(woken)
+        stop = self._watch(request.topic, arrived, woken)
         try:
             names = _in_turn(subscription)
             while True:
@@ -176,20 +209,20 @@ class LiteSubscriptions:
                 woken.clear()
                 if not arrived:
                     await self._frontend.wait_for(woken.wait(), min(end - loop.time(), RESCAN_SECONDS))
-                names = [name[len(parent) + 1 :] for name in arrived] or _in_turn(subscription)
+                wanted = arrived.intersection(subscription.lite_topics)
+                names = list(wanted) if arrived else _in_turn(subscription)
                 arrived.clear()
         finally:
             stop()
+            subscription.waiting.discard(woken)
 
-    def _watch(self, topic: str, wanted: frozenset[str], arrived: set[str], woken: asyncio.Event) -> Callable[[], None]:
-        """Note which of the lite topics get messages."""
+    def _watch(self, topic: str, arrived: set[str], woken: asyncio.Event) -> Callable[[], None]:
+        """Note which lite topics get messages."""
         found = self._store.topic(topic)
 
         def on_messages(messages: list[StoredMessage]) -> None:
-            names = {message.sub_topic for message in messages} & wanted
-            if names:
-                arrived.update(names)
-                woken.set()
+            arrived.update(message.sub_topic.partition(LITE_SEPARATOR)[2] for message in messages)
+            woken.set()
 
         queues = () if found is None else self._store.queues(found).readable
         tails = [self._store.tail(topic, queue_id, None, on_messages) for queue_id in queues]

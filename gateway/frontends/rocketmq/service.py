@@ -55,11 +55,13 @@ class RocketMqService:
     def start(self) -> None:
         """Begin with what nobody asks for: renewing what is held, asking after transactions."""
         self.holding.start()
+        self._lite.start()
         self._transactions.start()
 
     async def close(self) -> None:
         """Stop that."""
         self._transactions.close()
+        self._lite.close()
         with contextlib.suppress(EntrepotError):
             await self.holding.close()
         await self.frontend.settle(SETTLE_SECONDS)
