@@ -289,6 +289,22 @@ def test_longer_and_shorter_times(client: GrpcClient, topic: str, group: str) ->
     assert change(100, "nonsense").status.code == v2.INVALID_RECEIPT_HANDLE
 
 
+def test_an_attempt_that_is_made_again_gets_the_same(
+    client: GrpcClient, server: ServerProcess, topic: str, group: str
+) -> None:
+    """Of FIFO groups: whose answer was lost asks with the same attempt id, at whichever gateway."""
+    put_group(server, group, fifo=True)
+    for number in range(3):
+        client.send(client.message(topic, b"%d" % number, message_group="g", message_type=v2.FIFO))
+    first = client.receive(topic, group, attempt_id="one")
+    assert [found.body for found in first] == [b"0", b"1", b"2"]
+    assert client.receive(topic, group, attempt_id="another") == []
+    with GrpcClient(server.address("grpc")) as other:
+        again = other.receive(topic, group, attempt_id="one")
+    assert [found.body for found in again] == [b"0", b"1", b"2"]
+    assert client.ack(topic, group, *again).status.code == v2.OK
+
+
 def test_forwarded_to_the_dead_letters(client: GrpcClient, topic: str, group: str) -> None:
     client.send(client.message(topic, b"poison"))
     [found] = client.receive(topic, group)
