@@ -302,7 +302,7 @@ class Gateway:
         await self._mqtt_doors.start()
         await self._amqp_doors.start()
         if self._grpc_door is not None and self.rocketmq is not None:
-            self.rocketmq.start()
+            await self.rocketmq.start()
             await self._grpc_door.start()
         if self._http_listener is not None:
             await self._http_listener.start()

@@ -62,7 +62,7 @@ class OwnDoor:
 
     async def start(self) -> None:
         await self.security.start()
-        self.service.start()
+        await self.service.start()
         await self.server.start()
 
     async def put_topic(self, topic: Topic) -> None:

@@ -13,7 +13,7 @@ import grpc
 from protocols.rocketmq import v2_pb2 as v2
 from tests.support.rocketmq_client import GrpcClient
 
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.1
 CALL_SECONDS = 5.0
 
 

@@ -3,8 +3,10 @@
 A push consumer asks for messages with `auto_renew` and never renews.  So each message is popped with a lease, and the
 gateway renews it while its client is heard of.  A renewal leaves the receipt handle as it is, so it is no secret of one
 gateway: what a client holds for longer than a moment is also a key-value (`rocketmq/held/<client id>`).  The gateway
-that a client turns to when its own has gone takes that over and goes on.  Renewing is harmless, however many do it;
-only who gives a silent client's messages back must own the record, so that a client that has moved loses nothing.
+that a client turns to when its own has gone takes that over and goes on.  A gateway that starts renews what all records
+say, before anybody can ask for messages: their clients may have had nobody to turn to.  Renewing is harmless, however
+many do it; only who gives a silent client's messages back must own the record, so that a client that has moved loses
+nothing.
 """
 
 from __future__ import annotations
@@ -66,7 +68,8 @@ class _Client:
     version: int = ABSENT
     recorded: frozenset[str] = frozenset()
     touched_ms: int = 0
-    is_adopted: bool = False
+    is_heard: bool = False
+    """Whether it has turned to this gateway; else it is only known by its record."""
 
 
 class Holding:
@@ -85,9 +88,25 @@ class Holding:
         self._keeps = True
         """Whether the store keeps key-values."""
 
-    def start(self) -> None:
-        """Begin to look after what is held."""
+    async def start(self) -> None:
+        """Renew what is known to be held, and begin to look after it."""
+        try:
+            await self._renew_all()
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                log.warning("what consumers hold was not renewed at the start", problem=error.message)
         self._looking = self._frontend.spawn(self._look())
+
+    async def _renew_all(self) -> None:
+        now_ms, after = self._clock.now_ms(), ""
+        while facts := await self._store.scan(PREFIX, after=after, limit=MAX_SCAN):
+            for fact in facts:
+                record = _read(fact.value)
+                client = self._client(unquote(fact.key[len(PREFIX) :]))
+                client.held = {} if record is None else {h: _Held(t, g, p, 0) for h, t, g, p in record.messages}
+                for topic, group, handles in _by_place(client.held):
+                    await self._renew(client, topic, group, handles, now_ms)
+            after = facts[-1].key
 
     async def close(self) -> None:
         """Write down what is held, for whichever gateway comes next."""
@@ -107,8 +126,8 @@ class Holding:
         """A consumer lives.  Of one that is new here it is learnt what it has got from another gateway."""
         client = self._client(client_id)
         client.seen_ms = self._clock.now_ms()
-        if not client.is_adopted:
-            client.is_adopted = True
+        if not client.is_heard:
+            client.is_heard = True
             self._frontend.spawn(self._adopt(client_id, client))
 
     def begin_receive(self, client_id: str) -> None:
@@ -139,7 +158,7 @@ class Holding:
     async def gone(self, client_id: str) -> None:
         """A client has said goodbye, or is silent: others get what it held, unless it has moved."""
         client = self._clients.pop(client_id, None)
-        if client is None:
+        if client is None or not client.is_heard:
             return
         if client.version != ABSENT and not await self._disown(client_id, client):
             return
@@ -194,7 +213,7 @@ class Holding:
     async def _record(self, client_id: str, age_ms: int) -> None:
         """Write down what a client has held for so long, if that is another than what is written."""
         client = self._clients.get(client_id)
-        if client is None or not self._keeps:
+        if client is None or not self._keeps or not client.is_heard:
             return
         now_ms = self._clock.now_ms()
         old = [handle for handle, held in client.held.items() if now_ms - held.popped_ms >= age_ms][:MAX_RECORDED]
@@ -231,7 +250,7 @@ class Holding:
             [found] = await self._store.get([_key(client_id)])
         except EntrepotError as error:
             self._keeps = error.code is not Code.UNSUPPORTED
-            client.is_adopted = not self._keeps
+            client.is_heard = not self._keeps
             return
         if found is None:
             return

@@ -52,9 +52,9 @@ class RocketMqService:
         self._receiving = Receiving(frontend, self.holding, self._lite)
         self._offsets = Offsets(frontend)
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Begin with what nobody asks for: renewing what is held, asking after transactions."""
-        self.holding.start()
+        await self.holding.start()
         self._lite.start()
         self._transactions.start()
 
