@@ -160,6 +160,7 @@ class LocalCluster:
         ports = [
             ("--mqtt-port", wanted.mqtt_port),
             ("--amqp-port", wanted.amqp_port),
+            ("--grpc-port", wanted.grpc_port),
             ("--http-port", wanted.http_port),
         ]
         await self._start(
@@ -320,6 +321,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     add("--gateways", 2, "how many gateways (2)", 1)
     add("--mqtt-port", None, "MQTT port of the first gateway, the others count on from it; else free ones", 0)
     add("--amqp-port", None, "the same for AMQP", 0)
+    add("--grpc-port", None, "the same for RocketMQ's clients", 0)
     add("--http-port", None, "the same for HTTP", 0)
     add("--broker-port", None, "the same for the brokers", 0)
     add("--nameserver-port", None, "the same for the name servers", 0)

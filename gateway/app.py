@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import socket
 import sys
@@ -21,6 +22,7 @@ from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.ports import Store
 from gateway.clock import SystemClock
+from gateway.counters import Counters, door_counters, rocketmq_counters
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
@@ -46,7 +48,9 @@ from gateway.workers import run_workers
 
 if TYPE_CHECKING:
     from gateway.bridge.bridges import Bridges
+    from gateway.frontends.rocketmq.service import RocketMqService
     from gateway.http.server import HttpListener
+    from gateway.transport.grpc_door import GrpcDoor
 
 log = structlog.get_logger(__name__)
 
@@ -105,7 +109,8 @@ async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], object] =
 def doors_of(settings: Settings) -> tuple[str, ...]:
     """The doors for clients that are open."""
     http = ("http",) if settings.http.enabled else ()
-    return (*open_mqtt_doors(settings.mqtt), *open_amqp_doors(settings.amqp), *http)
+    grpc = ("grpc",) if settings.grpc.enabled else ()
+    return (*open_mqtt_doors(settings.mqtt), *open_amqp_doors(settings.amqp), *grpc, *http)
 
 
 def broker_door_of(settings: Settings) -> tuple[str, ...]:
@@ -183,14 +188,19 @@ class Gateway:
         self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
         self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)
         self._bridges = self._build_bridges(clock)
+        self.rocketmq: RocketMqService | None = None
+        self._grpc_door: GrpcDoor | None = None
+        if "grpc" in sockets:
+            self._build_grpc(sockets["grpc"], topology, clock)
         self._http_listener: HttpListener | None = None
         if "http" in sockets:
             self._http_listener = self._build_http(sockets["http"], topology, clock)
         https = self._http_listener.certificates if self._http_listener is not None else None
+        grpcs = self._grpc_door.certificates if self._grpc_door is not None else None
         self._certificate_watch = CertificateWatch(
             [
                 each
-                for each in (self._mqtt_doors.certificates, self._amqp_doors.certificates, https)
+                for each in (self._mqtt_doors.certificates, self._amqp_doors.certificates, grpcs, https)
                 if each is not None
             ],
             settings.mqtt.tls_reload_seconds,
@@ -214,6 +224,38 @@ class Gateway:
             random.SystemRandom(),
         )
 
+    def _build_grpc(self, reserved: socket.socket, topology: Topology, clock: Clock) -> None:
+        """The door for RocketMQ's clients; its libraries are loaded only where it is open."""
+        from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+        from gateway.frontends.rocketmq.service import RocketMqService
+        from gateway.transport.grpc_door import GrpcDoor
+
+        host, port = reserved.getsockname()[:2]
+        settings = self.settings
+        gateway = f"{os.getpid()}-{random.SystemRandom().getrandbits(48):x}"
+        frontend = RocketMqFrontend(
+            self.store,
+            self.sender,
+            topology,
+            self.security,
+            settings.grpc,
+            settings.groups,
+            clock,
+            (host, port),
+            gateway,
+        )
+        self.rocketmq = RocketMqService(frontend)
+        hosts = frontend.access.hosts
+
+        def relayed(peer: str, source: str | None) -> None:
+            if source is None:
+                hosts.pop(peer, None)
+            else:
+                hosts[peer] = source
+
+        is_shared = settings.cluster.workers > 1
+        self._grpc_door = GrpcDoor(settings.grpc, reserved, self.rocketmq.handler(), relayed, is_shared=is_shared)
+
     def _build_http(self, listener: socket.socket, topology: Topology, clock: Clock) -> HttpListener:
         """The HTTP door; its libraries are loaded only where it is open."""
         from gateway.http.app import build_app
@@ -232,30 +274,23 @@ class Gateway:
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
             amqp=self.amqp if self.settings.amqp.enabled else None,
-            counters={
-                "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: self.hub.delivered),
-                "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: self.mqtt.dropped),
-                "entrepot_amqp_publishes": ("Messages AMQP clients published", lambda: self.amqp.counters.published),
-                "entrepot_amqp_confirms": ("Publishes confirmed", lambda: self.amqp.counters.confirmed),
-                "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: self.amqp.counters.refused),
-                "entrepot_amqp_returns": ("Mandatory messages returned", lambda: self.amqp.counters.returned),
-                "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: self.amqp.counters.delivered),
-                "entrepot_amqp_dead_letters": ("Dead letters published", lambda: self.amqp.dead_letters.count),
-                "entrepot_mqtt_refused_connections": (
-                    "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
-                    lambda: self._mqtt_doors.refused,
-                ),
-            },
+            counters=self._counters(),
             connections={
                 "amqp": lambda: len(self.amqp.conversations),
                 "mqtt": lambda: self.mqtt.connections,
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
+                "grpc": lambda: self.rocketmq.frontend.counters.clients if self.rocketmq is not None else 0,
             },
             bridges=list if self._bridges is None else self._bridges.status,
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websocket = self._mqtt_doors.http_upgrade() if has_websocket else None
         return HttpListener(build_app(context), listener, self.settings.http, websocket)
+
+    def _counters(self) -> Counters:
+        """What the doors count, for `/metrics`."""
+        found = door_counters(self.hub, self.mqtt, self.amqp, self._mqtt_doors)
+        return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}
 
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""
@@ -268,6 +303,9 @@ class Gateway:
             await self.amqp.start()
         await self._mqtt_doors.start()
         await self._amqp_doors.start()
+        if self._grpc_door is not None and self.rocketmq is not None:
+            await self.rocketmq.start()
+            await self._grpc_door.start()
         if self._http_listener is not None:
             await self._http_listener.start()
         self._certificate_watch.start()
@@ -295,12 +333,17 @@ class Gateway:
             self.settings.server.ready_file.unlink(missing_ok=True)
         if self._bridges is not None:
             await self._bridges.stop()  # first: their pops are to be cancelled, not answered
+        if self.rocketmq is not None:
+            self.rocketmq.frontend.shut_down()
         self.store.release_waiting()
         self.memberships.release_waiting()
         self._certificate_watch.close()
         self._sys.close()
         self._mqtt_doors.stop_accepting()
         self._amqp_doors.stop_accepting()
+        if self._grpc_door is not None and self.rocketmq is not None:
+            await self._grpc_door.stop(max(end - self._loop.time(), 0.1))
+            await self._settle(end, self.rocketmq.close)
         await self._settle(end)
         self.mqtt.shut_down()
         self.amqp.shut_down()

@@ -16,12 +16,15 @@ import structlog
 import uvloop
 
 from domain.errors import EntrepotError
-from gateway.listener import bind
+from gateway.listener import bind, reserve
 from gateway.log import configure_logging
 from gateway.settings import LoadedSettings
 
 GC_THRESHOLD = 50_000
 """Allocations before the collector looks: messages die by reference count, the rest lives long."""
+
+LISTENS_ITSELF = frozenset({"grpc"})
+"""Doors whose port is only reserved: their library listens."""
 
 log = structlog.get_logger(__name__)
 
@@ -56,12 +59,16 @@ def settle_memory() -> None:
 
 
 def bind_doors(loaded: LoadedSettings, doors: tuple[str, ...]) -> dict[str, socket.socket]:
-    """A listening socket for each door.  Raises OSError naming the address that cannot be had."""
+    """A socket for each door, which listens, or is reserved for who does.
+
+    Raises OSError naming the address that cannot be had.
+    """
     sockets: dict[str, socket.socket] = {}
     is_shared = loaded.settings.cluster.workers > 1
     try:
         for door in doors:
-            sockets[door] = bind(loaded.settings.server.host, loaded.listener_port(door), is_shared=is_shared)
+            take = reserve if door in LISTENS_ITSELF else bind
+            sockets[door] = take(loaded.settings.server.host, loaded.listener_port(door), is_shared=is_shared)
     except OSError:
         for listener in sockets.values():
             listener.close()

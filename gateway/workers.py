@@ -144,7 +144,12 @@ class _Workers:
     def _has_certificates(self) -> bool:
         """Whether workers take SIGHUP for a word about certificates, and not for their end."""
         settings = self._loaded.settings
-        return settings.http.tls_certificate is not None or not {"mqtts", "wss", "amqps"}.isdisjoint(self._ports)
+        has_grpc = "grpc" in self._ports and settings.grpc.tls != "off"
+        return (
+            has_grpc
+            or settings.http.tls_certificate is not None
+            or not {"mqtts", "wss", "amqps"}.isdisjoint(self._ports)
+        )
 
     def _reload(self, number: int, frame: object) -> None:
         """Workers that are ready read their certificates anew; one that is starting reads them anyway."""

@@ -82,6 +82,9 @@ def gateway(
     host: Host = None,
     mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
     amqp_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(metavar="N", help="Port of the door for RocketMQ's clients; 0: a free one.")
+    ] = None,
     http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
     workers: Annotated[int | None, typer.Option(metavar="N", help="Processes that share these ports.")] = None,
     free_ports: Annotated[
@@ -90,7 +93,7 @@ def gateway(
     ready_file: ReadyFile = None,
     set_: SetOption = None,
 ) -> None:
-    """Start a gateway: MQTT, AMQP and HTTP in front of brokers on other machines.  It keeps nothing."""
+    """Start a gateway: MQTT, AMQP, RocketMQ and HTTP in front of brokers on other machines.  It keeps nothing."""
     loaded = settings_flags.load(
         config,
         set_ or [],
@@ -100,6 +103,7 @@ def gateway(
             "server.host": ("--host", host),
             "mqtt.port": ("--mqtt-port", mqtt_port),
             "amqp.port": ("--amqp-port", amqp_port),
+            "grpc.port": ("--grpc-port", grpc_port),
             "http.port": ("--http-port", http_port),
             "cluster.workers": ("--workers", workers),
             "server.free_ports": ("--free-ports", free_ports or None),

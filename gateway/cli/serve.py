@@ -18,6 +18,9 @@ def serve(
     host: Annotated[str | None, typer.Option(metavar="H", help="Address that every listener binds to.")] = None,
     mqtt_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the MQTT door; 0: a free one.")] = None,
     amqp_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the AMQP door; 0: a free one.")] = None,
+    grpc_port: Annotated[
+        int | None, typer.Option(metavar="N", help="Port of the door for RocketMQ's clients; 0: a free one.")
+    ] = None,
     http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
     broker_port: Annotated[
         int | None, typer.Option(metavar="N", help="Open the door for gateways on other machines; 0: a free port.")
@@ -30,7 +33,7 @@ def serve(
     ] = None,
     set_: SetOption = None,
 ) -> None:
-    """Start the server: MQTT, AMQP and HTTP in front of one durable store.
+    """Start the server: MQTT, AMQP, RocketMQ and HTTP in front of one durable store.
 
     Settings come from the file, then the environment (ENTREPOT__SECTION__KEY), then flags; the later wins.
     'entrepot config show' prints them all.
@@ -43,6 +46,7 @@ def serve(
             "server.host": ("--host", host),
             "mqtt.port": ("--mqtt-port", mqtt_port),
             "amqp.port": ("--amqp-port", amqp_port),
+            "grpc.port": ("--grpc-port", grpc_port),
             "http.port": ("--http-port", http_port),
             "broker.port": ("--broker-port", broker_port),
             "broker.enabled": ("--broker-port", None if broker_port is None else True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,7 +22,11 @@ EnabledOption = Annotated[bool | None, typer.Option("--enable/--disable", help="
 PasswordFileOption = Annotated[
     Path | None, typer.Option(metavar="FILE", help="File whose first line is the password; - is standard input.")
 ]
+SECRET_BYTES = 24
 _PAGE = 1000
+
+
+SHOWN = ("super", "enabled", "hasPassword", "hasSigningSecret")
 
 
 def _path(name: str) -> str:
@@ -36,8 +41,8 @@ def list_users(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = Fals
         print_json(users)
         return
     print_table(
-        ("user", "super", "enabled", "has password"),
-        ((user["name"], user["super"], user["enabled"], user["hasPassword"]) for user in users),
+        ("user", "super", "enabled", "has password", "has signing secret"),
+        ([user[key] for key in ("name", *SHOWN)] for user in users),
     )
 
 
@@ -48,7 +53,7 @@ def show(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: Jso
     if as_json:
         print_json(user)
     else:
-        print_table(("user", user["name"]), [(key, user[key]) for key in ("super", "enabled", "hasPassword")])
+        print_table(("user", user["name"]), [(key, user[key]) for key in SHOWN])
 
 
 @app.command()
@@ -102,6 +107,28 @@ def password(
     client.get(_path(name))
     client.put(_path(name), {"password": _password(password_file)})
     typer.echo(f"user {name} has another password")
+
+
+@app.command("signing-secret")
+def signing_secret(
+    name: NameArgument,
+    secret_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File whose first line it is, - is standard input; else made.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Take it away.")] = False,
+    server: ServerOption = DEFAULT_SERVER,
+) -> None:
+    """Give a user a secret for RocketMQ's clients, whose access key is the user's name; one that is made is shown."""
+    client = Client(server)
+    client.get(_path(name))
+    made = "" if remove else secrets.token_urlsafe(SECRET_BYTES) if secret_file is None else _password(secret_file)
+    client.put(_path(name), {"signingSecret": made})
+    if remove:
+        typer.echo(f"user {name} has no signing secret")
+    elif secret_file is None:
+        typer.echo(made)
+    else:
+        typer.echo(f"user {name} has another signing secret")
 
 
 @app.command()

@@ -110,6 +110,28 @@ class Sender:
         self.send(messages, on_sent)
         return await future
 
+    async def send_half_and_wait(self, messages: Sequence[Message]) -> Refusals:
+        """Keep half messages, which wait for the end of their transaction.  Raises what made all of them fail."""
+        future: asyncio.Future[Refusals] = self._loop.create_future()
+        for name in sorted({message.topic for message in messages if self._store.topic(message.topic) is None}):
+            await self._topology.ensure(name)
+        if self.bindings is not None and self.bindings.is_needed:
+            self.bindings.add_queues(messages, self._clock.now_ms())
+        self._stamp(messages)
+        confirmation = self._store.append_half(messages)
+
+        def settled(failure: EntrepotError | None) -> None:
+            if future.done():
+                return
+            if failure is not None:
+                future.set_exception(failure)
+                return
+            self.count(messages, confirmation.refusals)
+            future.set_result(confirmation.refusals)
+
+        confirmation.when_settled(settled)
+        return await future
+
     async def settle(self) -> None:
         """Return when all that was sent before is settled.  Raises what made the store fail."""
         await self.send_and_wait([])
@@ -173,6 +195,17 @@ class Sender:
                 on_sent(failure, None)
 
     def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
+        self._stamp(messages)
+        try:
+            confirmation = self._store.append(messages)
+        except EntrepotError as failure:
+            for _, on_sent in calls:
+                on_sent(failure, None)
+            return
+        _Sending(self, messages, calls, confirmation).await_settled()
+
+    def _stamp(self, messages: Sequence[Message]) -> None:
+        """Give each an id, a time, a queue and a hash, where it has none."""
         now_ms, number, topic_of = self._clock.now_ms(), self._count, self._store.topic
         stamp = now_ms.to_bytes(6, "big") + self._origin
         for message in messages:
@@ -184,13 +217,6 @@ class Sender:
                 message.queue_id = self._queue(message, topic)
             if not message.filter_hash:
                 message.filter_hash = filter_hash(message.sub_topic, message.tag)
-        try:
-            confirmation = self._store.append(messages)
-        except EntrepotError as failure:
-            for _, on_sent in calls:
-                on_sent(failure, None)
-            return
-        _Sending(self, messages, calls, confirmation).await_settled()
 
     def note_under_way(self, change: int) -> None:
         """Calls with parts that are told one by one: they are counted, so that `settle` can wait for them."""

@@ -37,6 +37,8 @@ from gateway.settings.security import SecuritySettings
 MAX_USERS: Final = 100_000
 MAX_POLICIES: Final = 100_000
 CREDENTIAL_BYTES: Final = 12
+MIN_SIGNING_SECRET: Final = 8
+MAX_SIGNING_SECRET: Final = 1024
 
 _log = structlog.get_logger(__name__)
 
@@ -48,6 +50,8 @@ class UserChange:
     password: str | None = None
     is_super: bool | None = None
     is_enabled: bool | None = None
+    signing_secret: str | None = None
+    """Empty takes it away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,7 @@ class Administration:
             word
             for word, is_said in (
                 ("password changed", change.password is not None),
+                ("signing secret changed", change.signing_secret is not None),
                 (f"super: {record.is_super}", change.is_super is not None),
                 (f"enabled: {record.is_enabled}", change.is_enabled is not None),
             )
@@ -197,6 +202,11 @@ class Administration:
             record = msgspec.structs.replace(
                 record, password_hash=password_hash, scram=scram, credential=_new_credential()
             )
+        if change.signing_secret is not None:
+            _check_signing_secret(change.signing_secret)
+            record = msgspec.structs.replace(
+                record, signing_secret=change.signing_secret or None, credential=_new_credential()
+            )
         is_super = record.is_super if change.is_super is None else change.is_super
         is_enabled = record.is_enabled if change.is_enabled is None else change.is_enabled
         return msgspec.structs.replace(record, is_super=is_super, is_enabled=is_enabled)
@@ -210,6 +220,13 @@ class Administration:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"{name!r} is the last super user: there must be another one")
         raise EntrepotError(
             Code.PRECONDITION_FAILED, "the first user must be a super user: nobody else could make others"
+        )
+
+
+def _check_signing_secret(secret: str) -> None:
+    if secret and not (MIN_SIGNING_SECRET <= len(secret.encode()) <= MAX_SIGNING_SECRET and secret.isprintable()):
+        raise EntrepotError(
+            Code.BAD_REQUEST, f"a signing secret has {MIN_SIGNING_SECRET} to {MAX_SIGNING_SECRET} printable characters"
         )
 
 

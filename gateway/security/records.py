@@ -1,7 +1,8 @@
 """What the store keeps of users and policies: `user/<name>` and `acl/<subject>`, as JSON.
 
 Secrets leave this room in no answer: a password is kept as an argon2id hash and as SCRAM-SHA-256 keys, and neither is
-ever shown.
+ever shown.  A signing secret (RocketMQ's secret key) is kept as it is: who checks a signature needs what it was made
+with.  So it is never the password.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class UserRecord(msgspec.Struct, frozen=True):
     credential: str
     password_hash: str | None = None
     scram: ScramKeys | None = None
+    signing_secret: str | None = None
 
 
 class StatementRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

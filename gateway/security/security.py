@@ -119,6 +119,27 @@ class Security:
             "login refused", credentials.username or "", credentials.source, credentials.protocol, refusal.message
         )
 
+    def signing_secret(self, credentials: Credentials) -> str | None:
+        """What the signatures of that user are made with; None where there is no such user, or it has none.
+
+        Raises UNAVAILABLE (users are not known).
+        """
+        if not self._directory.is_loaded:
+            raise EntrepotError(Code.UNAVAILABLE, "users are not known yet")
+        user = self._directory.user(credentials.username or "")
+        return None if user is None else user.signing_secret
+
+    def signed(self, credentials: Credentials) -> Principal:
+        """The principal of who has shown a right signature.  Raises UNAUTHORIZED, FORBIDDEN (a disabled user)."""
+        user = self._directory.user(credentials.username or "")
+        if user is None or not user.is_enabled:
+            refusal = EntrepotError(Code.UNAUTHORIZED, "there is no such user")
+            if user is not None:
+                refusal = EntrepotError(Code.FORBIDDEN, "the user is disabled")
+            self.login_refused(credentials, refusal)
+            raise refusal
+        return Principal(user.name, Origin.PASSWORD, credentials.source, credentials.client_id, user.credential)
+
     def scram(self, credentials: Credentials) -> ScramExchange:
         """An exchange of SCRAM-SHA-256 with a client; the name comes in its first message."""
         return ScramExchange(self, self._directory, self._passwords, credentials)

@@ -9,6 +9,7 @@ from pydantic import Field
 from gateway.settings.amqp import AmqpSettings
 from gateway.settings.bridge import BridgeSettings
 from gateway.settings.doors import GroupsSettings, HttpSettings, MqttSettings, ServerSettings, TopicsSettings
+from gateway.settings.grpc import GrpcSettings
 from gateway.settings.security import SecuritySettings
 from gateway.settings.stores import (
     BrokerSettings,
@@ -33,6 +34,7 @@ class Settings(Table):
     server: ServerSettings = Field(default_factory=ServerSettings)
     mqtt: MqttSettings = Field(default_factory=MqttSettings)
     amqp: AmqpSettings = Field(default_factory=AmqpSettings)
+    grpc: GrpcSettings = Field(default_factory=GrpcSettings)
     http: HttpSettings = Field(default_factory=HttpSettings)
     topics: TopicsSettings = Field(default_factory=TopicsSettings)
     groups: GroupsSettings = Field(default_factory=GroupsSettings)

@@ -81,6 +81,9 @@ _TABLE: Final[tuple[tuple[Code, v2.Code.ValueType, tuple[v2.Code.ValueType, ...]
     (Code.MESSAGE_CORRUPTED, v2.MESSAGE_CORRUPTED, (v2.MESSAGE_CORRUPTED,)),
 )
 
+OK_STATUS: Final = v2.Status(code=v2.OK, message="OK")
+"""Copied wherever it is put: nobody changes it."""
+
 SUCCESSES: Final = frozenset({v2.OK, v2.MULTIPLE_RESULTS})
 """The codes that are no refusal of the call: with MULTIPLE_RESULTS each entry has its own."""
 
@@ -93,11 +96,20 @@ DOMAIN_CODE: Final[Mapping[v2.Code.ValueType, Code]] = MappingProxyType(
 """What each code on the wire means here; the two successes mean none."""
 
 
+class WireError(EntrepotError):
+    """A refusal for which the wire has a word of its own, finer than ours."""
+
+    def __init__(self, wire_code: v2.Code.ValueType, message: str) -> None:
+        super().__init__(DOMAIN_CODE.get(wire_code, Code.BAD_REQUEST), message)
+        self.wire_code = wire_code
+
+
 def status_of(error: EntrepotError | None) -> v2.Status:
     """The status that says a refusal, or OK."""
     if error is None:
         return v2.Status(code=v2.OK, message="OK")
-    return v2.Status(code=WIRE_CODE[error.code], message=error.message)
+    code = error.wire_code if isinstance(error, WireError) else WIRE_CODE[error.code]
+    return v2.Status(code=code, message=error.message)
 
 
 def refusal_of(status: v2.Status) -> EntrepotError | None:

@@ -7,6 +7,7 @@ signature     = HMAC-SHA1(secret, the value of x-mq-date-time)
 from __future__ import annotations
 
 import hmac
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -55,3 +56,23 @@ def headers(
     if credentials.session_token:
         found.append(("x-mq-session-token", credentials.session_token))
     return tuple(found)
+
+
+_AUTHORIZATION: Final = re.compile(
+    rf"{ALGORITHM}\s+Credential=([^,/\s]*)[^,]*,\s*SignedHeaders=x-mq-date-time,\s*Signature=([0-9a-fA-F]*)"
+)
+MAX_AUTHORIZATION_LENGTH: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCredentials:
+    """What a client shows: its access key, and the signature of the value of x-mq-date-time (hexadecimal)."""
+
+    access_key: str
+    signature: str
+
+
+def parse_authorization(text: str) -> ShownCredentials | None:
+    """What the header says; None where there is none, or it is of another kind.  Region and service are not asked."""
+    found = _AUTHORIZATION.fullmatch(text.strip()) if len(text) <= MAX_AUTHORIZATION_LENGTH else None
+    return None if found is None else ShownCredentials(found[1], found[2])

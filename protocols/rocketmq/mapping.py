@@ -104,7 +104,7 @@ def to_wire(message: Message, kind: v2.MessageType.ValueType, namespaces: Namesp
     system.born_host = born_host if is_plain(born_host) else ""
     if domain_id(system.message_id) != message.message_id:
         facts[MESSAGE_ID] = message.message_id
-    _say_tag_and_keys(message, system, facts)
+    say_tag_and_keys(message, system, facts)
     _say_kind(message, kind, system, facts)
     if message.sub_topic not in ("", split_name(message.topic)[1]):
         facts[SUB_TOPIC] = message.sub_topic
@@ -120,7 +120,8 @@ def to_wire(message: Message, kind: v2.MessageType.ValueType, namespaces: Namesp
     )
 
 
-def _say_tag_and_keys(message: Message, system: v2.SystemProperties, facts: dict[str, PropertyValue]) -> None:
+def say_tag_and_keys(message: Message, system: v2.SystemProperties, facts: dict[str, PropertyValue]) -> None:
+    """In their fields, as far as RocketMQ takes them; else as facts."""
     if message.tag and is_plain(message.tag) and message.tag == message.tag.strip() and "|" not in message.tag:
         system.tag = message.tag
     elif message.tag:
@@ -185,18 +186,21 @@ def from_wire(wire: v2.Message, namespaces: Namespaces, queue_id: int | None = N
     system = wire.system_properties
     properties, facts = bring_back(wire.user_properties)
     topic = namespaces.name(wire.topic)
-    message = StoredMessage(topic, _body(wire, facts.pop(BODY_IS_EMPTY, "") == "1"), properties=properties)
+    message = StoredMessage(topic, _own_body(wire, facts.pop(BODY_IS_EMPTY, "") == "1"), properties=properties)
     message.sub_topic = _text(facts.pop(SUB_TOPIC, None), split_name(topic)[1])
     qos = facts.pop(QOS, "2")
     message.qos = int(qos) if qos in ("0", "1", "2") else 2
     message.tag = _text(facts.pop(TAG, None), system.tag)
-    message.keys = _keys(facts.pop(KEYS, None), tuple(system.keys))
+    message.keys = keys_of(facts.pop(KEYS, None), tuple(system.keys))
     message.message_group = _text(facts.pop(MESSAGE_GROUP, None), system.message_group)
     own_id = facts.pop(MESSAGE_ID, None)
     message.message_id = own_id if isinstance(own_id, bytes) else domain_id(system.message_id)
     message.born_time_ms = epoch_ms(system.born_timestamp)
     message.filter_hash = filter_hash(message.sub_topic, message.tag)
     _add_well_known(system, facts)
+    correlation_id = facts.get(SystemProperty.CORRELATION_ID)
+    if isinstance(correlation_id, str):
+        facts[SystemProperty.CORRELATION_ID] = correlation_id.encode()
     if facts:
         message.system = facts
     message.queue_id = system.queue_id if queue_id is None else queue_id
@@ -222,7 +226,13 @@ def _add_well_known(system: v2.SystemProperties, facts: dict[str, PropertyValue]
             facts[name] = value
 
 
-def _body(wire: v2.Message, is_empty: bool) -> bytes:
+def _own_body(wire: v2.Message, is_empty: bool) -> bytes:
+    body = body_of(wire)
+    return b"" if is_empty and body == EMPTY_BODY else body
+
+
+def body_of(wire: v2.Message, max_bytes: int = MAX_BODY_BYTES) -> bytes:
+    """The body as its producer had it.  Raises MESSAGE_CORRUPTED, also where it would grow beyond `max_bytes`."""
     body, digest = wire.body, wire.system_properties.body_digest
     # a CRC32 is written in three ways by the published clients, so it says nothing
     made = {v2.MD5: md5, v2.SHA1: sha1}.get(digest.type)
@@ -231,19 +241,20 @@ def _body(wire: v2.Message, is_empty: bool) -> bytes:
     if wire.system_properties.body_encoding == v2.GZIP:
         inflater = zlib.decompressobj(_GZIP)
         try:
-            body = inflater.decompress(body, MAX_BODY_BYTES)
+            body = inflater.decompress(body, max_bytes)
         except zlib.error as error:
             raise CorruptedError(f"a body that says to be compressed is not: {error}") from error
         if not inflater.eof:
             raise CorruptedError("a compressed body is cut off, or too large")
-    return b"" if is_empty and body == EMPTY_BODY else body
+    return body
 
 
 def _text(fact: PropertyValue | None, otherwise: str) -> str:
     return fact if isinstance(fact, str) else otherwise
 
 
-def _keys(fact: PropertyValue | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+def keys_of(fact: PropertyValue | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys of a fact, or others where it says none."""
     try:
         found = json.loads(fact) if isinstance(fact, str) else None
     except (ValueError, RecursionError):

@@ -22,6 +22,8 @@ from typing import Any, Final
 from domain.message import Properties, PropertyValue
 
 PREFIX: Final = "entrepot_"
+KEPT_PREFIX: Final = "entrepot_fact_"
+"""Of user properties that keep a fact which a producer may not say: it goes back as it came."""
 MORE: Final = "more"
 ORDER: Final = "properties"
 NOT_FACTS: Final = frozenset({MORE, ORDER})

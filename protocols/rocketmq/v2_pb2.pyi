@@ -371,6 +371,25 @@ END: QueryOffsetPolicy.ValueType  # 1
 TIMESTAMP: QueryOffsetPolicy.ValueType  # 2
 Global___QueryOffsetPolicy: _TypeAlias = QueryOffsetPolicy  # noqa: Y015
 
+class _LiteSubscriptionAction:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LiteSubscriptionActionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LiteSubscriptionAction.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PARTIAL_ADD: _LiteSubscriptionAction.ValueType  # 0
+    PARTIAL_REMOVE: _LiteSubscriptionAction.ValueType  # 1
+    COMPLETE_ADD: _LiteSubscriptionAction.ValueType  # 2
+    COMPLETE_REMOVE: _LiteSubscriptionAction.ValueType  # 3
+
+class LiteSubscriptionAction(_LiteSubscriptionAction, metaclass=_LiteSubscriptionActionEnumTypeWrapper): ...
+
+PARTIAL_ADD: LiteSubscriptionAction.ValueType  # 0
+PARTIAL_REMOVE: LiteSubscriptionAction.ValueType  # 1
+COMPLETE_ADD: LiteSubscriptionAction.ValueType  # 2
+COMPLETE_REMOVE: LiteSubscriptionAction.ValueType  # 3
+Global___LiteSubscriptionAction: _TypeAlias = LiteSubscriptionAction  # noqa: Y015
+
 @_typing.final
 class Resource(_message.Message):
     """-- words ----------------------------------------------------------------------------------------------------------
@@ -1981,6 +2000,120 @@ class RecallMessageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecallMessageResponse: _TypeAlias = RecallMessageResponse  # noqa: Y015
+
+@_typing.final
+class OffsetOption(_message.Message):
+    """Where a consumer begins in a lite topic that its group has not read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    class _Policy:
+        ValueType = _typing.NewType("ValueType", _builtins.int)
+        V: _TypeAlias = ValueType  # noqa: Y015
+
+    class _PolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[OffsetOption._Policy.ValueType], _builtins.type):
+        DESCRIPTOR: _descriptor.EnumDescriptor
+        LAST: OffsetOption._Policy.ValueType  # 0
+        MIN: OffsetOption._Policy.ValueType  # 1
+        MAX: OffsetOption._Policy.ValueType  # 2
+
+    class Policy(_Policy, metaclass=_PolicyEnumTypeWrapper): ...
+    LAST: OffsetOption.Policy.ValueType  # 0
+    MIN: OffsetOption.Policy.ValueType  # 1
+    MAX: OffsetOption.Policy.ValueType  # 2
+
+    POLICY_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    TAIL_N_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    policy: Global___OffsetOption.Policy.ValueType
+    offset: _builtins.int
+    tail_n: _builtins.int
+    timestamp: _builtins.int
+    def __init__(
+        self,
+        *,
+        policy: Global___OffsetOption.Policy.ValueType = ...,
+        offset: _builtins.int = ...,
+        tail_n: _builtins.int = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "offset_type", b"offset_type", "policy", b"policy", "tail_n", b"tail_n", "timestamp", b"timestamp"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "offset_type", b"offset_type", "policy", b"policy", "tail_n", b"tail_n", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_offset_type: _TypeAlias = _typing.Literal["policy", "offset", "tail_n", "timestamp"]  # noqa: Y015
+    _WhichOneofArgType_offset_type: _TypeAlias = _typing.Literal["offset_type", b"offset_type"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_offset_type) -> _WhichOneofReturnType_offset_type | None: ...
+
+Global___OffsetOption: _TypeAlias = OffsetOption  # noqa: Y015
+
+@_typing.final
+class SyncLiteSubscriptionRequest(_message.Message):
+    """COMPLETE is the whole set of the client, PARTIAL a change of it.  `topic` is the parent."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACTION_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    LITE_TOPIC_SET_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    OFFSET_OPTION_FIELD_NUMBER: _builtins.int
+    action: Global___LiteSubscriptionAction.ValueType
+    version: _builtins.int
+    @_builtins.property
+    def topic(self) -> Global___Resource: ...
+    @_builtins.property
+    def group(self) -> Global___Resource: ...
+    @_builtins.property
+    def lite_topic_set(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def offset_option(self) -> Global___OffsetOption: ...
+    def __init__(
+        self,
+        *,
+        action: Global___LiteSubscriptionAction.ValueType = ...,
+        topic: Global___Resource | None = ...,
+        group: Global___Resource | None = ...,
+        lite_topic_set: _abc.Iterable[_builtins.str] | None = ...,
+        version: _builtins.int | None = ...,
+        offset_option: Global___OffsetOption | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_offset_option", b"_offset_option", "_version", b"_version", "group", b"group", "offset_option", b"offset_option", "topic", b"topic", "version", b"version"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset_option", b"_offset_option", "_version", b"_version", "action", b"action", "group", b"group", "lite_topic_set", b"lite_topic_set", "offset_option", b"offset_option", "topic", b"topic", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__offset_option: _TypeAlias = _typing.Literal["offset_option"]  # noqa: Y015
+    _WhichOneofArgType__offset_option: _TypeAlias = _typing.Literal["_offset_option", b"_offset_option"]  # noqa: Y015
+    _WhichOneofReturnType__version: _TypeAlias = _typing.Literal["version"]  # noqa: Y015
+    _WhichOneofArgType__version: _TypeAlias = _typing.Literal["_version", b"_version"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offset_option) -> _WhichOneofReturnType__offset_option | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__version) -> _WhichOneofReturnType__version | None: ...
+
+Global___SyncLiteSubscriptionRequest: _TypeAlias = SyncLiteSubscriptionRequest  # noqa: Y015
+
+@_typing.final
+class SyncLiteSubscriptionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def status(self) -> Global___Status: ...
+    def __init__(
+        self,
+        *,
+        status: Global___Status | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SyncLiteSubscriptionResponse: _TypeAlias = SyncLiteSubscriptionResponse  # noqa: Y015
 
 @_typing.final
 class NotifyClientTerminationRequest(_message.Message):

@@ -19,6 +19,7 @@ import pika  # type: ignore[import-untyped]
 import pytest
 
 from tests.support import amqp_load, mqtt_load
+from tests.support.rocketmq_load import RocketMqLoad
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
@@ -108,6 +109,8 @@ def test_every_pair_of_doors_through_kills(tmp_path: Path) -> None:
         by_mqtt.consume(session)
         wait_until(lambda: session.is_ready, "subscribed")
         by_http = HttpLoad(server)
+        by_rocketmq = RocketMqLoad([server], "load", "receivers", sub_topic="load/e")
+        by_rocketmq.begin(producers=1, consumers=1)
         by_mqtt.publish(mqtt_load.Publisher("mqtt1", 1, "load/a"), mqtt_load.Publisher("mqtt2", 2, "load/b"))
         queue = amqp_load.Consumer("all", is_quick=True)
         by_amqp = amqp_load.Load(connect, [amqp_load.Publisher("amqp", "load.d", "amq.topic")], [queue])
@@ -120,11 +123,13 @@ def test_every_pair_of_doors_through_kills(tmp_path: Path) -> None:
             by_http.threads[0].join(15)
             by_mqtt.end_producing()
             by_amqp.end_producing()
-            confirmed = by_mqtt.confirmed | by_http.confirmed | by_amqp.confirmed
+            by_rocketmq.end_producing()
+            confirmed = by_mqtt.confirmed | by_http.confirmed | by_amqp.confirmed | by_rocketmq.confirmed
             readers: dict[str, set[str] | Counter[str]] = {
                 "mqtt": session.taken,
                 "amqp": queue.taken,
                 "http": by_http.taken,
+                "rocketmq": by_rocketmq.taken,
             }
 
             def missing() -> dict[str, int]:
@@ -133,12 +138,14 @@ def test_every_pair_of_doors_through_kills(tmp_path: Path) -> None:
             wait_until(lambda: not any(missing().values()), lambda: str(missing()), 60)
         finally:
             by_http.stop()
+            by_rocketmq.stop()
             by_mqtt.stop()
             by_amqp.stop()
         assert not by_mqtt.failures and not by_amqp.failures, (by_mqtt.failures, by_amqp.failures)
-    sent = by_mqtt.sent | by_http.sent | by_amqp.sent
+        assert not by_rocketmq.failures
+    sent = by_mqtt.sent | by_http.sent | by_amqp.sent | by_rocketmq.sent
     print(f"sent {len(sent)} confirmed {len(confirmed)}")
-    for door in ("mqtt1", "mqtt2", "http", "amqp"):
+    for door in ("mqtt1", "mqtt2", "http", "amqp", "rocketmq0"):
         assert sum(name.startswith(f"{door}-") for name in confirmed) > 20, door
     for door, taken in readers.items():
         assert set(taken) <= sent, f"phantoms at {door}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,25 @@ from protocols.mqtt.properties import PropertyId
 from tests.support.amqp_load import parameters
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
+from tests.support.rocketmq_peers.peer import RocketMqPeer
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 
-DOORS = ("MQTT 5", "AMQP", "CloudEvents")
-FACETS = ("body", "name", "content type", "user property", "correlation", "reply to", "expiry", "attributes")
-EVERYTHING = frozenset(FACETS) - {"attributes"}
+DOORS = ("MQTT 5", "AMQP", "CloudEvents", "RocketMQ")
+FACETS = (
+    "body",
+    "name",
+    "content type",
+    "user property",
+    "correlation",
+    "reply to",
+    "expiry",
+    "attributes",
+    "ordering key",
+    "tag and keys",
+)
+EVERYTHING = frozenset(FACETS) - {"attributes", "ordering key", "tag and keys"}
+EVENT = frozenset(("body", "name", "content type", "user property", "attributes", "ordering key"))
 KEPT: dict[tuple[str, str], frozenset[str]] = {
     ("MQTT 5", "MQTT 5"): EVERYTHING,
     ("MQTT 5", "AMQP"): EVERYTHING - {"expiry"},
@@ -33,11 +47,26 @@ KEPT: dict[tuple[str, str], frozenset[str]] = {
     ("AMQP", "MQTT 5"): EVERYTHING,
     ("AMQP", "AMQP"): EVERYTHING,
     ("AMQP", "CloudEvents"): frozenset(("body", "name", "content type", "user property")),
-    ("CloudEvents", "MQTT 5"): frozenset(("body", "name", "content type", "user property", "attributes")),
-    ("CloudEvents", "AMQP"): frozenset(("body", "name", "content type", "user property", "attributes")),
-    ("CloudEvents", "CloudEvents"): frozenset(("body", "name", "content type", "user property", "attributes")),
+    ("CloudEvents", "MQTT 5"): EVENT,
+    ("CloudEvents", "AMQP"): EVENT,
+    ("CloudEvents", "CloudEvents"): EVENT,
+    ("MQTT 5", "RocketMQ"): EVERYTHING,
+    ("AMQP", "RocketMQ"): EVERYTHING,
+    ("CloudEvents", "RocketMQ"): frozenset(
+        ("body", "name", "content type", "user property", "attributes", "ordering key")
+    ),
+    ("RocketMQ", "MQTT 5"): EVERYTHING,
+    ("RocketMQ", "AMQP"): EVERYTHING - {"expiry"},
+    ("RocketMQ", "CloudEvents"): frozenset(("body", "name", "content type", "user property", "ordering key")),
+    ("RocketMQ", "RocketMQ"): frozenset(FACETS) - {"attributes"},
 }
 """What is kept from one door to another, of what the first one has a word for."""
+NO_WORDS: dict[str, set[str]] = {
+    "MQTT 5": {"attributes", "ordering key", "tag and keys"},
+    "AMQP": {"attributes", "ordering key", "tag and keys"},
+    "CloudEvents": {"correlation", "reply to", "expiry", "tag and keys"},
+    "RocketMQ": {"attributes"},
+}
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "cross-protocol.md"
 BEGIN, END = "<!-- every pair -->", "<!-- every pair: end -->"
 BODY = b'{"temp": 21, "raw": "\\u00e9"}'
@@ -47,7 +76,7 @@ def table() -> str:
     """The table of the page."""
     lines = ["| from | to | kept | lost |", "|---|---|---|---|"]
     for (source, target), kept in KEPT.items():
-        possible = set(FACETS) - ({"attributes"} if source != "CloudEvents" else {"correlation", "reply to", "expiry"})
+        possible = set(FACETS) - NO_WORDS[source]
         lost = sorted(possible - kept, key=FACETS.index)
         lines.append(f"| {source} | {target} | {', '.join(sorted(kept, key=FACETS.index))} | {', '.join(lost)} |")
     return "\n".join(lines)
@@ -99,12 +128,27 @@ def publish_event(server: ServerProcess, topic: str) -> None:
         "ce-source": "/sensors",
         "ce-subject": "line/temp",
         "ce-unit": "celsius",
+        "ce-partitionkey": "p-1",
         "content-type": "application/json",
     }
     connection = http.client.HTTPConnection("127.0.0.1", server.port("http"), timeout=30)
     connection.request("POST", f"/topics/{topic}:publish", BODY, headers)
     assert connection.getresponse().status == 200
     connection.close()
+
+
+def publish_rocketmq(server: ServerProcess, topic: str) -> None:
+    with RocketMqPeer(server.address("grpc")) as peer:
+        properties = {
+            "unit": "celsius",
+            "entrepot_sub_topic": f"{topic}/line/temp",
+            "entrepot_content_type": "application/json",
+            "entrepot_correlation_id": "c-1",
+            "entrepot_reply_to": "answers",
+            "entrepot_expires_at_ms": str(int(time.time() * 1000) + 600_000),
+        }
+        producer = peer.producer(topic)
+        peer.send(producer, topic, BODY, tag="red", keys=["k-1"], group="p-1", properties=properties)
 
 
 # -- consuming: each gives what it finds ------------------------------------------------------------------------------
@@ -130,6 +174,8 @@ class MqttReader:
             "reply to": has.get(PropertyId.RESPONSE_TOPIC) == "answers",
             "expiry": 500 < has.get(PropertyId.MESSAGE_EXPIRY_INTERVAL, 0) <= 600,
             "attributes": user.get("id") == "e-1" and user.get("type") == "reading",
+            "ordering key": "p-1" in user.values(),
+            "tag and keys": "red" in user.values() and "k-1" in user.values(),
         }
         return {facet for facet, is_there in facets.items() if is_there}
 
@@ -162,6 +208,8 @@ class AmqpReader:
             "reply to": has.reply_to == "answers",
             "expiry": has.expiration == "600000",
             "attributes": headers.get("cloudEvents_id") == "e-1" and headers.get("cloudEvents_type") == "reading",
+            "ordering key": "p-1" in headers.values(),
+            "tag and keys": "red" in headers.values() and "k-1" in headers.values(),
         }
         return {facet for facet, is_kept in facets.items() if is_kept}
 
@@ -187,6 +235,31 @@ class EventReader:
             "reply to": "answers" in json.dumps(event),
             "expiry": any("expir" in name for name in event),
             "attributes": event.get("id") == "e-1" and event.get("type") == "reading",
+            "ordering key": event.get("partitionkey") == "p-1",
+            "tag and keys": "red" in event.values() and "k-1" in event.values(),
+        }
+        return {facet for facet, is_kept in facets.items() if is_kept}
+
+
+class RocketMqReader:
+    def __init__(self, server: ServerProcess, topic: str) -> None:
+        self.server, self.topic = server, topic
+
+    def found(self) -> set[str]:
+        with RocketMqPeer(self.server.address("grpc")) as peer:
+            (message,) = peer.take(peer.simple("readers", self.topic), 1)
+        has = message.properties
+        facets = {
+            "body": message.body == BODY,
+            "name": has.get("entrepot_sub_topic") == f"{self.topic}/line/temp",
+            "content type": has.get("entrepot_content_type") == "application/json",
+            "user property": "celsius" in (has.get("unit"), has.get("ce_unit")),
+            "correlation": has.get("entrepot_correlation_id") == "c-1",
+            "reply to": has.get("entrepot_reply_to") == "answers",
+            "expiry": 500 < int(has.get("entrepot_expires_at_ms", 0)) / 1000 - time.time() <= 600,
+            "attributes": has.get("ce_id") == "e-1" and has.get("ce_type") == "reading",
+            "ordering key": message.group == "p-1",
+            "tag and keys": (message.tag, message.keys) == ("red", ["k-1"]),
         }
         return {facet for facet, is_kept in facets.items() if is_kept}
 
@@ -195,11 +268,13 @@ PUBLISH: dict[str, Callable[[ServerProcess, str], None]] = {
     "MQTT 5": publish_mqtt,
     "AMQP": publish_amqp,
     "CloudEvents": publish_event,
+    "RocketMQ": publish_rocketmq,
 }
 READ: dict[str, Callable[[ServerProcess, str], Any]] = {
     "MQTT 5": MqttReader,
     "AMQP": AmqpReader,
     "CloudEvents": EventReader,
+    "RocketMQ": RocketMqReader,
 }
 
 

@@ -26,11 +26,12 @@ MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
 DEFAULTS = Settings()
 PORTS = {
     "mqtt": DEFAULTS.mqtt.port,
+    "grpc": DEFAULTS.grpc.port,
     "http": DEFAULTS.http.port,
     "broker": DEFAULTS.broker.port,
     "nameserver": DEFAULTS.nameserver.port,
 }
-ROLE_PORTS = {"broker": ["broker"], "nameserver": ["nameserver"], "gateway": ["mqtt", "http"]}
+ROLE_PORTS = {"broker": ["broker"], "nameserver": ["nameserver"], "gateway": ["mqtt", "grpc", "http"]}
 
 
 def check_command(arguments: list[str]) -> dict[str, Any]:
@@ -151,7 +152,7 @@ def test_compose_starts_two_of_each() -> None:
             assert name in composed["volumes"]
         if role == "gateway":
             inside = [int(port.rpartition(":")[2]) for port in service["ports"]]
-            assert inside == [PORTS["mqtt"], PORTS["http"]]
+            assert inside == [PORTS["mqtt"], PORTS["grpc"], PORTS["http"]]
 
 
 # -- kubernetes --------------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ def test_pods_of_a_role(kind: str, role: str) -> None:
     ports = [PORTS[door] for door in ROLE_PORTS[role]]
     assert [port["containerPort"] for port in container["ports"]] == ports
     assert [port["port"] for port in service["ports"]] == ports
-    flags = ["mqtt_port", "http_port"] if role == "gateway" else ["port"]
+    flags = ["mqtt_port", "grpc_port", "http_port"] if role == "gateway" else ["port"]
     assert [params[flag] for flag in flags] == ports
 
     assert pod["securityContext"]["runAsNonRoot"] is True

@@ -1,6 +1,6 @@
 """Users: list, show, create and change, delete; and the audit log.  For super users only.
 
-Invariant: secrets go in and never come out; an answer says only whether a password is set.
+Invariant: secrets go in and never come out; an answer says only whether there is one.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class UserBody(Change):
     password: str | None = None
     super: bool | None = None
     enabled: bool | None = None
+    signing_secret: str | None = None
 
 
 _BODY: Final = schema_of_body(schema_of(UserBody), required=False)
@@ -86,7 +87,9 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
     @router.put("/users/{name}", summary="Create a user, or change it", openapi_extra=_BODY)
     async def put_user(request: Request, name: str) -> Response:
         given = (await body_of(request, context, UserBody)).given()
-        change = UserChange(given.get("password"), given.get("super"), given.get("enabled"))
+        change = UserChange(
+            given.get("password"), given.get("super"), given.get("enabled"), given.get("signing_secret")
+        )
         by = By.principal(request.state.principal)
         user, is_new = await administration.put_user(by, name_in_path(name), change)
         return json_answer(_shape(user), CREATED if is_new else OK)
@@ -109,6 +112,7 @@ def _shape(user: UserRecord) -> dict[str, Any]:
         "super": user.is_super,
         "enabled": user.is_enabled,
         "hasPassword": user.password_hash is not None,
+        "hasSigningSecret": user.signing_secret is not None,
     }
 
 

@@ -207,7 +207,7 @@ def test_free_ports_are_for_listeners_without_one_of_their_own():
 
 
 def test_doors_are_the_sections_with_a_port():
-    assert DOORS == ("mqtt", "amqp", "http", "broker", "nameserver")
+    assert DOORS == ("mqtt", "amqp", "grpc", "http", "broker", "nameserver")
 
 
 def test_rows_tell_everything_about_every_setting():
@@ -223,7 +223,7 @@ def test_numbers_have_their_unit_in_the_name():
     counts = ("port", "_connections", "_maximum", "_per_client", "_messages", "_events", "_queues", "_created")
     counts += ("_attempts", "_per_queue", "_slots", "_entries", "_checks", "workers")
     counts += ("_iterations", "_parallelism", "_threads", "_logins", "_decisions", "_per_second")
-    counts += ("_channels", "_unacknowledged")
+    counts += ("_channels", "_unacknowledged", "_properties", "_receives", "_clients", "_subscriptions", "_characters")
     counts += ("_per_listener", "_per_address", "_per_user", "_sessions", "_levels")
     for row in load_settings().rows():
         if isinstance(row.value, int | float) and not isinstance(row.value, bool):

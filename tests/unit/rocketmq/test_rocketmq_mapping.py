@@ -41,6 +41,8 @@ FIELD_ONES = {SystemProperty.DELIVER_AT_MS, SystemProperty.PRIORITY, SystemPrope
 def messages(draw: st.DrawFn) -> Message:
     topic = draw(st.sampled_from(["t", "team/t"]))
     system = draw(st.dictionaries(st.sampled_from([n for n in WELL_KNOWN if n not in FIELD_ONES]), values, max_size=4))
+    if isinstance(correlation_id := system.get(SystemProperty.CORRELATION_ID), str):
+        system[SystemProperty.CORRELATION_ID] = correlation_id.encode("utf-8", "surrogatepass")  # it is bytes
     if draw(st.booleans()):
         system[SystemProperty.BORN_HOST] = draw(st.text(string.ascii_letters, min_size=1, max_size=5))
     sub_topic, tag = draw(st.one_of(st.just("t"), st.text(min_size=1, max_size=9))), draw(texts)

@@ -1,0 +1,185 @@
+"""The RocketMQ door beside an empty grpc.aio servicer: sends, and receives with their acknowledgements, for each
+CPU-second of the server; one message and batches, several channels.
+
+Both servers take turns in one run.  The empty one reads the same requests and answers with as many bytes, and does
+nothing else: it is the bound.  Every OK of ours to a send, and to an acknowledgement, comes after fdatasync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import grpc.aio
+from rich.console import Console
+
+from benchmarks.processes import Server, accepts, entrepot, free_port, start, stop, wait_until
+from benchmarks.report import Goal, Report
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.headers import Credentials, headers
+
+ROUNDS: Final = 3
+CHANNELS: Final = 8
+CALLERS: Final = 64
+"""Calls under way at one time, over all channels."""
+BODY: Final = b"x" * 200
+RECEIVED: Final = 32
+GOAL: Final = Goal(0.7)
+SERVICE: Final = "/apache.rocketmq.v2.MessagingService/"
+TOPIC, GROUP = v2.Resource(name="bench"), v2.Resource(name="workers")
+METADATA: Final = headers("bench@1", Credentials(), "", "5.1", 1_700_000_000_000, "r")
+
+Work = Callable[["Client", int], Any]
+
+
+class Client:
+    """Calls over one of several channels."""
+
+    def __init__(self, port: int) -> None:
+        options = (("grpc.use_local_subchannel_pool", 1),)
+        self.channels = [grpc.aio.insecure_channel(f"127.0.0.1:{port}", options) for _ in range(CHANNELS)]
+        self._unary = {
+            (number, name): channel.unary_unary(SERVICE + name, question.SerializeToString, answer.FromString)
+            for number, channel in enumerate(self.channels)
+            for name, question, answer in (
+                ("SendMessage", v2.SendMessageRequest, v2.SendMessageResponse),
+                ("AckMessage", v2.AckMessageRequest, v2.AckMessageResponse),
+            )
+        }
+        self._receive = [
+            channel.unary_stream(
+                SERVICE + "ReceiveMessage",
+                v2.ReceiveMessageRequest.SerializeToString,
+                v2.ReceiveMessageResponse.FromString,
+            )
+            for channel in self.channels
+        ]
+        self._count = 0
+
+    async def send(self, number: int, count: int) -> int:
+        wires = []
+        for _ in range(count):
+            self._count += 1
+            wire = v2.Message(topic=TOPIC, body=BODY)
+            system = wire.system_properties
+            system.message_id, system.message_type, system.body_encoding = (
+                f"01{self._count:032X}",
+                v2.NORMAL,
+                v2.IDENTITY,
+            )
+            system.born_timestamp.seconds = 1_700_000_000
+            wires.append(wire)
+        question = v2.SendMessageRequest(messages=wires)
+        answer = await self._unary[number % CHANNELS, "SendMessage"](question, metadata=METADATA)
+        assert answer.status.code == v2.OK, answer.status
+        return count
+
+    async def receive(self, number: int) -> int:
+        question = v2.ReceiveMessageRequest(
+            group=GROUP, message_queue=v2.MessageQueue(topic=TOPIC, id=-1), batch_size=RECEIVED
+        )
+        question.invisible_duration.FromSeconds(60)
+        question.long_polling_timeout.FromSeconds(1)
+        entries = []
+        async for answer in self._receive[number % CHANNELS](question, metadata=METADATA):
+            if answer.HasField("message"):
+                handle = answer.message.system_properties.receipt_handle
+                entries.append(v2.AckMessageEntry(receipt_handle=handle))
+        if not entries:
+            return 0
+        question = v2.AckMessageRequest(group=GROUP, topic=TOPIC, entries=entries)
+        acknowledged = await self._unary[number % CHANNELS, "AckMessage"](question, metadata=METADATA)
+        assert acknowledged.status.code == v2.OK, acknowledged.status
+        return len(entries)
+
+    async def close(self) -> None:
+        for channel in self.channels:
+            await channel.close()
+
+
+def run(console: Console, *, quick: bool) -> Report:
+    """All of it in some two minutes; quick: one short round of each."""
+    rounds, seconds = (1, 1.0) if quick else (ROUNDS, 4.0)
+    report = Report(
+        "rocketmq", "RocketMQ: durable before each answer, beside an empty grpc.aio servicer", "empty servicer"
+    )
+    cases: list[tuple[str, Any, bool]] = [
+        ("send, one message a call", lambda client, number: client.send(number, 1), False),
+        ("send, 10 messages a call", lambda client, number: client.send(number, 10), False),
+        ("send, 32 messages a call", lambda client, number: client.send(number, 32), False),
+        ("receive 32 and acknowledge them", lambda client, number: client.receive(number), True),
+    ]
+    peers: list[Callable[[], AbstractContextManager[Server]]] = [
+        lambda: entrepot("--set", "grpc.max_receive_messages=32"),
+        bare_grpc,
+    ]
+    for name, work, needs_messages in cases:
+        console.print(name, style="dim")
+        found: list[list[tuple[float, float]]] = [[], []]
+        for _ in range(rounds):
+            for peer, kept in zip(peers, found, strict=True):
+                with peer() as server:
+                    kept.append(
+                        asyncio.run(_measure(server, work, seconds, fill=needs_messages and peer is not bare_grpc))
+                    )
+        per_cpu = [statistics.median(each[0] for each in kept) for kept in found]
+        rates = [statistics.median(each[1] for each in kept) for kept in found]
+        report.add(name, "msg/CPU-s", per_cpu[0], per_cpu[1], goal=GOAL, judged="ratio")
+        report.add(name, "msg/s", rates[0], rates[1])
+    report.notes.append(
+        f"{CHANNELS} channels, {CALLERS} calls at a time, 200 B; medians of {rounds}, rounds alternating; "
+        "the client shares the cores"
+    )
+    return report
+
+
+async def _measure(server: Server, work: Any, seconds: float, *, fill: bool) -> tuple[float, float]:
+    """Messages for each CPU-second of the server, and for each second."""
+    client = Client(server.ports["grpc"])
+    if fill:
+        await asyncio.gather(
+            *(_repeat(client, lambda c, n: c.send(n, 100), n, time.monotonic() + seconds) for n in range(8))
+        )
+    await work(client, 0)
+    before, began = _cpu_seconds(server.pid), time.monotonic()
+    done = sum(await asyncio.gather(*(_repeat(client, work, number, began + seconds) for number in range(CALLERS))))
+    took, cpu = time.monotonic() - began, _cpu_seconds(server.pid) - before
+    await client.close()
+    return done / cpu, done / took
+
+
+async def _repeat(client: Client, work: Any, number: int, end: float) -> int:
+    done = 0
+    while time.monotonic() < end:
+        done += await work(client, number)
+    return done
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Of the process and the processes that it has started."""
+    total, waiting = 0.0, [pid]
+    while waiting:
+        each = waiting.pop()
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        total += (int(fields[11]) + int(fields[12])) / 100
+        for task in Path(f"/proc/{each}/task").iterdir():
+            waiting += [int(child) for child in (task / "children").read_text().split()]
+    return total
+
+
+@contextmanager
+def bare_grpc() -> Iterator[Server]:
+    """The empty servicer."""
+    port = free_port()
+    process = start([sys.executable, "-m", "benchmarks.bare_grpc", str(port)])
+    try:
+        wait_until(lambda: accepts(port), process, "the empty servicer")
+        yield Server("empty servicer", process, {"grpc": port})
+    finally:
+        stop(process)

@@ -1,0 +1,49 @@
+"""What the doors count since the process began, by the names that `/metrics` has for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gateway.delivery.hub import DeliveryHub
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.frontends.mqtt.frontend import MqttFrontend
+from gateway.transport.mqtt_doors import MqttDoors
+
+if TYPE_CHECKING:
+    from gateway.frontends.rocketmq.service import RocketMqService
+
+Counters = dict[str, tuple[str, Callable[[], int]]]
+"""By name: what it counts, and how to read it."""
+
+
+def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt_doors: MqttDoors) -> Counters:
+    """Of the doors that are always there."""
+    counted = amqp.counters
+    return {
+        "entrepot_mqtt_deliveries": ("Messages sent to MQTT subscribers", lambda: hub.delivered),
+        "entrepot_mqtt_dropped": ("QoS 0 messages that slow subscribers missed", lambda: mqtt.dropped),
+        "entrepot_amqp_publishes": ("Messages AMQP clients published", lambda: counted.published),
+        "entrepot_amqp_confirms": ("Publishes confirmed", lambda: counted.confirmed),
+        "entrepot_amqp_refused_publishes": ("Publishes refused", lambda: counted.refused),
+        "entrepot_amqp_returns": ("Mandatory messages returned", lambda: counted.returned),
+        "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: counted.delivered),
+        "entrepot_amqp_dead_letters": ("Dead letters published", lambda: amqp.dead_letters.count),
+        "entrepot_mqtt_refused_connections": (
+            "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
+            lambda: mqtt_doors.refused,
+        ),
+    }
+
+
+def rocketmq_counters(service: RocketMqService) -> Counters:
+    """Of the door for RocketMQ's clients."""
+    counted = service.frontend.counters
+    return {
+        "entrepot_rocketmq_calls": ("Calls of RocketMQ clients", lambda: counted.calls),
+        "entrepot_rocketmq_refused_calls": ("Of these, refused as a whole", lambda: counted.refused),
+        "entrepot_rocketmq_publishes": ("Messages RocketMQ clients sent", lambda: counted.published),
+        "entrepot_rocketmq_deliveries": ("Messages handed to RocketMQ consumers", lambda: counted.delivered),
+        "entrepot_rocketmq_acknowledgements": ("Messages they acknowledged", lambda: counted.acknowledged),
+        "entrepot_rocketmq_transaction_checks": ("Producers asked how a transaction ends", lambda: counted.checks),
+    }

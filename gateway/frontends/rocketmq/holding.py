@@ -1,0 +1,313 @@
+"""Holding: what push consumers hold stays theirs as long as they live, through whichever gateway they talk.
+
+A push consumer asks for messages with `auto_renew` and never renews.  So each message is popped with a lease, and the
+gateway renews it while its client is heard of.  A renewal leaves the receipt handle as it is, so it is no secret of one
+gateway: what a client holds for longer than a moment is also a key-value (`rocketmq/held/<client id>`).  The gateway
+that a client turns to when its own has gone takes that over and goes on.  A gateway that starts renews what all records
+say, before anybody can ask for messages: their clients may have had nobody to turn to.  Renewing is harmless, however
+many do it; only who gives a silent client's messages back must own the record, so that a client that has moved loses
+nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import quote, unquote
+
+import msgspec
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
+from domain.message import Delivery
+from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+
+PREFIX: Final = "rocketmq/held/"
+MAX_RECORDED: Final = 3000
+"""Messages of one client that are in its record; what it holds beyond is renewed by this gateway alone."""
+LOOKS_PER_LEASE: Final = 6
+RENEWED_AFTER: Final = 1 / 3
+"""Of a lease: at the next look a renewal is due."""
+LONGEST_LOOK_SECONDS: Final = 1.0
+SWEEP_LOOKS: Final = 60
+STALE_LEASES: Final = 4
+"""A record that nobody has touched for so many leases is of a client that is gone, like its gateway."""
+
+log = structlog.get_logger(__name__)
+
+Popped = Sequence[tuple[str, str, list[Delivery]]]
+
+
+class HeldRecord(msgspec.Struct, array_like=True):
+    """What one client holds: (receipt handle, topic, group, when it was popped in epoch milliseconds) each."""
+
+    gateway: str
+    at_ms: int
+    messages: list[tuple[str, str, str, int]]
+
+
+_DECODER: Final = msgspec.json.Decoder(HeldRecord)
+
+
+@dataclass(slots=True)
+class _Held:
+    topic: str
+    group: str
+    popped_ms: int
+    renewed_ms: int
+
+
+@dataclass(slots=True)
+class _Client:
+    seen_ms: int
+    receives: int = 0
+    held: dict[str, _Held] = field(default_factory=dict)
+    version: int = ABSENT
+    recorded: frozenset[str] = frozenset()
+    touched_ms: int = 0
+    is_heard: bool = False
+    """Whether it has turned to this gateway; else it is only known by its record."""
+
+
+class Holding:
+    """Push consumers that this gateway has heard of, and what they hold."""
+
+    def __init__(self, frontend: RocketMqFrontend) -> None:
+        self._frontend, self._store, self._clock = frontend, frontend.store, frontend.clock
+        settings = frontend.settings
+        self._lease_ms = int(settings.lease_seconds * 1000)
+        self._silence_ms = int(settings.silence_seconds * 1000)
+        self._max_hold_ms = int(settings.max_hold_seconds * 1000)
+        self._look_seconds = min(settings.lease_seconds / LOOKS_PER_LEASE, LONGEST_LOOK_SECONDS)
+        self._clients: dict[str, _Client] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._looks = 0
+        self._keeps = True
+        """Whether the store keeps key-values."""
+
+    async def start(self) -> None:
+        """Renew what is known to be held, and begin to look after it."""
+        try:
+            await self._renew_all()
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                log.warning("what consumers hold was not renewed at the start", problem=error.message)
+        self._looking = self._frontend.spawn(self._look())
+
+    async def _renew_all(self) -> None:
+        now_ms, after = self._clock.now_ms(), ""
+        while facts := await self._store.scan(PREFIX, after=after, limit=MAX_SCAN):
+            for fact in facts:
+                record = _read(fact.value)
+                client = self._client(unquote(fact.key[len(PREFIX) :]))
+                client.held = {} if record is None else {h: _Held(t, g, p, 0) for h, t, g, p in record.messages}
+                for topic, group, handles in _by_place(client.held):
+                    await self._renew(client, topic, group, handles, now_ms)
+            after = facts[-1].key
+
+    async def close(self) -> None:
+        """Write down what is held, for whichever gateway comes next."""
+        if self._looking is not None:
+            self._looking.cancel()
+        for client_id in list(self._clients):
+            await self._record(client_id, age_ms=0)
+
+    @property
+    def held(self) -> int:
+        """How many messages are held by clients of this gateway."""
+        return sum(len(client.held) for client in self._clients.values())
+
+    # -- what clients do -----------------------------------------------------------------------------------------
+
+    def seen(self, client_id: str) -> None:
+        """A consumer lives.  Of one that is new here it is learnt what it has got from another gateway."""
+        client = self._client(client_id)
+        client.seen_ms = self._clock.now_ms()
+        if not client.is_heard:
+            client.is_heard = True
+            self._frontend.spawn(self._adopt(client_id, client))
+
+    def begin_receive(self, client_id: str) -> None:
+        client = self._clients.get(client_id)
+        if client is not None:
+            client.receives += 1
+
+    def end_receive(self, client_id: str) -> None:
+        client = self._clients.get(client_id)
+        if client is not None:
+            client.receives -= 1
+            client.seen_ms = self._clock.now_ms()
+
+    def hold(self, client_id: str, topic: str, popped: Popped) -> None:
+        """A client was handed messages of a topic."""
+        held, now_ms = self._client(client_id).held, self._clock.now_ms()
+        for group, _, deliveries in popped:
+            for delivery in deliveries:
+                held[delivery.receipt_handle] = _Held(topic, group, now_ms, now_ms)
+
+    def forget(self, client_id: str, handles: Sequence[str]) -> None:
+        """A client has settled messages, or says itself how long it holds them."""
+        client = self._clients.get(client_id)
+        if client is not None and client.held:
+            for handle in handles:
+                client.held.pop(handle, None)
+
+    async def gone(self, client_id: str) -> None:
+        """A client has said goodbye, or is silent: others get what it held, unless it has moved."""
+        client = self._clients.pop(client_id, None)
+        if client is None or not client.is_heard:
+            return
+        if client.version != ABSENT and not await self._disown(client_id, client):
+            return
+        for topic, group, handles in _by_place(client.held):
+            await self._store.change_invisible_duration(topic, group, handles, 0, release=True)
+
+    # -- looking after it ----------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(self._look_seconds)
+            self._looks += 1
+            for client_id, client in list(self._clients.items()):
+                try:
+                    await self._look_at(client_id, client)
+                except EntrepotError as error:  # a broker is away: the next look may find it
+                    log.warning("what a consumer holds was not renewed", client=client_id, problem=error.message)
+            if self._looks % SWEEP_LOOKS == 0:
+                await self._sweep()
+
+    async def _look_at(self, client_id: str, client: _Client) -> None:
+        now_ms = self._clock.now_ms()
+        if not client.receives and now_ms - client.seen_ms > self._silence_ms:
+            await self.gone(client_id)
+            return
+        due = {
+            handle: held
+            for handle, held in client.held.items()
+            if now_ms - held.renewed_ms >= self._lease_ms * RENEWED_AFTER
+        }
+        for topic, group, handles in _by_place(due):
+            await self._renew(client, topic, group, handles, now_ms)
+        await self._record(client_id, age_ms=int(self._look_seconds * 1000))
+
+    async def _renew(self, client: _Client, topic: str, group: str, handles: list[str], now_ms: int) -> None:
+        tired = [handle for handle in handles if now_ms - client.held[handle].popped_ms > self._max_hold_ms]
+        for handle in tired:  # its lease ends by itself
+            del client.held[handle]
+        handles = [handle for handle in handles if handle in client.held]
+        outcomes = await self._store.change_invisible_duration(topic, group, handles, self._lease_ms, release=False)
+        for handle, refusal in zip(handles, outcomes, strict=True):
+            held = client.held.get(handle)
+            if held is None:
+                continue
+            if refusal is None:
+                held.renewed_ms = now_ms
+            elif refusal.code is Code.INVALID_RECEIPT_HANDLE:
+                del client.held[handle]
+
+    # -- the record ----------------------------------------------------------------------------------------------
+
+    async def _record(self, client_id: str, age_ms: int) -> None:
+        """Write down what a client has held for so long, if that is another than what is written."""
+        client = self._clients.get(client_id)
+        if client is None or not self._keeps or not client.is_heard:
+            return
+        now_ms = self._clock.now_ms()
+        old = [handle for handle, held in client.held.items() if now_ms - held.popped_ms >= age_ms][:MAX_RECORDED]
+        is_stale = bool(old) and now_ms - client.touched_ms > self._lease_ms
+        if frozenset(old) == client.recorded and not is_stale:
+            return
+        messages = [(h, (of := client.held[h]).topic, of.group, of.popped_ms) for h in old]
+        record = HeldRecord(self._frontend.gateway, now_ms, messages)
+        value = msgspec.json.encode(record) if old else None
+        if value is None and client.version == ABSENT:
+            client.recorded = frozenset()
+            return
+        try:
+            version = await self._store.write([KeyValueChange(_key(client_id), value, client.version)])
+        except EntrepotError as error:
+            await self._not_written(client_id, client, error)
+            return
+        client.version = version if value is not None else ABSENT
+        client.recorded, client.touched_ms = frozenset(old), now_ms
+
+    async def _not_written(self, client_id: str, client: _Client, error: EntrepotError) -> None:
+        if error.code is Code.UNSUPPORTED:
+            self._keeps = False
+        elif error.code is Code.PRECONDITION_FAILED:
+            # another gateway has it: both renew; the one that the client is heard by last is the owner
+            [found] = await self._store.get([_key(client_id)])
+            client.version = ABSENT if found is None else found.version
+        else:
+            log.warning("what a consumer holds was not written down", client=client_id, problem=error.message)
+
+    async def _adopt(self, client_id: str, client: _Client) -> None:
+        """Learn what a client got from another gateway, and own its record from now on."""
+        try:
+            [found] = await self._store.get([_key(client_id)])
+        except EntrepotError as error:
+            self._keeps = error.code is not Code.UNSUPPORTED
+            client.is_heard = not self._keeps
+            return
+        if found is None:
+            return
+        client.version = found.version
+        record = _read(found.value)
+        for handle, topic, group, popped_ms in [] if record is None else record.messages:
+            client.held.setdefault(handle, _Held(topic, group, popped_ms, 0))  # renewed at the next look
+        client.recorded = frozenset()
+
+    async def _disown(self, client_id: str, client: _Client) -> bool:
+        """Take the record away; says whether it was this gateway's."""
+        try:
+            await self._store.write([KeyValueChange(_key(client_id), None, client.version)])
+        except EntrepotError as error:
+            if error.code is Code.PRECONDITION_FAILED:
+                return False
+            raise
+        return True
+
+    async def _sweep(self) -> None:
+        """Take away records of clients that are gone together with their gateway: their leases are over."""
+        if not self._keeps:
+            return
+        try:
+            facts = await self._store.scan(PREFIX, limit=MAX_SCAN)
+            limit_ms = self._clock.now_ms() - STALE_LEASES * self._lease_ms - self._silence_ms
+            for fact in facts:
+                record = _read(fact.value)
+                if unquote(fact.key[len(PREFIX) :]) in self._clients or (
+                    record is not None and record.at_ms > limit_ms
+                ):
+                    continue
+                await self._store.write([KeyValueChange(fact.key, None, fact.version)])
+        except EntrepotError as error:
+            log.warning("old records of consumers were not swept", problem=error.message)
+
+    def _client(self, client_id: str) -> _Client:
+        client = self._clients.get(client_id)
+        if client is None:
+            client = self._clients[client_id] = _Client(self._clock.now_ms())
+        return client
+
+
+def _by_place(held: dict[str, _Held]) -> list[tuple[str, str, list[str]]]:
+    """Handles by topic and group."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for handle, each in held.items():
+        found.setdefault((each.topic, each.group), []).append(handle)
+    return [(topic, group, handles) for (topic, group), handles in found.items()]
+
+
+def _key(client_id: str) -> str:
+    return PREFIX + quote(client_id, safe="@.-_")
+
+
+def _read(value: bytes) -> HeldRecord | None:
+    try:
+        return _DECODER.decode(value)
+    except msgspec.DecodeError:
+        return None

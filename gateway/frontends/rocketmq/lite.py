@@ -1,0 +1,282 @@
+"""SyncLiteSubscription: lite topics, which are sub-topics of one level.
+
+A lite topic costs nothing to make: it is a name in its parent's messages.  A consumer group reads each of them as a
+group of its own, the same that MQTT's `$share/<group>/<topic>/<lite topic>` is, so each has its own progress.  What a
+client has subscribed to is a key-value: any gateway answers its receives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from domain.consumer_group import LATEST
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import FilterExpression, FilterKind
+from domain.key_value import KeyValueChange, KeyValueEvent
+from domain.message import Delivery, StoredMessage
+from domain.names import qualified, split_name
+from domain.ports import PopRequest
+from domain.revision import BY_USE
+from domain.share import filtered_share_group
+from gateway.frontends.rocketmq.caller import Caller
+from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+from gateway.frontends.rocketmq.names import group_of, topic_of
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import OK_STATUS, WireError
+from protocols.rocketmq.published import LITE_SEPARATOR, check_lite_topic
+
+PREFIX: Final = "rocketmq/lite/"
+MAX_KNOWN: Final = 50_000
+"""Consumers whose subscriptions are remembered here, those without any included."""
+RESCAN_SECONDS: Final = 1.0
+"""How often a waiting receive looks at all its lite topics, for what is due again."""
+
+Popped = list[tuple[str, str, list[Delivery]]]
+
+
+class LiteRecord(msgspec.Struct, array_like=True):
+    """The lite topics of one client, sorted, and the client's own version of the set."""
+
+    version: int
+    lite_topics: list[str]
+
+
+_DECODER: Final = msgspec.json.Decoder(LiteRecord)
+
+
+@dataclass(slots=True)
+class LiteSubscription:
+    """What one client has subscribed to below a topic.  `turn`: where the next receive begins.  `waiting`: receives of
+    the client that are to hear of changes."""
+
+    topic: str
+    group: str
+    version: int
+    lite_topics: tuple[str, ...]
+    turn: int = 0
+    waiting: set[asyncio.Event] = field(default_factory=set)
+
+    def change(self, version: int, lite_topics: tuple[str, ...]) -> None:
+        """Take another set, which holds for receives that wait already."""
+        self.version, self.lite_topics = version, lite_topics
+        for woken in self.waiting:
+            woken.set()
+
+
+class LiteSubscriptions:
+    """Subscriptions of the clients that this gateway has heard of."""
+
+    def __init__(self, frontend: RocketMqFrontend) -> None:
+        self._frontend, self._store = frontend, frontend.store
+        self._known: OrderedDict[str, LiteSubscription | None] = OrderedDict()
+        self._stop: Callable[[], None] | None = None
+
+    def start(self) -> None:
+        """Follow what clients say at other gateways."""
+        try:
+            self._stop = self._store.watch(PREFIX, self._changed)
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                raise
+
+    def close(self) -> None:
+        """Follow it no more."""
+        if self._stop is not None:
+            self._stop()
+
+    def _changed(self, events: list[KeyValueEvent]) -> None:
+        for event in events:
+            known = self._known.get(event.key)
+            if known is not None and event.value is not None:
+                record = _DECODER.decode(event.value)
+                known.change(record.version, tuple(record.lite_topics))
+            elif known is not None:
+                known.change(known.version, ())
+            else:
+                self._known.pop(event.key, None)  # it is asked for when it is needed
+
+    def group_of(self, group: str, topic: str, lite_topic: str) -> str:
+        """The group that stands for a group at one lite topic."""
+        namespace, plain = split_name(group)
+        name = filtered_share_group(plain, f"{split_name(topic)[1]}{LITE_SEPARATOR}{lite_topic}")
+        return qualified(namespace, name)
+
+    # -- subscribing -------------------------------------------------------------------------------------------------
+
+    async def sync(self, question: v2.SyncLiteSubscriptionRequest, caller: Caller) -> v2.SyncLiteSubscriptionResponse:
+        """Take in a client's whole set, or a change of it.  An older version than the known one changes nothing."""
+        frontend = self._frontend
+        topic, group = topic_of(question.topic), group_of(question.group)
+        frontend.access.check_consume(caller, topic, group)
+        for name in question.lite_topic_set:
+            check_lite_topic(name, frontend.limits)
+            self.group_of(group, topic, name)  # refuses a group whose name is too long for it
+        if frontend.store.topic(topic) is None:
+            await frontend.topology.ensure(topic)
+        known = await self.subscription(caller.client_id, group, topic)
+        if known is not None and question.HasField("version") and question.version < known.version:
+            return v2.SyncLiteSubscriptionResponse(status=OK_STATUS)
+        before = set() if known is None else set(known.lite_topics)
+        wanted = _changed(before, question.action, question.lite_topic_set)
+        if len(wanted) > frontend.settings.lite_subscriptions:
+            text = f"a consumer subscribes to at most {frontend.settings.lite_subscriptions} lite topics"
+            raise WireError(v2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, text)
+        option = question.offset_option
+        if option.WhichOneof("offset_type") == "policy" and option.policy == v2.OffsetOption.MAX:
+            await self._begin_at_end(group, topic, wanted - before)
+        found = known or LiteSubscription(topic, group, 0, ())
+        found.change(question.version, tuple(sorted(wanted)))
+        key = _key(caller.client_id, group, topic)
+        if question.action == v2.COMPLETE_REMOVE or known is None or wanted != before:
+            await self._keep(key, found if wanted else None)
+        self._remember(key, found)
+        return v2.SyncLiteSubscriptionResponse(status=OK_STATUS)
+
+    async def _begin_at_end(self, group: str, topic: str, lite_topics: Iterable[str]) -> None:
+        """Let groups that nobody has read with begin with what comes."""
+        for name in lite_topics:
+            of = self.group_of(group, topic, name)
+            if self._store.group(of) is None:
+                new = self._frontend.new_group(of)
+                await self._store.put_group(replace(new, start=LATEST, revision=BY_USE))
+
+    async def _keep(self, key: str, found: LiteSubscription | None) -> None:
+        value = None if found is None else msgspec.json.encode(LiteRecord(found.version, list(found.lite_topics)))
+        try:
+            await self._store.write([KeyValueChange(key, value)])
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                raise
+
+    async def forget(self, client_id: str, group: str | None) -> None:
+        """A client has said goodbye."""
+        gone = [
+            key
+            for key, found in self._known.items()
+            if found is not None and key.endswith(_client(client_id)) and group in (None, found.group)
+        ]
+        for key in gone:
+            del self._known[key]
+            await self._keep(key, None)
+
+    async def subscription(self, client_id: str, group: str, topic: str) -> LiteSubscription | None:
+        """What a client has subscribed to, at whichever gateway; None for a consumer of whole topics."""
+        key = _key(client_id, group, topic)
+        if key in self._known:
+            return self._known[key]
+        found: LiteSubscription | None = None
+        try:
+            [kept] = await self._store.get([key])
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                raise
+            kept = None
+        if kept is not None:
+            record = _DECODER.decode(kept.value)
+            found = LiteSubscription(topic, group, record.version, tuple(record.lite_topics))
+        self._remember(key, found)
+        return found
+
+    def _remember(self, key: str, found: LiteSubscription | None) -> None:
+        self._known.pop(key, None)
+        self._known[key] = found
+        while len(self._known) > MAX_KNOWN:
+            self._known.popitem(last=False)
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    async def pop(self, subscription: LiteSubscription, request: PopRequest) -> Popped:
+        """What the client's lite topics have, the next ones first, waiting for it."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + request.wait_ms / 1000
+        arrived: set[str] = set()
+        woken = asyncio.Event()
+        subscription.waiting.add(woken)
+        stop = self._watch(request.topic, arrived, woken)
+        try:
+            names = _in_turn(subscription)
+            while True:
+                popped = await self._pop_now(names, request)
+                if popped or loop.time() >= end or self._frontend.is_stopping:
+                    return popped
+                woken.clear()
+                if not arrived:
+                    await self._frontend.wait_for(woken.wait(), min(end - loop.time(), RESCAN_SECONDS))
+                wanted = arrived.intersection(subscription.lite_topics)
+                names = list(wanted) if arrived else _in_turn(subscription)
+                arrived.clear()
+        finally:
+            stop()
+            subscription.waiting.discard(woken)
+
+    def _watch(self, topic: str, arrived: set[str], woken: asyncio.Event) -> Callable[[], None]:
+        """Note which lite topics get messages."""
+        found = self._store.topic(topic)
+
+        def on_messages(messages: list[StoredMessage]) -> None:
+            arrived.update(message.sub_topic.partition(LITE_SEPARATOR)[2] for message in messages)
+            woken.set()
+
+        queues = () if found is None else self._store.queues(found).readable
+        tails = [self._store.tail(topic, queue_id, None, on_messages) for queue_id in queues]
+
+        def stop() -> None:
+            for tail in tails:
+                tail.close()
+
+        return stop
+
+    async def _pop_now(self, names: Iterable[str], request: PopRequest) -> Popped:
+        """Without waiting; at most as many messages as were asked for."""
+        popped: Popped = []
+        room = request.max_messages
+        parent = split_name(request.topic)[1]
+        for name in names:
+            of = self.group_of(request.group, request.topic, name)
+            only = FilterExpression(FilterKind.SUB_TOPIC, f"{parent}{LITE_SEPARATOR}{name}")
+            found = await self._store.pop(
+                replace(request, group=of, max_messages=room, wait_ms=0, filter=only, attempt_id="")
+            )
+            if found:
+                popped.append((of, parent, found))
+                room -= len(found)
+                if room <= 0:
+                    break
+        return popped
+
+
+def _changed(before: set[str], action: int, given: Iterable[str]) -> set[str]:
+    if action == v2.PARTIAL_ADD:
+        return before | set(given)
+    if action == v2.PARTIAL_REMOVE:
+        return before - set(given)
+    if action == v2.COMPLETE_ADD:
+        return set(given)
+    if action == v2.COMPLETE_REMOVE:
+        return set()
+    raise WireError(v2.BAD_REQUEST, f"there is no action {action}")
+
+
+def _in_turn(subscription: LiteSubscription) -> list[str]:
+    """All of them, beginning with another one each time, so that none is always the last."""
+    names = subscription.lite_topics
+    if not names:
+        return []
+    subscription.turn = (subscription.turn + 1) % len(names)
+    return [*names[subscription.turn :], *names[: subscription.turn]]
+
+
+def _client(client_id: str) -> str:
+    return "/" + quote(client_id, safe="@.-_")
+
+
+def _key(client_id: str, group: str, topic: str) -> str:
+    namespace, plain = split_name(group)
+    return f"{PREFIX}{namespace}/{plain}/{split_name(topic)[1]}{_client(client_id)}"

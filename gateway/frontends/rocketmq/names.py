@@ -1,0 +1,42 @@
+"""Resources of the wire and names of ours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, check_topic_name, split_name
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import WireError
+from protocols.rocketmq.names import Namespaces
+
+NAMESPACES: Final = Namespaces()
+"""The empty resource namespace is `default`."""
+
+
+def topic_of(resource: v2.Resource, *, is_read: bool = False) -> str:
+    """The topic's name as the store knows it.  `is_read`: system topics may be named, such as dead letters.
+
+    Raises ILLEGAL_TOPIC, FORBIDDEN (a system topic), BAD_REQUEST (what is no namespace).
+    """
+    check_topic_name(resource.name, system_allowed=is_read)
+    _check_namespace(resource)
+    return NAMESPACES.name(resource)
+
+
+def group_of(resource: v2.Resource) -> str:
+    """The group's name as the store knows it.  Raises ILLEGAL_CONSUMER_GROUP, BAD_REQUEST."""
+    check_group_name(resource.name)
+    _check_namespace(resource)
+    return NAMESPACES.name(resource)
+
+
+def plain(name: str) -> str:
+    """A name without its namespace."""
+    return split_name(name)[1]
+
+
+def _check_namespace(resource: v2.Resource) -> None:
+    if resource.resource_namespace:
+        check_namespace(resource.resource_namespace)
+        if resource.resource_namespace == DEFAULT_NAMESPACE:
+            raise WireError(v2.BAD_REQUEST, "the namespace 'default' is the one that has no name here")

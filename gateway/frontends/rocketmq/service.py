@@ -1,0 +1,166 @@
+"""RocketMqService: the published service, each call by its name.
+
+Invariants: whatever goes wrong is said in the status of an answer, and the gRPC status is OK; a call that does not
+exist is the transport's UNIMPLEMENTED.  Who calls is known before the call is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+import structlog
+
+from domain.errors import Code, EntrepotError
+from gateway.frontends.rocketmq.caller import Caller, Write
+from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+from gateway.frontends.rocketmq.holding import Holding
+from gateway.frontends.rocketmq.lite import LiteSubscriptions
+from gateway.frontends.rocketmq.offsets import Offsets
+from gateway.frontends.rocketmq.receiving import Receiving
+from gateway.frontends.rocketmq.routes import Routes
+from gateway.frontends.rocketmq.sending import Sending
+from gateway.frontends.rocketmq.telemetry import Telemetry
+from gateway.frontends.rocketmq.transactions import Transactions
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import status_of
+
+SERVICE: Final = "apache.rocketmq.v2.MessagingService"
+SETTLE_SECONDS: Final = 5.0
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Unary = Callable[[Any, Caller], Awaitable[Any]]
+Streamed = Callable[[Any, Caller, Write], Awaitable[None]]
+
+log = structlog.get_logger(__name__)
+
+
+class RocketMqService:
+    """All calls over one front end."""
+
+    def __init__(self, frontend: RocketMqFrontend) -> None:
+        self.frontend = frontend
+        self.holding = Holding(frontend)
+        self._lite = LiteSubscriptions(frontend)
+        self._telemetry = Telemetry(frontend, self.holding, self._lite)
+        self._transactions = Transactions(frontend, self._telemetry)
+        self._routes = Routes(frontend)
+        self._sending = Sending(frontend)
+        self._receiving = Receiving(frontend, self.holding, self._lite)
+        self._offsets = Offsets(frontend)
+
+    async def start(self) -> None:
+        """Begin with what nobody asks for: renewing what is held, asking after transactions."""
+        await self.holding.start()
+        self._lite.start()
+        self._transactions.start()
+
+    async def close(self) -> None:
+        """Stop that."""
+        self._transactions.close()
+        self._lite.close()
+        with contextlib.suppress(EntrepotError):
+            await self.holding.close()
+        await self.frontend.settle(SETTLE_SECONDS)
+
+    def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        """For a server."""
+        unary: dict[str, tuple[Any, Any, Unary]] = {
+            "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, self._routes.query_route),
+            "QueryAssignment": (v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, self._routes.query_assignment),
+            "Heartbeat": (v2.HeartbeatRequest, v2.HeartbeatResponse, self._telemetry.heartbeat),
+            "NotifyClientTermination": (
+                v2.NotifyClientTerminationRequest,
+                v2.NotifyClientTerminationResponse,
+                self._telemetry.terminate,
+            ),
+            "SendMessage": (v2.SendMessageRequest, v2.SendMessageResponse, self._sending.send),
+            "RecallMessage": (v2.RecallMessageRequest, v2.RecallMessageResponse, self._sending.recall),
+            "EndTransaction": (v2.EndTransactionRequest, v2.EndTransactionResponse, self._transactions.end),
+            "AckMessage": (v2.AckMessageRequest, v2.AckMessageResponse, self._receiving.acknowledge),
+            "ChangeInvisibleDuration": (
+                v2.ChangeInvisibleDurationRequest,
+                v2.ChangeInvisibleDurationResponse,
+                self._receiving.change,
+            ),
+            "ForwardMessageToDeadLetterQueue": (
+                v2.ForwardMessageToDeadLetterQueueRequest,
+                v2.ForwardMessageToDeadLetterQueueResponse,
+                self._receiving.forward,
+            ),
+            "UpdateOffset": (v2.UpdateOffsetRequest, v2.UpdateOffsetResponse, self._offsets.update),
+            "GetOffset": (v2.GetOffsetRequest, v2.GetOffsetResponse, self._offsets.get),
+            "QueryOffset": (v2.QueryOffsetRequest, v2.QueryOffsetResponse, self._offsets.query),
+            "SyncLiteSubscription": (
+                v2.SyncLiteSubscriptionRequest,
+                v2.SyncLiteSubscriptionResponse,
+                self._lite.sync,
+            ),
+        }
+        streamed: dict[str, tuple[Any, Any, Streamed]] = {
+            "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receiving.receive),
+            "PullMessage": (v2.PullMessageRequest, v2.PullMessageResponse, self._offsets.pull),
+        }
+        methods: dict[str, Any] = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._unary(name, answer, work), question.FromString, answer.SerializeToString
+            )
+            for name, (question, answer, work) in unary.items()
+        }
+        for name, (question, answer, work) in streamed.items():
+            methods[name] = grpc.unary_stream_rpc_method_handler(
+                self._stream(name, answer, work), question.FromString, answer.SerializeToString
+            )
+        methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
+            self._converse, v2.TelemetryCommand.FromString, v2.TelemetryCommand.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _unary(self, name: str, answer: Any, work: Unary) -> Callable[[Any, Context], Awaitable[Any]]:
+        access, counters = self.frontend.access, self.frontend.counters
+
+        async def call(question: Any, context: Context) -> Any:
+            counters.calls += 1
+            try:
+                return await work(question, await access.caller(context))
+            except EntrepotError as error:
+                counters.refused += 1
+                return answer(status=status_of(error))
+            except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+                return answer(status=status_of(_fault(name, error)))
+
+        return call
+
+    def _stream(self, name: str, answer: Any, work: Streamed) -> Callable[[Any, Context], Awaitable[None]]:
+        access, counters = self.frontend.access, self.frontend.counters
+
+        async def call(question: Any, context: Context) -> None:
+            counters.calls += 1
+            try:
+                await work(question, await access.caller(context), context.write)
+            except EntrepotError as error:
+                counters.refused += 1
+                await context.write(answer(status=status_of(error)))
+            except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+                await context.write(answer(status=status_of(_fault(name, error))))
+
+        return call
+
+    async def _converse(
+        self, questions: AsyncIterator[v2.TelemetryCommand], context: Context
+    ) -> AsyncIterator[v2.TelemetryCommand]:
+        try:
+            caller = await self.frontend.access.caller(context)
+            async with contextlib.aclosing(self._telemetry.converse(questions, caller, context)) as commands:  # type: ignore[type-var]
+                async for command in commands:
+                    yield command
+        except EntrepotError as error:
+            yield v2.TelemetryCommand(status=status_of(error))
+
+
+def _fault(name: str, error: Exception) -> EntrepotError:
+    log.error("a call of a RocketMQ client failed", call=name, exc_info=error)
+    return EntrepotError(Code.INTERNAL_ERROR, "the call could not be served")

@@ -1,0 +1,75 @@
+"""EndTransaction, and asking producers how transactions end that they have left open."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from domain.errors import EntrepotError
+from domain.message import SystemProperty
+from domain.transaction import TransactionEnd
+from gateway.frontends.rocketmq.caller import Caller
+from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+from gateway.frontends.rocketmq.names import NAMESPACES, topic_of
+from gateway.frontends.rocketmq.telemetry import Telemetry
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.delivered import delivered
+from protocols.rocketmq.errors import OK_STATUS, WireError
+
+MAX_CHECKS: Final = 100
+"""Transactions that are asked for at one look."""
+
+log = structlog.get_logger(__name__)
+
+
+class Transactions:
+    """A transaction belongs to no gateway: it is ended through any, and any of the topic's producers is asked."""
+
+    def __init__(self, frontend: RocketMqFrontend, telemetry: Telemetry) -> None:
+        self._frontend, self._telemetry = frontend, telemetry
+        self._checking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._checking = self._frontend.spawn(self._check())
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._checking is not None:
+            self._checking.cancel()
+
+    async def end(self, question: v2.EndTransactionRequest, caller: Caller) -> v2.EndTransactionResponse:
+        """Commit or roll back; durable when this is answered."""
+        topic = topic_of(question.topic)
+        self._frontend.access.check_publish(caller, topic, "")
+        if not question.transaction_id:
+            raise WireError(v2.INVALID_TRANSACTION_ID, "the transaction has no id")
+        if question.resolution not in (v2.COMMIT, v2.ROLLBACK):
+            # the producer does not know yet: it is asked again later
+            return v2.EndTransactionResponse(status=OK_STATUS)
+        end = TransactionEnd(topic, question.transaction_id, question.resolution == v2.COMMIT)
+        [refusal] = await self._frontend.store.end_transactions([end])
+        if refusal is not None:
+            raise refusal
+        return v2.EndTransactionResponse(status=OK_STATUS)
+
+    async def _check(self) -> None:
+        while True:
+            await asyncio.sleep(self._frontend.settings.transaction_check_seconds)
+            topics = sorted(self._telemetry.published_topics())
+            if not topics:
+                continue
+            try:
+                halves = await self._frontend.store.take_checks(topics, MAX_CHECKS)
+            except EntrepotError as error:  # a broker is away, or its store is no more: the next look may find it
+                log.warning("no producer was asked after transactions", problem=error.message)
+                continue
+            for half in halves:
+                transaction_id = half.system_text(SystemProperty.TRANSACTION_ID) or ""
+                command = v2.RecoverOrphanedTransactionCommand(
+                    message=delivered(half, NAMESPACES), transaction_id=transaction_id
+                )
+                told = v2.TelemetryCommand(status=OK_STATUS, recover_orphaned_transaction_command=command)
+                self._frontend.counters.checks += self._telemetry.tell_a_producer(half.topic, told)

@@ -1,0 +1,29 @@
+"""Filter expressions: the wire's as ours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import WireError
+
+EVERYTHING: Final = ("", "*")
+
+
+def filter_of(expression: v2.FilterExpression) -> FilterExpression | None:
+    """What a consumer wants; None where it wants everything, so that the group's own filter holds.
+
+    Raises ILLEGAL_FILTER_EXPRESSION.
+    """
+    text = expression.expression
+    if expression.type == v2.SQL:
+        found = FilterExpression(FilterKind.SQL92, text)
+    elif expression.type in (v2.TAG, v2.FILTER_TYPE_UNSPECIFIED):
+        if text.strip() in EVERYTHING:
+            return None
+        found = FilterExpression(FilterKind.TAG, text)
+    else:
+        raise WireError(v2.ILLEGAL_FILTER_EXPRESSION, f"there is no filter of type {expression.type}")
+    compile_filter(found)
+    return found

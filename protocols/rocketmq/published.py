@@ -1,0 +1,266 @@
+"""What producers send, as messages of ours: checked, and nothing of it believed that is not theirs to say.
+
+Besides the fields of the wire, a producer may say the facts of `properties` that belong to a message itself
+(`_SAID`: sub-topic, content type, correlation ...).  Every other `entrepot_<fact>` is kept as the user property
+`entrepot_fact_<fact>`, and comes back to RocketMQ consumers as it was sent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from domain.message import Message, PropertyValue, SystemProperty
+from domain.names import split_name
+from domain.routing.topic_filter import is_valid_name
+from domain.timestamp import MAX_EPOCH_MS
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import WireError
+from protocols.rocketmq.mapping import (
+    BODY_IS_EMPTY,
+    EMPTY_BODY,
+    KEYS,
+    MESSAGE_GROUP,
+    QOS,
+    SUB_TOPIC,
+    TAG,
+    body_of,
+    domain_id,
+    keys_of,
+)
+from protocols.rocketmq.names import epoch_ms
+from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
+
+PROTOCOL: Final = "rocketmq"
+MAX_MESSAGE_ID_BYTES: Final = 64
+"""A published id is 34 characters; another text of at most so many bytes is taken as it is."""
+LITE_SEPARATOR: Final = "/"
+"""Between a topic and a lite topic below it: a lite topic is a sub-topic of one level."""
+
+_SAID_TEXT: Final = frozenset(
+    {SystemProperty.CONTENT_TYPE, SystemProperty.REPLY_TO, SystemProperty.EXPIRES_AT_MS, SystemProperty.PRIORITY}
+)
+_FIELDS: Final = frozenset({SUB_TOPIC, QOS, TAG, KEYS, MESSAGE_GROUP})
+_SAID: Final = _SAID_TEXT | _FIELDS | {SystemProperty.CORRELATION_ID, SystemProperty.PAYLOAD_IS_TEXT, BODY_IS_EMPTY}
+
+
+@dataclass(frozen=True, slots=True)
+class PublishLimits:
+    """RocketMQ's documented limits.  `property_bytes` counts names and values of the user properties."""
+
+    body_bytes: int = 4 << 20
+    properties: int = 128
+    property_bytes: int = 16 << 10
+    message_group_bytes: int = 64
+    lite_topic_characters: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A message with what it is: its type on the wire."""
+
+    message: Message
+    kind: v2.MessageType.ValueType
+
+
+def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: frozenset[int]) -> Published:
+    """The message for `topic`, which takes messages of the `accepted` types.
+
+    Raises WireError with the word RocketMQ has for what is wrong; MESSAGE_CORRUPTED.
+    """
+    system = wire.system_properties
+    kind = _kind(system, accepted)
+    _check_body(wire, limits)
+    if wire.user_properties:
+        _check_properties(wire.user_properties, limits)
+        properties, facts = bring_back(wire.user_properties)
+        if not facts.keys() <= _SAID:
+            kept = [(KEPT_PREFIX + fact, value) for fact, value in facts.items() if fact not in _SAID]
+            properties = (*properties, *kept)
+            facts = {fact: value for fact, value in facts.items() if fact in _SAID}
+    else:
+        properties, facts = (), {}
+    message = Message(topic, body_of(wire, limits.body_bytes), split_name(topic)[1], properties=properties)
+    if not message.body:
+        raise WireError(v2.MESSAGE_BODY_EMPTY, "a message has a body")
+    message.message_id = _message_id(system.message_id)
+    message.tag = _tag(system.tag) if system.tag else ""
+    if system.keys:
+        message.keys = _keys(tuple(system.keys))
+    if system.message_group:
+        message.message_group = _group(system.message_group, limits)
+    if system.HasField("born_timestamp"):
+        message.born_time_ms = min(max(epoch_ms(system.born_timestamp), 0), MAX_EPOCH_MS)
+    own: dict[str, PropertyValue] = {SystemProperty.PROTOCOL: PROTOCOL}
+    if system.born_host:
+        own[SystemProperty.BORN_HOST] = system.born_host[:255]
+    if facts:
+        _take_facts(message, facts, own)
+    if kind != v2.NORMAL:
+        _take_kind(message, kind, system, own, limits)
+    message.system = own
+    return Published(message, kind)
+
+
+# -- what kind it is ---------------------------------------------------------------------------------------------------
+
+
+def _kind(system: v2.SystemProperties, accepted: frozenset[int]) -> v2.MessageType.ValueType:
+    """The type: what its properties say.  Raises MESSAGE_PROPERTY_CONFLICT_WITH_TYPE."""
+    said: v2.MessageType.ValueType = system.message_type
+    is_later, has_priority = system.HasField("delivery_timestamp"), system.HasField("priority")
+    if said == v2.NORMAL and not (is_later or has_priority or system.message_group or system.lite_topic):
+        if v2.NORMAL in accepted:
+            return v2.NORMAL
+        marks = []
+    else:
+        marks = [v2.TRANSACTION] if said == v2.TRANSACTION else []
+        marks += [v2.DELAY] * is_later + [v2.PRIORITY] * has_priority
+        marks += [v2.FIFO] * bool(system.message_group) + [v2.LITE] * bool(system.lite_topic)
+    if len(marks) > 1:
+        names = ", ".join(v2.MessageType.Name(mark) for mark in marks)
+        raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"a message is one of these, not several: {names}")
+    kind = marks[0] if marks else v2.NORMAL
+    if said not in (kind, v2.MESSAGE_TYPE_UNSPECIFIED):
+        text = f"a message said to be {_name(said)} is {_name(kind)} by its properties"
+        raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, text)
+    if kind not in accepted:
+        takes = ", ".join(_name(each) for each in sorted(accepted))
+        raise WireError(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, f"the topic takes {takes}, this is {_name(kind)}")
+    return kind
+
+
+def _name(kind: int) -> str:
+    return v2.MessageType.Name(kind) if kind in v2.MessageType.values() else str(kind)  # type: ignore[arg-type]
+
+
+def _take_kind(
+    message: Message,
+    kind: v2.MessageType.ValueType,
+    system: v2.SystemProperties,
+    own: dict[str, PropertyValue],
+    limits: PublishLimits,
+) -> None:
+    if kind == v2.DELAY:
+        deliver_at_ms = epoch_ms(system.delivery_timestamp)
+        if not 0 <= deliver_at_ms <= MAX_EPOCH_MS:
+            raise WireError(v2.ILLEGAL_DELIVERY_TIME, "the delivery timestamp is no time")
+        own[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)
+    elif kind == v2.PRIORITY:
+        if system.priority < 0:
+            raise WireError(v2.BAD_REQUEST, "a priority is not negative")
+        own[SystemProperty.PRIORITY] = str(system.priority)
+    elif kind == v2.LITE:
+        check_lite_topic(system.lite_topic, limits)
+        message.sub_topic = f"{message.sub_topic}{LITE_SEPARATOR}{system.lite_topic}"
+
+
+def check_lite_topic(name: str, limits: PublishLimits) -> None:
+    """Raise ILLEGAL_LITE_TOPIC for what cannot be the name of one."""
+    if not 0 < len(name) <= limits.lite_topic_characters or not is_valid_name(name) or LITE_SEPARATOR in name:
+        text = f"a lite topic has 1 to {limits.lite_topic_characters} characters, and no '/', '+', '#' or NUL"
+        raise WireError(v2.ILLEGAL_LITE_TOPIC, text)
+
+
+# -- its fields --------------------------------------------------------------------------------------------------------
+
+
+def _check_body(wire: v2.Message, limits: PublishLimits) -> None:
+    if not wire.body:
+        raise WireError(v2.MESSAGE_BODY_EMPTY, "a message has a body")
+    if len(wire.body) > limits.body_bytes:
+        text = f"the body has {len(wire.body)} bytes, the limit is {limits.body_bytes}"
+        raise WireError(v2.MESSAGE_BODY_TOO_LARGE, text)
+
+
+def _check_properties(carried: object, limits: PublishLimits) -> None:
+    items = carried.items()  # type: ignore[attr-defined]
+    if len(items) > limits.properties:
+        text = f"{len(items)} user properties, the limit is {limits.properties}"
+        raise WireError(v2.MESSAGE_PROPERTIES_TOO_LARGE, text)
+    size = 0
+    for name, value in items:
+        if name in RESERVED or name.startswith("__") or not name.strip():
+            text = f"{name[:80]!r} cannot be the name of a user property: it is blank, or RocketMQ's own"
+            raise WireError(v2.ILLEGAL_MESSAGE_PROPERTY_KEY, text)
+        size += len(name.encode()) + len(value.encode())
+    if size > limits.property_bytes:
+        text = f"the user properties have {size} bytes, the limit is {limits.property_bytes}"
+        raise WireError(v2.MESSAGE_PROPERTIES_TOO_LARGE, text)
+
+
+def _message_id(text: str) -> bytes:
+    if not text:
+        return b""
+    if len(text) > MAX_MESSAGE_ID_BYTES or not text.isascii() or not text.isprintable():
+        raise WireError(v2.ILLEGAL_MESSAGE_ID, f"a message id has at most {MAX_MESSAGE_ID_BYTES} printable characters")
+    return domain_id(text)
+
+
+def _tag(tag: str) -> str:
+    if not tag.strip() or "|" in tag or _has_control(tag):
+        raise WireError(v2.ILLEGAL_MESSAGE_TAG, "a tag is not blank, and has no '|' and no control characters")
+    return tag
+
+
+def _keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    for key in keys:
+        if not key.strip() or _has_control(key):
+            raise WireError(v2.ILLEGAL_MESSAGE_KEY, "a key is not blank, and has no control characters")
+    return keys
+
+
+def _group(group: str, limits: PublishLimits) -> str:
+    if not group.strip() or _has_control(group) or len(group.encode()) >= limits.message_group_bytes:
+        text = f"a message group is not blank, has no control characters, and under {limits.message_group_bytes} bytes"
+        raise WireError(v2.ILLEGAL_MESSAGE_GROUP, text)
+    return group
+
+
+def _has_control(text: str) -> bool:
+    return not text.isprintable() and any(ord(c) < 32 or 127 <= ord(c) < 160 for c in text)
+
+
+# -- facts -------------------------------------------------------------------------------------------------------------
+
+
+def _take_facts(message: Message, facts: dict[str, PropertyValue], own: dict[str, PropertyValue]) -> None:
+    """What a producer says by user properties of ours.  Raises ILLEGAL_MESSAGE_PROPERTY_KEY for what makes no sense."""
+    for fact, value in facts.items():
+        if fact == SystemProperty.CORRELATION_ID:
+            own[fact] = value if isinstance(value, bytes) else value.encode()
+        elif not isinstance(value, str):
+            raise _senseless(fact)
+        elif fact in (SystemProperty.EXPIRES_AT_MS, SystemProperty.PRIORITY):
+            if not (value.isascii() and value.isdecimal()) or len(value) > 15:
+                raise _senseless(fact)
+            own[fact] = value
+        elif fact == SystemProperty.PAYLOAD_IS_TEXT:
+            own[fact] = "1"
+        elif fact in _SAID_TEXT:
+            own[fact] = value
+        else:
+            _take_field(message, fact, value)
+
+
+def _take_field(message: Message, fact: str, value: str) -> None:
+    if fact == SUB_TOPIC:
+        if not is_valid_name(value) or value.startswith("$"):
+            raise _senseless(fact)
+        message.sub_topic = value
+    elif fact == QOS:
+        if value not in ("0", "1", "2"):
+            raise _senseless(fact)
+        message.qos = int(value)
+    elif fact == TAG:
+        message.tag = value
+    elif fact == KEYS:
+        message.keys = keys_of(value, message.keys)
+    elif fact == MESSAGE_GROUP:
+        message.message_group = value
+    elif fact == BODY_IS_EMPTY and message.body == EMPTY_BODY:
+        message.body = b""
+
+
+def _senseless(fact: str) -> WireError:
+    return WireError(v2.ILLEGAL_MESSAGE_PROPERTY_KEY, f"the value of {PREFIX + fact!r} makes no sense")

@@ -1,0 +1,102 @@
+"""A RocketMqStore in front of our own RocketMQ door: what goes out by the one comes in by the other as it was."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc.aio
+import pytest
+
+from domain.consumer_group import ConsumerGroup
+from domain.topic import Topic
+from gateway.frontends.rocketmq import sending
+from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+from gateway.frontends.rocketmq.service import RocketMqService
+from gateway.messaging.send import Sender
+from gateway.messaging.topology import Topology
+from gateway.security.security import Security
+from gateway.settings.doors import GroupsSettings, TopicsSettings
+from gateway.settings.grpc import GrpcSettings
+from gateway.settings.security import SecuritySettings
+from protocols.rocketmq.published import published
+from store_client.memory import MemoryStore
+from tests.contract_rocketmq.conftest import MAX_MESSAGE_BYTES, OperatedStore, settings_of
+from tests.support.clock import ManualClock
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def hold_back_limit() -> int:
+    return 32_768
+
+
+class OwnDoor:
+    """The door over a memory store, as a cluster that has an operator."""
+
+    def __init__(self, clock: ManualClock, hold_back_limit: int) -> None:
+        self.store = MemoryStore(clock, max_message_bytes=MAX_MESSAGE_BYTES, hold_back_limit=hold_back_limit)
+        topology = Topology(self.store, TopicsSettings(auto_create=False))
+        self.security = Security(self.store, SecuritySettings(), clock)
+        sender = Sender(self.store, topology, clock)
+        self.service = RocketMqService(
+            RocketMqFrontend(
+                self.store,
+                sender,
+                topology,
+                self.security,
+                GrpcSettings(transaction_check_seconds=0.05),
+                GroupsSettings(),
+                clock,
+                ("127.0.0.1", 1),
+                "door",
+            )
+        )
+        self.server = grpc.aio.server()
+        self.server.add_generic_rpc_handlers((self.service.handler(),))
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+
+    async def start(self) -> None:
+        await self.security.start()
+        await self.service.start()
+        await self.server.start()
+
+    async def put_topic(self, topic: Topic) -> None:
+        await self.store.put_topic(topic)
+
+    async def put_group(self, group: ConsumerGroup) -> None:
+        await self.store.put_group(group)
+
+    async def close(self) -> None:
+        self.service.frontend.shut_down()
+        self.store.release_waiting()
+        await self.server.stop(1)
+        await self.service.close()
+        self.security.close()
+        await self.store.close()
+
+
+@pytest.fixture
+async def cluster(clock: ManualClock, hold_back_limit: int, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[OwnDoor]:
+    def with_wish(wire: Any, *others: Any) -> Any:
+        """Tests of the contract count on the queue that they name; the door chooses by itself."""
+        found = published(wire, *others)
+        found.message.queue_id = wire.system_properties.queue_id
+        return found
+
+    monkeypatch.setattr(sending, "published", with_wish)
+    door = OwnDoor(clock, hold_back_limit)
+    await door.start()
+    yield door
+    await door.close()
+
+
+@pytest.fixture
+async def store(cluster: Any, clock: ManualClock) -> AsyncIterator[OperatedStore]:
+    opened = OperatedStore(cluster, settings_of(cluster), clock, side=MemoryStore(clock))
+    yield opened
+    await opened.close()

@@ -1,0 +1,37 @@
+"""A server with a RocketMQ door, and published clients of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.http_pull import http_json
+from tests.support.rocketmq_peers.peer import RocketMqPeer
+from tests.support.server import ServerProcess
+
+LANGUAGES = ("python", "node")
+SETTINGS = {
+    "grpc.lease_seconds": "2",
+    "grpc.silence_seconds": "5",
+    "grpc.transaction_check_seconds": "0.2",
+    "store.transaction_check_after_seconds": "1",
+    "store.transaction_check_interval_seconds": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("rocketmq"), SETTINGS) as started:
+        yield started
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def peer(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[RocketMqPeer]:
+    with RocketMqPeer(server.address("grpc"), request.param) as started:
+        yield started
+
+
+def put_group(server: ServerProcess, name: str, **fields: object) -> None:
+    """Define a consumer group, as an operator does."""
+    http_json(server, "PUT", f"/api/v1/groups/{name}", fields)

@@ -1,0 +1,1 @@
+"""RocketMQ's published clients, each in a process of its own."""
