@@ -24,6 +24,9 @@ from gateway.clock import SystemClock
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
+from gateway.events.admission import Admission
+from gateway.events.deduplication import Deduplication
+from gateway.events.rules import EventRules
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.frontends.mqtt.sys_messages import SysMessages
@@ -146,6 +149,8 @@ class Gateway:
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
         self.security = Security(store, settings.security, clock)
+        self.event_rules = EventRules(store)
+        self.sender.admission = Admission(self.event_rules)
         self.memberships = Memberships(store, clock, settings.groups)
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
@@ -225,6 +230,8 @@ class Gateway:
             memberships=self.memberships,
             retained=self.retained,
             security=self.security,
+            event_rules=self.event_rules,
+            deduplication=Deduplication(self.store, clock),
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
@@ -258,6 +265,7 @@ class Gateway:
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""
         await self.security.start(self.settings.cluster.start_seconds)
+        await self.event_rules.start(self.settings.cluster.start_seconds)
         await self.retained.start()
         await self.mqtt.start()
         if self.settings.mqtt.enabled:
@@ -311,6 +319,7 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await self.retained.close()
+        self.event_rules.close()
         self.security.close()
         self._wheel.close()
 

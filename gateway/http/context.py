@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry
 from domain.clock import Clock
 from domain.ports import Store
 from gateway.bridge.status import BridgeStatus
+from gateway.events.deduplication import Deduplication
+from gateway.events.rules import EventRules
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.messaging.membership import Memberships
@@ -35,6 +37,8 @@ class HttpContext:
     memberships: Memberships
     retained: RetainedMessages
     security: Security
+    event_rules: EventRules
+    deduplication: Deduplication
     settings: Settings
     clock: Clock
     is_ready: Callable[[], bool]

@@ -16,6 +16,9 @@ import uvloop
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from domain.ports import Store
+from gateway.events.admission import Admission
+from gateway.events.deduplication import Deduplication
+from gateway.events.rules import EventRules
 from gateway.http.app import build_app
 from gateway.http.context import HttpContext
 from gateway.http.server import HttpListener
@@ -98,10 +101,14 @@ class HttpServer:
             memberships=Memberships(self.store, clock, self.settings.groups),
             retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),
             security=Security(self.store, self.settings.security, clock),
+            event_rules=EventRules(self.store),
+            deduplication=Deduplication(self.store, clock),
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self.ready,
         )
+        self.context.sender.admission = Admission(self.context.event_rules)
+        await self.context.event_rules.start()
         await self.context.retained.start()
         await self.context.security.start()
         bound = socket.create_server(("127.0.0.1", 0))
