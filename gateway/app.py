@@ -41,7 +41,7 @@ from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
 from gateway.transport.amqp_doors import AmqpDoors, open_amqp_doors
 from gateway.transport.certificate_watch import CertificateWatch
-from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
+from gateway.transport.mqtt_doors import HTTP_PATH, MqttDoors, open_mqtt_doors
 from gateway.version import own_version
 from gateway.vhosts.definitions import Definitions
 from gateway.workers import run_workers
@@ -259,8 +259,8 @@ class Gateway:
             bridges=list if self._bridges is None else self._bridges.status,
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
-        websocket = self._mqtt_doors.http_upgrade() if has_websocket else None
-        return HttpListener(build_app(context), listener, self.settings.http, websocket)
+        websockets = {HTTP_PATH.encode(): self._mqtt_doors.http_upgrade()} if has_websocket else {}
+        return HttpListener(build_app(context), listener, self.settings.http, websockets)
 
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""

@@ -158,6 +158,7 @@ _SUPER: Final = SuperUsers()
 RULES: Final[Mapping[tuple[str, str], Rule]] = {
     **{("POST", f"{_SUB_PATH}:{verb}"): _CONSUMING for verb in ("receive", "acknowledge", "release", "reject")},
     ("POST", f"{_SUB_PATH}:renewLock"): _CONSUMING,
+    ("GET", "/topics/{topic}/events"): _contents("topic"),
     ("GET", "/healthz"): Open("open_health", _cluster(Action.GET)),
     ("GET", "/readyz"): Open("open_health", _cluster(Action.GET)),
     ("GET", "/metrics"): Open("open_metrics", _cluster(Action.GET)),

@@ -7,7 +7,8 @@ for a small answer they cost as much as the whole rest of the request.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -45,8 +46,22 @@ class TickTransport:
 
 
 class TickHttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol on such a transport."""
+    """uvicorn's protocol on such a transport.  `websockets`: what takes over at a path; else the app is asked."""
+
+    websockets: ClassVar[Mapping[bytes, type[asyncio.Protocol]]] = {}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wrap the transport before anything is written to it."""
         super().connection_made(TickTransport(transport, self.loop))  # type: ignore[arg-type]
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over."""
+        other = self.websockets.get(self.url.partition(b"?")[0])
+        if other is not None:
+            self.ws_protocol_class = other
+        super().handle_websocket_upgrade()
+
+
+def http_protocol(websockets: Mapping[bytes, type[asyncio.Protocol]]) -> type[TickHttpProtocol]:
+    """The protocol of a listener."""
+    return type("ListenerHttpProtocol", (TickHttpProtocol,), {"websockets": websockets})
