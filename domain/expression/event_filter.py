@@ -1,8 +1,8 @@
 """Filters of CloudEvents by their context attributes: the dialects of the CloudEvents Subscriptions draft (3.2.4).
 
 `exact`, `prefix` and `suffix` name attributes with what their values are, begin or end with; `all`, `any` and `not`
-hold further filters; `sql` is a CESQL expression.  An attribute that an event does not have makes the first three false.
-Filters are values: immutable, equal if they say the same.  `event_filter_json.py` makes them of JSON.
+hold further filters; `sql` is a CESQL expression.  An attribute that an event does not have makes the first three
+false.  Filters are values: immutable, equal if they say the same.  `event_filter_json.py` makes them of JSON.
 """
 
 from __future__ import annotations

@@ -33,6 +33,8 @@ MAX_SQL_FILTERS: Final = 16
 """Most of them that are CESQL expressions."""
 MAX_TEXT_LENGTH: Final = 4096
 """Longest text that an attribute is compared with, in characters."""
+MAX_TOTAL_LENGTH: Final = 65_536
+"""Longest that all texts and expressions of a list may be together, in characters."""
 MAX_ATTRIBUTE_NAME_LENGTH: Final = 128
 
 _NAME = re.compile(r"[a-z0-9]+")
@@ -55,9 +57,9 @@ class EventFilterError(EntrepotError):
 
 
 def parse_event_filters(document: object, path: str = "filters") -> EventFilters:
-    """The filters of a subscription as its JSON was decoded: a list of filters, or None.  `path` is what errors call it.
+    """The filters of a subscription, as its JSON was decoded: a list of filters, or None.
 
-    Raises `EventFilterError`.
+    `path` is what errors call the document.  Raises `EventFilterError`.
     """
     if document is None:
         return EventFilters()
@@ -77,15 +79,16 @@ def parse_sql_filter(text: str, path: str = "sql") -> SqlFilter:
 class _Reader:
     """Counts what one document holds."""
 
-    __slots__ = ("_count", "_dialects", "_sql_count")
+    __slots__ = ("_count", "_dialects", "_length", "_sql_count")
 
     def __init__(self) -> None:
         self._count = 0
         self._sql_count = 0
+        self._length = 0
         self._dialects: dict[str, Callable[[Any, str, int], EventFilter]] = {
-            "exact": lambda content, path, _: ExactFilter(_texts(content, path)),
-            "prefix": lambda content, path, _: PrefixFilter(_texts(content, path)),
-            "suffix": lambda content, path, _: SuffixFilter(_texts(content, path)),
+            "exact": lambda content, path, _: ExactFilter(self._texts(content, path)),
+            "prefix": lambda content, path, _: PrefixFilter(self._texts(content, path)),
+            "suffix": lambda content, path, _: SuffixFilter(self._texts(content, path)),
             "all": lambda content, path, depth: AllFilter(self._filters(content, path, depth)),
             "any": lambda content, path, depth: AnyFilter(self._filters(content, path, depth)),
             "not": lambda content, path, depth: NotFilter(self.filter_of(content, path, depth + 1)),
@@ -126,7 +129,19 @@ class _Reader:
         self._sql_count += 1
         if self._sql_count > MAX_SQL_FILTERS:
             raise EventFilterError(path, f"there are more than {MAX_SQL_FILTERS} CESQL expressions")
+        self._add_length(content, path)
         return SqlFilter(_expression(content, path))
+
+    def _texts(self, content: object, path: str) -> AttributeTexts:
+        texts = _texts(content, path)
+        for name, text in texts:
+            self._add_length(name + text, path)
+        return texts
+
+    def _add_length(self, text: str, path: str) -> None:
+        self._length += len(text)
+        if self._length > MAX_TOTAL_LENGTH:
+            raise EventFilterError(path, f"the filters have more than {MAX_TOTAL_LENGTH} characters together")
 
     def _names(self) -> str:
         return ", ".join(self._dialects)

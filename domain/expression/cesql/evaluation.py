@@ -234,9 +234,31 @@ def _comparisons(node: Comparison) -> Operand:
         left = _attribute_with_constant(node.first, link.operand.value, equal=link.sign == "=")
     else:
         left = _comparison(compile_node(node.first), node.first.place, link)
-    for other in others:
-        left = _comparison(Compiled(left, bool), node.first.place, other)
-    return left
+    return _row(left, [_further_comparison(other) for other in others]) if others else left
+
+
+def _row(first: Operand, further: list[Callable[[Value, Attributes], bool]]) -> Operand:
+    def row(attributes: Attributes) -> Value:
+        value = first(attributes)
+        for comparison in further:
+            value = comparison(value, attributes)
+        return value
+
+    return row
+
+
+def _further_comparison(link: Link) -> Callable[[Value, Attributes], bool]:
+    """A comparison with a Boolean on its left, which can be cast to anything."""
+    if link.sign in _ORDER:
+        compare, operand = _ORDER[link.sign], _operand(link.operand, int)
+        return lambda value, attributes: compare(value, operand(attributes))
+    right, equal = compile_node(link.operand).evaluate, link.sign == "="
+
+    def equality(value: Value, attributes: Attributes) -> bool:
+        other = right(attributes)
+        return (cast(value, type(other)) == other) is equal
+
+    return equality
 
 
 def _attribute_with_constant(attribute: Attribute, constant: Value, *, equal: bool) -> Operand:
