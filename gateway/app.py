@@ -12,7 +12,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -39,6 +39,7 @@ from gateway.process import StopSignal, bind_doors, run_process, settle_memory, 
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.subscriptions.subscriptions import Subscriptions
 from gateway.transport.amqp_doors import AmqpDoors, open_amqp_doors
 from gateway.transport.certificate_watch import CertificateWatch
 from gateway.transport.mqtt_doors import HTTP_PATH, MqttDoors, open_mqtt_doors
@@ -49,7 +50,10 @@ from gateway.workers import run_workers
 if TYPE_CHECKING:
     from gateway.bridge.bridges import Bridges
     from gateway.http.server import HttpListener
+    from gateway.webhooks.webhooks import Webhooks
 
+WEBHOOK_MARGIN_SECONDS: Final = 3.0
+"""Of the time to drain: what deliveries leave to the rest."""
 log = structlog.get_logger(__name__)
 
 
@@ -151,6 +155,8 @@ class Gateway:
         self.security = Security(store, settings.security, clock)
         self.event_rules = EventRules(store)
         self.sender.admission = Admission(self.event_rules)
+        self.subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
+        self._webhooks: Webhooks | None = None
         self.memberships = Memberships(store, clock, settings.groups)
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
@@ -222,7 +228,16 @@ class Gateway:
         from gateway.http.app import build_app
         from gateway.http.context import HttpContext
         from gateway.http.server import HttpListener
+        from gateway.webhooks.webhooks import Webhooks
 
+        self._webhooks = Webhooks(
+            self.store,
+            self.subscriptions,
+            self.settings.webhooks,
+            clock,
+            self.settings.http.event_type,
+            random.SystemRandom(),
+        )
         context = HttpContext(
             store=self.store,
             sender=self.sender,
@@ -232,6 +247,8 @@ class Gateway:
             security=self.security,
             event_rules=self.event_rules,
             deduplication=Deduplication(self.store, clock),
+            subscriptions=self.subscriptions,
+            webhooks=self._webhooks,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
@@ -266,6 +283,7 @@ class Gateway:
         """Open the doors, once it is known who may come in; the ready file comes last."""
         await self.security.start(self.settings.cluster.start_seconds)
         await self.event_rules.start(self.settings.cluster.start_seconds)
+        await self.subscriptions.start(self.settings.cluster.start_seconds)
         await self.retained.start()
         await self.mqtt.start()
         if self.settings.mqtt.enabled:
@@ -277,6 +295,8 @@ class Gateway:
         if self._http_listener is not None:
             await self._http_listener.start()
         self._certificate_watch.start()
+        if self._webhooks is not None:
+            self._webhooks.start()
         if self._bridges is not None:
             self._bridges.start()
         self._is_ready = True
@@ -301,6 +321,10 @@ class Gateway:
             self.settings.server.ready_file.unlink(missing_ok=True)
         if self._bridges is not None:
             await self._bridges.stop()  # first: their pops are to be cancelled, not answered
+        if self._webhooks is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    await self._webhooks.close(max(end - self._loop.time() - WEBHOOK_MARGIN_SECONDS, 0.0))
         self.store.release_waiting()
         self.memberships.release_waiting()
         self._certificate_watch.close()
@@ -320,6 +344,7 @@ class Gateway:
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await self.retained.close()
         self.event_rules.close()
+        self.subscriptions.close()
         self.security.close()
         self._wheel.close()
 

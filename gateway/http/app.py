@@ -21,6 +21,7 @@ from gateway.http.receive import receive_routes
 from gateway.http.rights import check_rules, guard_of
 from gateway.http.streaming.event_socket import EventSockets
 from gateway.http.streaming.server_sent_events import stream_routes
+from gateway.http.subscriptions import add_consent, subscription_routes
 from gateway.version import own_version
 
 
@@ -76,11 +77,20 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
         dependencies=[Depends(guard_of(context, access))],
     )
     receive, stream, admin = receive_routes(context), stream_routes(context), admin_routes(context)
-    routers = (receive.plain, stream.plain, *(routes.plain for routes in admin), health_routes(context))
+    subscriptions = subscription_routes(context, access)
+    add_consent(subscriptions, context)
+    routers = (
+        receive.plain,
+        stream.plain,
+        subscriptions.plain,
+        *(routes.plain for routes in admin),
+        health_routes(context),
+    )
     for router in (
         *routers,
         receive.of_namespaces,
         stream.of_namespaces,
+        subscriptions.of_namespaces,
         *(routes.of_namespaces for routes in admin),
         *rabbitmq_routes(context),
     ):

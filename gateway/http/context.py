@@ -20,6 +20,8 @@ from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.security.security import Security
 from gateway.settings import Settings
+from gateway.subscriptions.subscriptions import Subscriptions
+from gateway.webhooks.webhooks import Webhooks
 
 
 @dataclass(slots=True)
@@ -39,6 +41,8 @@ class HttpContext:
     security: Security
     event_rules: EventRules
     deduplication: Deduplication
+    subscriptions: Subscriptions
+    webhooks: Webhooks
     settings: Settings
     clock: Clock
     is_ready: Callable[[], bool]

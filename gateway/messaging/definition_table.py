@@ -41,6 +41,8 @@ class DefinitionTable(Generic[_T]):
         self._versions: dict[str, int] = {}
         self._gone: dict[str, int] = {}
         self._stop: Callable[[], None] | None = None
+        self._seen = ABSENT
+        self._news: asyncio.Event = asyncio.Event()
         self.on_change: list[OnChange[_T]] = []
 
     # -- what is known -------------------------------------------------------------------------------------------
@@ -84,6 +86,18 @@ class DefinitionTable(Generic[_T]):
             self._stop()
             self._stop = None
 
+    async def catch_up(self, version: int, patience_seconds: float = 1.0) -> None:
+        """Return when a write that also changed this table is known here: what the watch is late with is asked for."""
+        end = asyncio.get_running_loop().time() + patience_seconds
+        while is_older(self._seen, version):
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._news.wait()
+            except TimeoutError:
+                await self._load()
+                return
+
     async def _load(self) -> None:
         after = ""
         while page := await self._store.scan(self._prefix, after=after, limit=MAX_SCAN):
@@ -99,6 +113,9 @@ class DefinitionTable(Generic[_T]):
 
     def _take(self, key: str, value: bytes | None, version: int) -> None:
         name = key[len(self._prefix) :]
+        if not is_older(version, self._seen):
+            self._seen = version
+            self._news.set()
         known = self._versions.get(name, self._gone.get(name, ABSENT))
         if version == known or is_older(version, known):
             return
