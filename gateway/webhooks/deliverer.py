@@ -183,22 +183,8 @@ class Deliverer:
         requests = 1 if self._rate() or record.is_ordered or not self._circuit.is_well else self._room()
         size = record.batch_size if record.mode == BATCHED else 1
         most = min(requests * size, MAX_POP_MESSAGES)
-        popping = self._loop.create_task(
-            self._context.store.pop(PopRequest(self.subscription.feed, self.subscription.group, most, WAIT_MS))
-        )
-        news = self._loop.create_task(self._news.wait())
-        try:
-            self._news.clear()
-            while not popping.done():
-                await asyncio.wait((popping, news), return_when=asyncio.FIRST_COMPLETED)
-                if news.done() and not popping.done():
-                    popping.cancel()  # what it has claimed goes back: something has changed
-                    break
-            await asyncio.wait((popping,))
-            return [] if popping.cancelled() else popping.result()
-        finally:
-            popping.cancel()
-            news.cancel()
+        # never cut short but by an end: what a store elsewhere had claimed by then would wait for its lease to end
+        return await self._context.store.pop(PopRequest(self.subscription.feed, self.subscription.group, most, WAIT_MS))
 
     # -- one request ---------------------------------------------------------------------------------------------
 

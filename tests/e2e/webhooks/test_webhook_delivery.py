@@ -348,7 +348,7 @@ def test_a_deleted_subscription_gets_nothing_more_and_leaves_nothing(
     assert client.delete(f"/subscriptions/{made['id']}").status_code == 204
     assert client.get(f"/subscriptions/{made['id']}").status_code == 404
     publish(client, topic, event(2))
-    assert ids(receive(client, topic))[-1:] == ["e2"]
+    assert "e2" in ids(receive(client, topic))
     assert len(receiver.seen(topic)) == 1
 
     def leftovers() -> list[str]:
