@@ -132,6 +132,9 @@ class Deliverer:
             if self._loop.time() - asked < WAIT_MS / 2000:
                 await asyncio.sleep(PAUSE_SECONDS)
             return
+        if not is_allowed(self.subscription, self._context.subscriptions.state(self.subscription)):
+            await self._give_back(deliveries, 0)  # that has changed while there was nothing
+            return
         size = self.subscription.record.batch_size if self.subscription.record.mode == BATCHED else 1
         for start in range(0, len(deliveries), size):
             self._begin(deliveries[start : start + size])

@@ -84,6 +84,8 @@ class SinkClient:
             return Answer(0, fault=f"no answer within {timeout_seconds:g} s")
         except ForbiddenAddressError as error:
             return Answer(0, fault=str(error), is_forbidden=True)
+        except aiohttp.InvalidURL as error:
+            return Answer(0, fault=f"is no URL that is sent to: {error}"[:300], is_forbidden=True)
         except aiohttp.ClientConnectorError as error:
             cause = error.os_error
             if isinstance(cause, ForbiddenAddressError):

@@ -115,6 +115,8 @@ class Webhooks:
                 self._deliverers[now.key] = Deliverer(self._context, now, circuit)
             else:
                 deliverer.change(now, circuit)
+            if before is not None and self.handshake.wait_ms(now) == 0:
+                self._end(self._ask(now))  # its deliverer may be waiting for events
             if now.record.is_catching_up and now.key not in self._catching_up:
                 self._follow(self._catching_up, now.key, self._catch_up(now))
 
@@ -152,6 +154,12 @@ class Webhooks:
     def _topic_changed(self, topic: str) -> None:
         if self._is_running and self._store.topic(topic) is None and topic in self._subscriptions.by_topic:
             self._end(self._begin_anew(topic))
+
+    async def _ask(self, subscription: Subscription) -> None:
+        try:
+            await self.handshake.ask(subscription)
+        except EntrepotError as error:
+            log.warning("a receiver cannot be asked now", subscription=subscription.key, problem=error.message)
 
     async def _begin_anew(self, topic: str) -> None:
         try:
