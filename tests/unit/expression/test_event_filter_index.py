@@ -213,6 +213,19 @@ def test_sets_of_attributes_beyond_the_limit_are_still_found():
         assert index.match({f"x{number}": "a"}) == []
 
 
+def test_long_expressions_are_put_in_their_place_quickly():
+    """What is taken out of an expression grows with it, not with its square."""
+    index = FilterIndex()
+    index.add("and", parse_event_filters([{"sql": " AND ".join(f"a{number} = 1" for number in range(500))}]))
+    index.add("or", parse_event_filters([{"sql": " OR ".join(f"a = '{number}'" for number in range(500))}]))
+    index.add(
+        "both", parse_event_filters([{"sql": " AND a = 'x' OR ".join(f"b = '{number}'" for number in range(60))}])
+    )
+    assert index.match({"a": "499"}) == ["or"]
+    assert index.match({f"a{number}": "1" for number in range(500)}) == ["and"]
+    assert index.match({"a": "x", "b": "7"}) == ["both"]
+
+
 words = st.text(alphabet="ab", min_size=1, max_size=6)
 
 
