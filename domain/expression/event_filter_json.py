@@ -23,7 +23,7 @@ from domain.expression.event_filter import (
     SqlFilter,
     SuffixFilter,
 )
-from domain.expression.fault import shown
+from domain.expression.fault import SHOWN_LENGTH, shown
 
 MAX_FILTER_DEPTH: Final = 16
 """Deepest nesting of `all`, `any` and `not`."""
@@ -172,10 +172,11 @@ def _texts(content: object, path: str) -> AttributeTexts:
     if not content:
         raise EventFilterError(path, "at least one attribute is wanted")
     for name, text in content.items():
-        place = f"{path}.{name}" if _PLAIN_KEY.fullmatch(name) else f"{path}[{shown(name)}]"
-        if len(name) > MAX_ATTRIBUTE_NAME_LENGTH or _NAME.fullmatch(name) is None:
+        key = str(name)
+        place = f"{path}.{key}" if len(key) <= SHOWN_LENGTH and _PLAIN_KEY.fullmatch(key) else f"{path}[{shown(key)}]"
+        if key != name or len(key) > MAX_ATTRIBUTE_NAME_LENGTH or _NAME.fullmatch(key) is None:
             limit = f"1 to {MAX_ATTRIBUTE_NAME_LENGTH} lower-case letters and digits"
-            raise EventFilterError(place, f"{shown(name)} is no name of an attribute, which is {limit}")
+            raise EventFilterError(place, f"{shown(key)} is no name of an attribute, which is {limit}")
         if not isinstance(text, str):
             raise EventFilterError(place, f"a string is wanted, not {_kind(text)}")
         if not text:

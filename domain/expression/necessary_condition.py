@@ -112,17 +112,16 @@ def _of(filter: EventFilter) -> Necessity:
 def _both(parts: list[Necessity]) -> Necessity:
     """All the clauses; those of one `Equals` each are made one, which is none at all if two values contradict."""
     values: dict[str, str] = {}
-    clauses: list[Clause] = []
+    clauses: dict[Clause, None] = {}
     for clause in chain.from_iterable(part.clauses for part in parts):
         match clause:
             case (Equals(attributes=attributes),):
                 if any(values.setdefault(name, text) != text for name, text in attributes):
                     return Necessity(((),), True)
-            case _ if clause not in clauses:
-                clauses.append(clause)
-    if values:
-        clauses.insert(0, (Equals(tuple(sorted(values.items()))),))
-    return Necessity(tuple(clauses), all(part.sufficient for part in parts))
+            case _:
+                clauses[clause] = None
+    equal: tuple[Clause, ...] = ((Equals(tuple(sorted(values.items()))),),) if values else ()
+    return Necessity((*equal, *clauses), all(part.sufficient for part in parts))
 
 
 def _either(parts: list[Necessity]) -> Necessity:
@@ -147,14 +146,14 @@ def _of_node(node: Node) -> Necessity:
     """What must hold for an expression to be true without an error."""
     match node:
         case Logic(first=first, links=links):
-            necessity = _of_node(first)
+            parts = [_of_node(first)]  # of the operands of AND since the last OR, which are made one when it comes
             for link in links:
                 other = _of_node(link.operand)
                 if link.sign == "AND":
-                    necessity = _both([necessity, other])
+                    parts.append(other)
                 else:  # one side is true; but an error on the left is one whatever the right is
-                    necessity = Necessity(_either([necessity, other]).clauses)
-            return necessity
+                    parts = [Necessity(_either([_both(parts), other]).clauses)]
+            return _both(parts)
         case Comparison(first=Attribute(name=name), links=(link,)) if link.sign == "=":
             if isinstance(link.operand, Constant) and isinstance(link.operand.value, str):
                 return Necessity(((Equals(((name, link.operand.value),)),),), True)

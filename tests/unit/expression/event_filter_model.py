@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
@@ -84,5 +86,9 @@ def wants(document: dict[str, Any], event: dict[str, Any], sql_matches: Any) -> 
     if dialect == "not":
         return not wants(content, event, sql_matches)
     strings = {name: value if isinstance(value, str) else str(value).lower() for name, value in event.items()}
-    test = {"exact": str.__eq__, "prefix": str.startswith, "suffix": str.endswith}[dialect]
-    return all(name in strings and test(strings[name], text) for name, text in content.items())
+    tests: dict[str, Callable[[str, str], bool]] = {
+        "exact": operator.eq,
+        "prefix": str.startswith,
+        "suffix": str.endswith,
+    }
+    return all(name in strings and tests[dialect](strings[name], text) for name, text in content.items())

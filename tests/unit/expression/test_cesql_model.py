@@ -28,7 +28,17 @@ from domain.expression.cesql.tree import (
     Not,
 )
 from tests.unit.expression.cesql_cases import CASES
-from tests.unit.expression.cesql_model import attributes, evaluated, is_writable, printed, trees
+from tests.unit.expression.cesql_model import (
+    HIGHEST,
+    LOWEST,
+    SIGNS,
+    attributes,
+    evaluated,
+    is_writable,
+    printed,
+    trees,
+    values,
+)
 
 CHAINS: dict[str, type[Chain]] = {
     "logic": Logic,
@@ -62,13 +72,13 @@ def node_of(tree: Any) -> Node:
     raise AssertionError(tree)
 
 
-@settings(max_examples=800)
+@settings(max_examples=300)
 @given(trees)
 def test_what_is_printed_parses_to_the_same(tree):
     assert parse_cesql(printed(tree)) == node_of(tree)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(trees, attributes)
 def test_evaluation_is_that_of_the_naive_reading(tree, event):
     value, error = evaluated(tree, event)
@@ -79,6 +89,32 @@ def test_evaluation_is_that_of_the_naive_reading(tree, event):
     assert expression.matches(event) is (value is True and error is None)
     if expression.type is not None:
         assert type(found.value) is expression.type
+
+
+def assert_same(tree: Any) -> None:
+    value, error = evaluated(tree, {})
+    found = compile_cesql(printed(tree)).evaluate({})
+    assert (type(found.value), found.value) == (type(value), value), printed(tree)
+    assert (found.error.kind.value if found.error else None) == error
+
+
+integers = st.integers(LOWEST, HIGHEST) | st.integers(-20, 20)
+
+
+@settings(max_examples=500)
+@given(integers, integers, st.sampled_from([*SIGNS["add"], *SIGNS["multiply"]]))
+def test_arithmetic_of_any_two_integers(left, right, sign):
+    name = "add" if sign in SIGNS["add"] else "multiply"
+    assert_same((name, ("constant", left), [(sign, ("constant", right))]))
+    assert_same((name, ("constant", str(left)), [(sign, ("constant", right))]))
+
+
+@settings(max_examples=500)
+@given(values, values, st.sampled_from([*SIGNS["compare"], *SIGNS["logic"], "IN"]))
+def test_any_two_values_compared(left, right, sign):
+    one, other = ("constant", left), ("constant", right)
+    name = next((name for name, signs in SIGNS.items() if sign in signs), "in")
+    assert_same(("in", one, [other, one], False) if name == "in" else (name, one, [(sign, other)]))
 
 
 def assert_place(text: str, offset: int, expected: str) -> None:
@@ -118,13 +154,13 @@ WORDS = [
 WORDS += ["2147483648", "-", "+", "*", "/", "%", "=", "!=", "<>", "<", "<=", "type", "LENGTH(", "CONCAT_WS(", "\\", "_"]
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join))
 def test_any_text_is_an_expression_or_refused(text):
     outcome(text)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=400)
 @given(st.sampled_from([case[1] for case in CASES]), st.randoms(use_true_random=False))
 def test_a_damaged_expression_is_an_expression_or_refused(text: str, rng: random.Random):
     for _ in range(rng.randint(1, 3)):

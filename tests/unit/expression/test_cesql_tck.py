@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 
 from domain.expression.cesql.expression import compile_cesql
 from domain.expression.cesql.tokens import CesqlParseError
@@ -19,15 +19,19 @@ FOLDER = os.environ.get("CESQL_TCK")
 EVENT = {"specversion": "1.0", "id": "1", "source": "/tck", "type": "tck"}
 
 
+class _Loader(yaml.SafeLoader):
+    """Leaves timestamps the strings that they are in an event."""
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: node.value)
+
+
 def _cases() -> list[Any]:
     if FOLDER is None:
         return [pytest.param(None, marks=pytest.mark.skip(reason="CESQL_TCK names no folder of CESQL's test suite"))]
-    # timestamps stay the strings that they are in an event
-    loader = type("Loader", (yaml.SafeLoader,), {})
-    loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: node.value)
     files = sorted(Path(FOLDER).glob("*.yaml"))
     assert files, f"no YAML files in {FOLDER}"
-    suites = [(path.stem, yaml.load(path.read_text(), Loader=loader)) for path in files]
+    suites = [(path.stem, yaml.load(path.read_text(), Loader=_Loader)) for path in files]
     return [pytest.param(case, id=f"{stem}: {case['name']}") for stem, suite in suites for case in suite["tests"]]
 
 

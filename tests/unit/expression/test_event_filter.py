@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from domain.errors import Code
 from domain.expression.cesql.expression import compile_cesql
@@ -164,6 +165,28 @@ def test_a_document_is_as_large_and_deep_as_is_bearable():
     long = {"exact": {"type": "a" * MAX_TEXT_LENGTH}}
     with pytest.raises(EventFilterError, match=f"more than {MAX_TOTAL_LENGTH} characters"):
         parse_event_filters([long] * (MAX_TOTAL_LENGTH // MAX_TEXT_LENGTH))
+
+
+words = st.sampled_from(
+    ["exact", "prefix", "suffix", "all", "any", "not", "sql", "type", "a", "", "Type", "a = 1", "("]
+)
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | words | st.text(max_size=5)
+documents = st.recursive(
+    scalars, lambda part: st.lists(part, max_size=3) | st.dictionaries(words | st.integers(), part, max_size=2)
+)
+
+
+@settings(max_examples=500)
+@given(documents)
+def test_any_document_is_a_list_of_filters_or_refused(document):
+    try:
+        filters = parse_event_filters(document)
+    except EventFilterError as fault:
+        path = fault.path
+    else:
+        assert filters.to_json() == (document or [])
+        return
+    assert path.startswith("filters")
 
 
 def test_filters_are_values():

@@ -13,7 +13,7 @@ from domain.expression.event_filter_index import MAX_SIGNATURES, FilterIndex
 from domain.expression.event_filter_json import EventFilterError, parse_event_filters
 from domain.expression.necessary_condition import necessity_of
 from domain.expression.prefix_tree import PrefixTree
-from tests.unit.expression.event_filter_model import events, filter_lists
+from tests.unit.expression.event_filter_model import events, filter_lists, simple_sql
 
 
 def index_of(*documents):
@@ -83,6 +83,56 @@ def _holds(condition, event):
         case "EndsWith":
             return strings.get(condition.name, "").endswith(condition.text)
     return condition.name in event
+
+
+@pytest.mark.parametrize(
+    ("text", "event", "matches"),
+    [
+        ("n = 1", {"n": "01"}, True),
+        ("'01' = n", {"n": 1}, True),
+        ("'01' = n", {"n": "1"}, False),
+        ("'-0' = n", {"n": 0}, True),
+        ("'TRUE' = n", {"n": True}, True),
+        ("n = 'TRUE'", {"n": True}, False),
+        ("n = 'true'", {"n": True}, True),
+        ("n IN ('01', 'x')", {"n": 1}, True),
+        ("n IN ('x', '1')", {"n": 1}, False),
+        ("n IN ('TRUE')", {"n": True}, True),
+        ("n IN (5)", {"n": True}, True),
+        ("n IN (5)", {"n": "5"}, True),
+        ("n LIKE '1'", {"n": 1}, True),
+        ("n LIKE 't%e'", {"n": True}, True),
+        ("n LIKE 'a%a'", {"n": "a"}, False),
+        ("n LIKE 'a_'", {"n": "a"}, False),
+        ("n LIKE 'a\\%%'", {"n": "a%b"}, True),
+        ("n LIKE 'a\\b'", {"n": "a\\b"}, True),
+        ("n = ''", {"n": ""}, True),
+        ("nowhere = 'x' OR n = 'a'", {"n": "a"}, False),
+        ("n = 'a' OR nowhere = 'x'", {"n": "a"}, True),
+        ("n = 'a' XOR m = 'a'", {"n": "b", "m": "a"}, True),
+        ("n = 'a' OR m = 'a' AND m = 'b'", {"n": "a", "m": "b"}, True),
+        ("NOT (n = 'a' AND nowhere = 'x')", {"n": "b"}, True),
+        ("NOT (n = 'a')", {}, False),
+        ("n NOT LIKE 'a%'", {"n": "b"}, True),
+        ("n NOT IN ('a')", {"n": "b"}, True),
+        ("n = 'a' = FALSE", {"n": "b"}, True),
+        ("EXISTS n", {"n": ""}, True),
+    ],
+)
+def test_what_a_condition_must_not_leave_out_or_let_in(text, event, matches):
+    index = index_of([{"sql": text}])
+    assert index.match(event) == [0] * matches
+
+
+@settings(max_examples=1000)
+@given(simple_sql, simple_sql, st.sampled_from(["AND", "OR", "XOR"]), events)
+def test_two_comparisons_by_the_index_are_themselves(one, other, word, event):
+    for text in (one, f"{one} {word} {other}"):
+        filters = valid([{"sql": text}])
+        if filters is not None:
+            index = FilterIndex()
+            index.add("it", filters)
+            assert index.match(event) == ["it"] * filters.matches(event)
 
 
 @pytest.mark.parametrize(
@@ -161,6 +211,19 @@ def test_sets_of_attributes_beyond_the_limit_are_still_found():
         assert index.match({f"x{number}": "a", f"y{number}": "b"}) == [number]
         assert index.match({f"x{number}": "a", f"y{number}": "a"}) == []
         assert index.match({f"x{number}": "a"}) == []
+
+
+def test_long_expressions_are_put_in_their_place_quickly():
+    """What is taken out of an expression grows with it, not with its square."""
+    index = FilterIndex()
+    index.add("and", parse_event_filters([{"sql": " AND ".join(f"a{number} = 1" for number in range(500))}]))
+    index.add("or", parse_event_filters([{"sql": " OR ".join(f"a = '{number}'" for number in range(500))}]))
+    index.add(
+        "both", parse_event_filters([{"sql": " AND a = 'x' OR ".join(f"b = '{number}'" for number in range(60))}])
+    )
+    assert index.match({"a": "499"}) == ["or"]
+    assert index.match({f"a{number}": "1" for number in range(500)}) == ["and"]
+    assert index.match({"a": "x", "b": "7"}) == ["both"]
 
 
 words = st.text(alphabet="ab", min_size=1, max_size=6)
