@@ -154,7 +154,7 @@ class Gateway:
         self.sender = Sender(store, topology, clock)
         self.security = Security(store, settings.security, clock)
         self.event_rules = EventRules(store)
-        self.sender.admission = Admission(self.event_rules)
+        self._admission = self.sender.admission = Admission(self.event_rules)
         self.subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
         self._webhooks: Webhooks | None = None
         self.memberships = Memberships(store, clock, settings.groups)
@@ -230,7 +230,8 @@ class Gateway:
         from gateway.http.server import HttpListener
         from gateway.webhooks.webhooks import Webhooks
 
-        self._webhooks = Webhooks(
+        deduplication = Deduplication(self.store, clock)
+        webhooks = self._webhooks = Webhooks(
             self.store,
             self.subscriptions,
             self.settings.webhooks,
@@ -246,9 +247,9 @@ class Gateway:
             retained=self.retained,
             security=self.security,
             event_rules=self.event_rules,
-            deduplication=Deduplication(self.store, clock),
+            deduplication=deduplication,
             subscriptions=self.subscriptions,
-            webhooks=self._webhooks,
+            webhooks=webhooks,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
@@ -263,6 +264,13 @@ class Gateway:
                 "entrepot_amqp_returns": ("Mandatory messages returned", lambda: self.amqp.counters.returned),
                 "entrepot_amqp_deliveries": ("Messages sent to AMQP consumers", lambda: self.amqp.counters.delivered),
                 "entrepot_amqp_dead_letters": ("Dead letters published", lambda: self.amqp.dead_letters.count),
+                "entrepot_webhook_requests": ("Requests to sinks", lambda: webhooks.counters.requests),
+                "entrepot_webhook_deliveries": ("Events that sinks took", lambda: webhooks.counters.delivered),
+                "entrepot_webhook_failures": ("Tries of events that failed", lambda: webhooks.counters.failed),
+                "entrepot_webhook_dead_letters": ("Events given up", lambda: webhooks.counters.dead_letters),
+                "entrepot_event_duplicates": ("Events dropped that came before", lambda: deduplication.dropped),
+                "entrepot_event_schema_refusals": ("Events refused by a schema", lambda: self._admission.refused),
+                "entrepot_event_schema_diversions": ("Events diverted by a schema", lambda: self._admission.diverted),
                 "entrepot_mqtt_refused_connections": (
                     "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
                     lambda: self._mqtt_doors.refused,

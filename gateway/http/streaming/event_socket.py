@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,12 +16,14 @@ import structlog
 
 from domain.access.model import Action, ResourceType, access_name, whole_topic
 from domain.errors import Code, EntrepotError
+from domain.expression.event_filter import EventFilters
 from domain.message import Delivery
 from domain.names import NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from domain.ports import MAX_POP_MESSAGES, PopRequest
 from gateway.http.access import HttpAccess
 from gateway.http.asgi import Receive, Scope, Send, decoded_name
 from gateway.http.context import HttpContext
+from gateway.http.filtering import filters_in, pop_wanted
 from gateway.http.namespaced import known_namespace
 from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from gateway.http.streaming import frames
@@ -95,15 +97,28 @@ class EventSockets:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "no more WebSockets are taken now")
         if context.store.topic(topic) is None:
             await context.topology.ensure_readable(topic)
-        return _Consumer(context, topic, group, _credit_in(scope), receive, send)
+        query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
+        filters = filters_in(_last(query, "filters"), _last(query, "cesql"))
+        return _Consumer(context, topic, group, _credit_in(query), filters, receive, send)
 
 
 class _Consumer:
     """One connection that is open."""
 
-    def __init__(self, context: HttpContext, topic: str, group: str, credit: int, receive: Receive, send: Send) -> None:
+    def __init__(
+        self,
+        context: HttpContext,
+        topic: str,
+        group: str,
+        credit: int,
+        filters: EventFilters,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         self._context, self._store = context, context.store
         self._topic, self._group, self._credit = topic, group, credit
+        self._filters = filters
+        self._default_type = context.settings.http.event_type
         self._receive, self._send = receive, send
         self._held: dict[str, float] = {}
         """Lock tokens not settled, with the time of the loop at which they are over."""
@@ -144,7 +159,7 @@ class _Consumer:
             asked = self._loop.time()
             request = PopRequest(self._topic, self._group, min(room, MAX_POP_MESSAGES), WAIT_MS)
             try:
-                deliveries = await store.pop(request)
+                deliveries = await pop_wanted(store, request, self._filters, self._default_type)
             except EntrepotError as refusal:
                 if refusal.code is not Code.TOO_MANY_REQUESTS:
                     await self._end(refusal)
@@ -161,7 +176,7 @@ class _Consumer:
         for delivery in deliveries:  # all are held before the first is on its way: an end gives all of them back
             self._held[delivery.receipt_handle] = over_at
         for delivery in deliveries:
-            text = frames.encode_delivery(delivery, self._context.settings.http.event_type)
+            text = frames.encode_delivery(delivery, self._default_type)
             await self._send({"type": "websocket.send", "text": text})
         self._context.sender.traffic.count_out(self._topic, self._group, deliveries)
 
@@ -262,11 +277,15 @@ def _place_in(raw_path: bytes) -> tuple[bytes | None, bytes, bytes] | None:
     return namespace, parts[2], parts[4]
 
 
-def _credit_in(scope: Scope) -> int:
-    given = parse_qs((scope.get("query_string") or b"").decode("latin-1")).get("credit")
-    if not given:
+def _last(query: Mapping[str, list[str]], name: str) -> str | None:
+    given = query.get(name)
+    return given[-1] if given else None
+
+
+def _credit_in(query: Mapping[str, list[str]]) -> int:
+    text = _last(query, "credit")
+    if text is None:
         return DEFAULT_CREDIT
-    text = given[-1]
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) <= frames.MAX_CREDIT):
         raise EntrepotError(Code.BAD_REQUEST, f"credit: must be 0 to {frames.MAX_CREDIT}, not {text[:40]!r}")
     return int(text)

@@ -14,12 +14,15 @@ from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 
 from domain.errors import Code, EntrepotError
+from domain.expression.event_filter import EventFilters
 from domain.names import split_name
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
 from gateway.http.context import HttpContext
+from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
 from gateway.http.namespaced import Routes, topic_name
 from gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
+from gateway.webhooks.dispatcher import typed_attributes
 from protocols.cloudevents.event import CloudEvent
 from protocols.cloudevents.json_format import encode_event
 from protocols.cloudevents.mapping import to_event
@@ -60,6 +63,8 @@ def stream_routes(context: HttpContext) -> Routes:
         ),
         named: bool = Query(False, description="Whether each has the event's type as its name"),
         last_event_id: str | None = Header(None, max_length=MAX_CURSOR, description="The cursor to go on at"),
+        filters: FiltersQuery = None,
+        cesql: CesqlQuery = None,
         cursor: str | None = Query(None, max_length=MAX_CURSOR, description="The same, for who sets no header"),
     ) -> StreamingResponse:
         full_name = topic_name(store, request, topic)
@@ -68,8 +73,9 @@ def stream_routes(context: HttpContext) -> Routes:
         places = await places_of(store, full_name, position_of(start))
         if last_event_id or cursor:
             places |= parse_cursor(last_event_id or cursor or "")
+        wanted = filters_in(filters, cesql)
         streams.enter()
-        body = _body(context, streams, full_name, places, named=named)
+        body = _body(context, streams, full_name, places, wanted, named=named)
         return StreamingResponse(body, media_type=MEDIA_TYPE, headers=_HEADERS)
 
     return routes
@@ -93,7 +99,7 @@ class Streams:
 
 
 async def _body(
-    context: HttpContext, streams: Streams, topic: str, places: dict[int, int], *, named: bool
+    context: HttpContext, streams: Streams, topic: str, places: dict[int, int], filters: EventFilters, *, named: bool
 ) -> AsyncIterator[bytes]:
     stream = TopicStream(context.store, topic, places)
     default_type = context.settings.http.event_type
@@ -106,7 +112,8 @@ async def _body(
             parts = []
             for message in stream.take(BATCH):
                 event = to_event(message, split_name(topic)[0], default_type)
-                parts.append(_block(event, cursor_of(stream.places), named=named))
+                if not filters.filters or filters.matches(typed_attributes(event)):
+                    parts.append(_block(event, cursor_of(stream.places), named=named))
             if parts:
                 yield b"".join(parts)
             await asyncio.sleep(0)

@@ -78,6 +78,28 @@ def test_a_stream_begins_where_it_is_told_and_goes_on_where_it_was(client: httpx
         assert live.take(35) == rest
 
 
+FILTERED = [event(1, subject="a/1", level=1), event(2, subject="b/1", level=9), event(3, subject="a/2", level=9)]
+
+
+def test_only_what_a_query_wants(client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, *FILTERED)
+    with source(client, topic, start="earliest", filters='[{"prefix": {"subject": "a/"}}]', cesql="level > 5") as live:
+        assert live.take(1) == ["e3"]
+    with source(client, topic, start="earliest", cesql="level > 5") as live:
+        assert sorted(live.take(2)) == ["e2", "e3"]
+    for query in ({"filters": "[{"}, {"filters": '[{"exact": {}}]'}, {"cesql": "level >"}):
+        is_problem(client.get(f"/topics/{topic}/events", params=query), 400)
+
+
+def test_receiving_what_a_query_wants(client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, *FILTERED)
+    path = f"/topics/{topic}/eventsubscriptions/g:receive"
+    query: dict = {"maxEvents": 10, "maxWaitTime": 1, "cesql": "subject LIKE 'a/%' AND level = 9"}
+    assert ids(client.post(path, params=query).json()["value"]) == ["e3"]
+    assert receive(client, topic) == []
+    is_problem(client.post(path, params={"cesql": "1 +"}), 400, "cesql")
+
+
 def test_positions_by_offset_and_time(client: httpx2.Client, topic: str) -> None:
     client.put(f"/api/v1/topics/{topic}", json={"queues": 1})
     publish(client, topic, event(1), event(2), event(3))
@@ -192,6 +214,14 @@ def test_credit_bounds_what_is_unsettled(server: HttpServer, client: httpx2.Clie
         with pytest.raises(TimeoutError):
             it.next(timeout=0.3)
     assert len({one["id"] for one in held}) == 5
+
+
+def test_a_consumer_gets_what_it_wants(server: HttpServer, client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, *FILTERED)
+    with consumer(server, topic, cesql="level = 1") as it:
+        one = it.next()
+        assert one["id"] == "e1"
+        it.settle("acknowledge", one)
 
 
 def test_what_is_held_goes_back_at_once_when_the_connection_ends(

@@ -57,7 +57,7 @@ def subscribe(client: httpx2.Client, receiver: WebhookReceiver, topic: str) -> I
 
     def subscribe(**fields: object) -> dict:
         config: dict = {"handshake": "off", "initialbackoffseconds": 0.05, "maxbackoffseconds": 0.2}
-        config |= fields.pop("config", {})  # type: ignore[arg-type]
+        config |= fields.pop("config", {})  # type: ignore[arg-type, call-overload]
         body = {"source": topic, "sink": receiver.hook(topic), "protocol": "HTTP", "config": config, **fields}
         answer = client.post("/subscriptions", json=body)
         assert answer.status_code == 201, answer.text
