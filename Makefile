@@ -74,11 +74,11 @@ peers: setup peers-npm ## install Debian's and npm's clients and brokers that th
 	echo "peers: installed$$missing"
 
 peers-npm:
-	@if ! command -v npm >/dev/null; then echo "peers: no npm here, MQTT.js and amqplib are not installed; their tests are skipped"; exit 0; fi; \
+	@if ! command -v npm >/dev/null; then echo "peers: no npm here, MQTT.js, amqplib and cloudevents are not installed; their tests are skipped"; exit 0; fi; \
 	if npm install --prefix tests/peers --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
 	  --fetch-retries 1 --fetch-timeout 60000; \
-	then echo "peers: MQTT.js and amqplib are there"; \
-	else echo "peers: the npm registry does not answer, MQTT.js and amqplib are not installed; their tests are skipped"; fi
+	then echo "peers: MQTT.js, amqplib and cloudevents are there"; \
+	else echo "peers: the npm registry does not answer, MQTT.js, amqplib and cloudevents are not installed; their tests are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

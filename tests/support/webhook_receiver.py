@@ -35,6 +35,10 @@ def build() -> Any:
     async def show(name: str) -> list[dict[str, Any]]:
         return seen[name]
 
+    @app.get("/bodies/{name}")
+    async def show_bodies(name: str, after: int = 0) -> list[str]:
+        return [base64.b64decode(each["body"]).decode("utf-8", "replace") for each in seen[name][after:]]
+
     @app.options("/hook/{name}")
     async def shake_hands(name: str, request: Request) -> Response:
         told = behaviours[name]
@@ -99,6 +103,11 @@ class WebhookReceiver:
 
     def seen(self, name: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._client.get(f"/seen/{name}").json()
+        return found
+
+    def bodies(self, name: str, after: int = 0) -> list[str]:
+        """Of requests, from one on."""
+        found: list[str] = self._client.get(f"/bodies/{name}", params={"after": after}).json()
         return found
 
     def wait(self, name: str, count: int, seconds: float = 15) -> list[dict[str, Any]]:
