@@ -11,6 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 from gateway.http.access import HttpAccess
 from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
+from gateway.http.asyncapi import asyncapi_routes
 from gateway.http.context import HttpContext
 from gateway.http.health import health_routes
 from gateway.http.openapi import completed
@@ -85,6 +86,7 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
         subscriptions.plain,
         *(routes.plain for routes in admin),
         health_routes(context),
+        asyncapi_routes(context, access),
     )
     for router in (
         *routers,

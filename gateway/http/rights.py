@@ -173,6 +173,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", f"{_SUB_PATH}:renewLock"): _CONSUMING,
     ("GET", "/topics/{topic}/events"): _contents("topic"),
     ("POST", "/subscriptions"): _in_the_body,
+    ("GET", "/asyncapi.json"): _in_the_body,  # topics that may be seen
     ("GET", "/subscriptions"): _in_the_body,  # those that may be seen
     ("GET", "/subscriptions/{id}"): _subscription,
     ("PUT", "/subscriptions/{id}"): _subscription,

@@ -153,7 +153,7 @@ ONLY_SUPER = [
     http("DELETE", "/api/v1/traces/c"),
     *(http(method, path, json=body) for method, path, _, body in rabbitmq_grid.FOR_SUPER_USERS),
 ]
-OWN = [http("GET", "/subscriptions"), http("GET", "/namespaces/plant/subscriptions")]
+OWN = [http("GET", "/asyncapi.json"), http("GET", "/subscriptions"), http("GET", "/namespaces/plant/subscriptions")]
 """They show what the caller may see."""
 BY_TOKEN = [http(method, "/webhooks/consent/default/none/token") for method in ("GET", "POST")]
 """The token in the path is the right."""
