@@ -23,6 +23,7 @@ from gateway.transport.intake import Intake, IntakeLimits, Place
 from protocols.proxy import ProxyHeader
 
 BACKLOG: Final = 2048
+SWEEP_SECONDS: Final = 5.0
 NO_WEBSOCKETS: Final[Mapping[bytes, type[asyncio.Protocol]]] = MappingProxyType({})
 HANDSHAKE_SECONDS: Final = 10.0
 """How long a client's TLS handshake may take."""
@@ -70,6 +71,8 @@ class HttpListener:
             )
             self.certificates = ServerCertificates(files)
         self._ticker: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._request_seconds = settings.request_seconds
 
     @property
     def connections(self) -> int:
@@ -91,6 +94,7 @@ class HttpListener:
             self._acceptor = Acceptor(self._socket, self._begin, intake, HANDSHAKE_SECONDS, self.certificates)
             await self._acceptor.start()
         self._ticker = asyncio.create_task(self._server.main_loop())  # keeps the Date header
+        self._sweeper = asyncio.create_task(self._sweep())
 
     def _begin(self, place: Place) -> Callable[[ProxyHeader | None], asyncio.Protocol]:
         """A connection whose TLS is to come.  Its place holds a limit of nothing here: it is left at once."""
@@ -98,12 +102,25 @@ class HttpListener:
         state = self._server.lifespan.state
         return lambda header: self._protocol(self._config, self._server.server_state, state)
 
+    async def _sweep(self) -> None:
+        """End connections whose request does not come to its end: slow ones, and half-open ones."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(self._request_seconds / 4, SWEEP_SECONDS))
+            oldest = loop.time() - self._request_seconds
+            for connection in tuple(self._server.server_state.connections):
+                since = getattr(connection, "waiting_since", 0.0)
+                if 0 < since < oldest and connection.transport is not None:
+                    connection.transport.abort()
+
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let requests finish for so long, then end what is left."""
         if self._ticker is None:
             return
         self._ticker.cancel()
         self._ticker = None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         for server in self._server.servers:
             server.close()
         if self._acceptor is not None:

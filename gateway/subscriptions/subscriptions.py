@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -137,9 +137,13 @@ class Subscriptions:
         if is_catching_up:
             group = Subscription(record).catch_up_group
             await self._make_reader(group, record.topic, position)
+            if record.is_ordered:
+                await self._keep_order(group)
         for _ in range(MAX_TRIES):
             topic = await self.current(record.topic)
             group = topic.group if topic is not None else await self._new_dispatch_group(record.topic)
+            if record.is_ordered:
+                await self._keep_order(group)
             bounds = await self._store.bounds(record.topic)
             begins = {str(each.queue_id): each.max_offset for each in bounds if each.max_offset}
             record = msgspec.structs.replace(record, begins=begins, is_catching_up=is_catching_up)
@@ -164,6 +168,8 @@ class Subscriptions:
             topic = await self.current(record.topic)
             if topic is None or self._definitions.get(before.key) is not before:
                 raise EntrepotError(Code.PRECONDITION_FAILED, "somebody else changed the subscription just now")
+            if record.is_ordered:
+                await self._keep_order(topic.group)
             versions = self._definitions.version(before.key), self._topics.version(record.topic)
             try:
                 await self._write(made, versions[0], topic, versions[1])
@@ -284,10 +290,15 @@ class Subscriptions:
                 max_attempts=UNLIMITED_ATTEMPTS,
                 invisible_seconds=DISPATCH_INVISIBLE_SECONDS,
                 start=EARLIEST,
-                fifo=True,
             )
         )
         await self._store.reset_group(group, topic, position)
+
+    async def _keep_order(self, group: str) -> None:
+        """Let a topic be dispatched in order from now on; where nobody asks for that, it is faster without."""
+        known = self._store.group(group)
+        if known is not None and not known.fifo:
+            await self._store.put_group(replace(known, fifo=True))
 
     async def _forget_store(self, subscription: Subscription) -> None:
         try:
