@@ -52,9 +52,9 @@ bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench 
 demo: setup ## devices, consumers and a killed server, and nothing lost
 	$(BIN)/python examples/demo.py $(ARGS)
 
-proto: setup ## generate the stubs of protocols/rocketmq from their .proto
+proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
-	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto protocols/cloudevents/cloudevents.proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2
