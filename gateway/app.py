@@ -49,6 +49,7 @@ from gateway.workers import run_workers
 
 if TYPE_CHECKING:
     from gateway.bridge.bridges import Bridges
+    from gateway.http.context import HttpContext
     from gateway.http.server import HttpListener
     from gateway.webhooks.webhooks import Webhooks
 
@@ -157,6 +158,7 @@ class Gateway:
         self._admission = self.sender.admission = Admission(self.event_rules)
         self.subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
         self._webhooks: Webhooks | None = None
+        self._http_context: HttpContext | None = None
         self.memberships = Memberships(store, clock, settings.groups)
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
@@ -239,7 +241,7 @@ class Gateway:
             self.settings.http.event_type,
             random.SystemRandom(),
         )
-        context = HttpContext(
+        context = self._http_context = HttpContext(
             store=self.store,
             sender=self.sender,
             topology=topology,
@@ -333,6 +335,8 @@ class Gateway:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(end):
                     await self._webhooks.close(max(end - self._loop.time() - WEBHOOK_MARGIN_SECONDS, 0.0))
+        for end_of in self._http_context.on_drain if self._http_context is not None else ():
+            end_of()
         self.store.release_waiting()
         self.memberships.release_waiting()
         self._certificate_watch.close()

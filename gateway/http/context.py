@@ -52,3 +52,5 @@ class HttpContext:
     counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     bridges: Callable[[], list[BridgeStatus]] = list
+    on_drain: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the process begins to drain: what would go on for ever ends."""

@@ -95,6 +95,11 @@ class Subscriptions:
     def all(self) -> Iterator[Subscription]:
         return (subscription for _, subscription in self._definitions.items())
 
+    def dispatch_group(self, topic: str) -> str | None:
+        """The group that dispatches a topic, as far as this gateway knows."""
+        record = self._topics.get(topic)
+        return None if record is None else record.group
+
     def dispatched(self) -> Iterator[tuple[str, TopicRecord]]:
         """Topics, each with the group that dispatches it."""
         return self._topics.items()

@@ -51,6 +51,11 @@ class Matching:
         record = await self._subscriptions.current(self._topic)
         return record is not None and record.group == self._group
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the topic is this group's to dispatch, as far as this gateway knows."""
+        return self._subscriptions.dispatch_group(self._topic) == self._group
+
     def of(self, message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
         subscribed = self._subscriptions.by_topic.get(self._topic)
         if subscribed is None:
@@ -68,6 +73,10 @@ class CatchingUp(Matching):
 
     async def renew(self) -> bool:
         return True
+
+    @property
+    def is_current(self) -> bool:
+        return self._subscriptions.of_key(self._subscription.key) is not None
 
     def of(self, message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
         known = self._subscriptions.of_key(self._subscription.key)
@@ -110,7 +119,7 @@ class Dispatcher:
         """Pop once and dispatch; how many that were, None where that is not for this group any more."""
         if self._store.topic(self.topic) is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
-        if not await self._matching.renew():
+        if not self._matching.is_current:
             return None  # a pop would make the group anew
         deliveries = await self._store.pop(PopRequest(self.topic, self.group, MAX_POP_MESSAGES, wait_ms))
         if not deliveries:

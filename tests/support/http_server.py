@@ -130,6 +130,8 @@ class HttpServer:
         webhooks.start()
         self._started.set()
         await self._end.wait()
+        for end_of in self.context.on_drain:
+            end_of()
         await webhooks.close(1)
         self.store.release_waiting()
         self.context.memberships.release_waiting()

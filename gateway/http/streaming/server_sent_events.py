@@ -48,6 +48,7 @@ def stream_routes(context: HttpContext) -> Routes:
     routes = Routes(["pull delivery"])
     store = context.store
     streams = Streams(context.settings.http.max_streams)
+    context.on_drain.append(streams.end)
 
     @routes.get(
         "/topics/{topic}/events",
@@ -87,6 +88,7 @@ class Streams:
     def __init__(self, most: int) -> None:
         self._most = most
         self.count = 0
+        self.open: set[TopicStream] = set()
 
     def enter(self) -> None:
         """Raises TOO_MANY_REQUESTS."""
@@ -97,11 +99,17 @@ class Streams:
     def leave(self) -> None:
         self.count -= 1
 
+    def end(self) -> None:
+        """All of them: browsers connect again, and go on where they were."""
+        for stream in tuple(self.open):
+            stream.close()
+
 
 async def _body(
     context: HttpContext, streams: Streams, topic: str, places: dict[int, int], filters: EventFilters, *, named: bool
 ) -> AsyncIterator[bytes]:
     stream = TopicStream(context.store, topic, places)
+    streams.open.add(stream)
     default_type = context.settings.http.event_type
     try:
         yield b"retry: 2000\n\n"
@@ -119,6 +127,7 @@ async def _body(
             await asyncio.sleep(0)
     finally:
         stream.close()
+        streams.open.discard(stream)
         streams.leave()
 
 

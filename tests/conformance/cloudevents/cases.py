@@ -88,6 +88,13 @@ CASES: Final = (
     Case(
         "an unknown format of batches", ("HTTP 3-2",), {"content-type": "application/cloudevents-batch+xml"}, b"x", 415
     ),
+    Case(
+        "the Protobuf format",
+        ("HTTP 3.2.1-1",),
+        {"content-type": "application/cloudevents+protobuf"},
+        b'\n\x011\x12\x02/s\x1a\x031.0"\x01t:\x02hi',
+        event={"id": "1", "source": "/s", "type": "t"},
+    ),
     # binary mode
     Case(
         "Content-Type is datacontenttype",
