@@ -20,6 +20,7 @@ from gateway.webhooks.circuit import Circuit
 from gateway.webhooks.deliverer import Deliverer, DeliveryContext, WebhookCounters
 from gateway.webhooks.dispatcher import CatchingUp, Dispatcher, Matching
 from gateway.webhooks.handshake import Handshake
+from gateway.webhooks.orphans import SWEEP_SECONDS, Orphans
 from gateway.webhooks.sink_client import SinkClient
 
 PAUSE_SECONDS: Final = 0.5
@@ -62,6 +63,8 @@ class Webhooks:
         self._groups: dict[str, str] = {}
         self._catching_up: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self.orphans = Orphans(store, subscriptions)
+        self._sweeping: asyncio.Task[None] | None = None
         self._is_running = False
         self._stop_watching = store.watch_topics(self._topic_changed)
 
@@ -83,6 +86,7 @@ class Webhooks:
             self._dispatch_changed(topic, record)
         self._subscriptions.on_change.append(self._changed)
         self._subscriptions.on_dispatch.append(self._dispatch_changed)
+        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
 
     async def close(self, grace_seconds: float) -> None:
         """Let requests end for so long, and give the rest back."""
@@ -92,6 +96,8 @@ class Webhooks:
             self._subscriptions.on_change.remove(self._changed)
             self._subscriptions.on_dispatch.remove(self._dispatch_changed)
         tasks = [*self._dispatching.values(), *self._catching_up.values()]
+        if self._sweeping is not None:
+            tasks.append(self._sweeping)
         for task in tasks:
             task.cancel()
         stops = [deliverer.stop(grace_seconds) for deliverer in self._deliverers.values()]
@@ -191,6 +197,14 @@ class Webhooks:
             except EntrepotError as error:
                 log.warning("a topic cannot be dispatched now", topic=topic, problem=error.message)
             await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self.orphans.sweep()
+            except EntrepotError as error:
+                log.warning("orphans cannot be looked for now", problem=error.message)
 
     async def _forget(self, group: str) -> None:
         """Popping made the group anew that went with the last subscription."""

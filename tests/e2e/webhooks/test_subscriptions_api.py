@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from gateway.settings import Settings
+from gateway.subscriptions.record import Subscription, SubscriptionRecord
 from tests.e2e.http.steps import event, is_problem, publish
 from tests.e2e.webhooks.conftest import WEBHOOKS, Subscribe
 from tests.support.http_server import HttpServer, serving, wait_for
@@ -306,3 +307,21 @@ def test_messages_of_another_door_come_as_events(
         "dev.entrepot.message",
     )
     assert event_["data"] == {"n": 1} and event_["unit"] == "c" and event_["id"] and event_["time"]
+
+
+def test_what_a_gateway_left_that_died_in_the_middle_is_deleted(
+    client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe, server: HttpServer
+) -> None:
+    made = subscribe()
+    own = Subscription(SubscriptionRecord("00112233445566aa", "default", topic, "http://127.0.0.1/", 0))
+    known, orphans = server.context.subscriptions, server.context.webhooks.orphans
+    server.run(known._make_feed(own))
+    left = server.run(known._new_dispatch_group(topic))
+    assert server.run(orphans.sweep()) == 0
+    assert server.store.topic(own.feed) is not None
+    assert server.run(orphans.sweep()) >= 3
+    assert server.store.topic(own.feed) is None
+    assert server.store.group(own.group) is server.store.group(left) is None
+    publish(client, topic, event(1))
+    assert [one["id"] for one in events_of(receiver.wait(topic, 1)[0])] == ["e1"]
+    assert client.get(f"/subscriptions/{made['id']}").status_code == 200
