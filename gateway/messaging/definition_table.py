@@ -159,10 +159,11 @@ class DefinitionTable(Generic[_T]):
                 self._take(change.key, change.value, version)
 
     async def look(self, name: str) -> _T | None:
-        """What the store says now."""
+        """What the store says now.  That it is gone is told by the watch, with the version of that."""
         [found] = await self._store.get([self._prefix + name])
-        if found is not None:
-            self._take(found.key, found.value, found.version)
+        if found is None:
+            return None
+        self._take(found.key, found.value, found.version)
         return self._values.get(name)
 
 
