@@ -55,9 +55,9 @@ demo: setup ## devices, consumers and a killed server, and nothing lost
 demo-spark: setup ## 500 devices into a Delta table, a job that is killed, the reckoning and a page of plots
 	$(BIN)/python examples/demo_spark.py $(ARGS)
 
-proto: setup ## generate the stubs of protocols/rocketmq from their .proto
+proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
-	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto
+	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto protocols/cloudevents/cloudevents.proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
 PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2
@@ -77,11 +77,11 @@ peers: setup peers-npm ## install Debian's and npm's clients and brokers that th
 	echo "peers: installed$$missing"
 
 peers-npm:
-	@if ! command -v npm >/dev/null; then echo "peers: no npm here, MQTT.js, amqplib and rocketmq-client-nodejs are not installed; their tests are skipped"; exit 0; fi; \
+	@if ! command -v npm >/dev/null; then echo "peers: no npm here, MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are not installed; their tests are skipped"; exit 0; fi; \
 	if npm install --prefix tests/peers --no-save --no-package-lock --no-audit --no-fund --ignore-scripts --silent \
 	  --fetch-retries 1 --fetch-timeout 60000; \
-	then echo "peers: MQTT.js, amqplib and rocketmq-client-nodejs are there"; \
-	else echo "peers: the npm registry does not answer, MQTT.js, amqplib and rocketmq-client-nodejs are not installed; their tests are skipped"; fi
+	then echo "peers: MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are there"; \
+	else echo "peers: the npm registry does not answer, MQTT.js, amqplib, cloudevents and rocketmq-client-nodejs are not installed; their tests are skipped"; fi
 
 lock: ## resolve every dependency anew and write constraints.txt
 	rm -rf .venv-lock

@@ -1,5 +1,5 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [exchanges]
-[amqp] [spark] [rocketmq]`.
+[amqp] [filters] [spark] [rocketmq]`.
 
 Run, print, keep it all."""
 
@@ -15,7 +15,9 @@ from rich.console import Console
 from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
 from benchmarks.report import machine_facts
 
-NAMES: Final = ("store", "mqtt", "sessions", "http", "remote", "exchanges", "amqp", "spark", "rocketmq")
+NAMES: Final = (
+    "store", "mqtt", "sessions", "http", "remote", "exchanges", "amqp", "filters", "spark", "rocketmq",
+)  # fmt: skip
 
 
 def main() -> int:

@@ -1,4 +1,5 @@
-"""The HTTP door: confirmed publishes beside an empty ASGI app on the same server, and batches of CloudEvents."""
+"""The HTTP door: confirmed publishes beside an empty ASGI app on the same server, batches of CloudEvents, pulling,
+webhooks, and what subscriptions that want nothing cost a publisher."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from typing import Any, Final
 import uvloop
 from rich.console import Console
 
+from benchmarks import http_consuming as consuming
 from benchmarks.processes import BenchmarkError, Server, bare_asgi, cpu_seconds, entrepot, gwload
 from benchmarks.report import Goal, Report
 
 PATH: Final = "/topics/bench:publish"
-W11: Final = ("--pub-proto", "http", "--sub-proto", "none", "--pubs", "16", "--window", "1", "--size", "200")
+W11: Final = ("--pub-proto", "http", "--sub-proto", "none", "--pubs", "64", "--window", "1", "--size", "200")
 EVENTS_IN_BATCH: Final = 100
 CONNECTIONS: Final = 8
 
@@ -36,15 +38,52 @@ def run(console: Console, *, quick: bool) -> Report:
             theirs.append(gwload(server, "http", *arguments))
         with entrepot() as server:
             batches.append(uvloop.run(_batches(server, seconds)))
-    what = "binary publish, 16 connections, one request each"
-    for name, unit, goal in (("pub_per_cpu_s", "requests/CPU-s", Goal(0.5)), ("pub_rate", "requests/s", None)):
+    what = "binary publish, 64 connections, one request each"
+    for name, unit, goal in (("pub_per_cpu_s", "requests/CPU-s", Goal(0.6)), ("pub_rate", "requests/s", None)):
         mine, peer = (statistics.median(found[name] for found in figures) for figures in (ours, theirs))
         report.add(what, unit, mine, peer, judged="ratio", goal=goal)
     what = f"batches of {EVENTS_IN_BATCH}, {CONNECTIONS} connections"
     report.add(what, "events/s", statistics.median(rate for rate, _ in batches), goal=Goal(100_000))
     report.add(what, "events/CPU-s", statistics.median(per_cpu for _, per_cpu in batches))
+    _add_consuming(report, console, quick=quick)
+    _add_subscriptions(report, console, quick=quick)
     report.notes.append(f"medians of {rounds}; uvicorn with httptools and uvloop on both sides")
     return report
+
+
+def _add_consuming(report: Report, console: Console, *, quick: bool) -> None:
+    """Pull and acknowledge; webhooks."""
+    console.print("pull, webhooks", style="dim")
+    count = 10_000 if quick else 60_000
+    with entrepot() as server:
+        rate, per_cpu = uvloop.run(consuming.pulled(server, count))
+    report.add("pull and acknowledge by 100", "events/s", rate, goal=Goal(50_000))
+    report.add("pull and acknowledge by 100", "events/CPU-s", per_cpu)
+    for mode, share in (("batched", 2), ("binary", 8)):
+        with entrepot(*consuming.WEBHOOK_FLAGS) as server:
+            rate, per_cpu = uvloop.run(consuming.delivered(server, count // share, mode))
+        what = f"webhook, {mode}, published, dispatched, delivered"
+        report.add(what, "events/s", rate, goal=Goal(5_000) if mode == "batched" else None)
+        report.add(what, "events/CPU-s", per_cpu)
+
+
+def _add_subscriptions(report: Report, console: Console, *, quick: bool) -> None:
+    """The curve."""
+    counts, seconds = ((1, 10, 100), 1) if quick else ((1, 100, 10_000), 5)
+    console.print(f"subscriptions: {', '.join(map(str, counts))}", style="dim")
+
+    async def curve(server: Server) -> None:
+        made = 0
+        for count in counts:
+            await consuming.subscribed(server, made, count)
+            made = count
+            median_ms, per_cpu = await consuming.publish_cost(server, seconds)
+            what = f"{count:,} subscriptions that do not match, batches of 100"
+            report.add(what, "ms until confirmed", median_ms)
+            report.add(what, "events/CPU-s, dispatch included", per_cpu)
+
+    with entrepot(*consuming.WEBHOOK_FLAGS) as server:
+        uvloop.run(curve(server))
 
 
 def batch_request() -> bytes:

@@ -26,6 +26,9 @@ DEAD_LETTER_PREFIX: Final = "%DLQ%"
 RETRY_PREFIX: Final = "%RETRY%"
 QUEUE_FEED_PREFIX: Final = "%AMQP%"
 """Of the Topic that holds what waits in an AMQP queue.  Doors make and write it, but only as that queue's."""
+SUBSCRIPTION_FEED_PREFIX: Final = "%SUB%"
+"""Of the Topic that holds what waits for the sink of a subscription.  Only webhooks write it."""
+FEED_PREFIXES: Final = (QUEUE_FEED_PREFIX, SUBSCRIPTION_FEED_PREFIX)
 TRACE_TOPIC: Final = "%TRACE%"
 """The way of messages that are traced, hop by hop; made on first use."""
 SYSTEM_PREFIX: Final = "%"
@@ -41,12 +44,22 @@ _NAMESPACE = re.compile(r"[a-zA-Z0-9_-]+")
 def is_system_topic(name: str) -> bool:
     """Whether the name is the system's own: readable by consumers, never published to by clients."""
     plain = split_name(name)[1]
-    return plain.startswith(SYSTEM_PREFIX) and not plain.startswith(QUEUE_FEED_PREFIX)
+    return plain.startswith(SYSTEM_PREFIX) and not plain.startswith(FEED_PREFIXES)
 
 
 def is_queue_feed(name: str) -> bool:
-    """Whether it is the Topic of an AMQP queue."""
-    return split_name(name)[1].startswith(QUEUE_FEED_PREFIX)
+    """Whether it is the Topic of an AMQP queue, or of a subscription: doors make and write it for themselves."""
+    return split_name(name)[1].startswith(FEED_PREFIXES)
+
+
+def is_subscription_feed(name: str) -> bool:
+    """Whether it is the Topic of a subscription."""
+    return split_name(name)[1].startswith(SUBSCRIPTION_FEED_PREFIX)
+
+
+def subscription_feed(namespace: str, subscription: str) -> str:
+    """The Topic of a subscription, by its id."""
+    return qualified(namespace, SUBSCRIPTION_FEED_PREFIX + subscription)
 
 
 def is_hidden_topic(name: str) -> bool:
@@ -66,13 +79,14 @@ def is_topic_name(name: str) -> bool:
 
 def check_topic_name(name: str, *, system_allowed: bool = False, feed_allowed: bool = False) -> None:
     """Raise `ILLEGAL_TOPIC` unless the name is a topic's.  System names only where `system_allowed`, those of AMQP
-    queues there or where `feed_allowed`."""
+    queues and subscriptions there or where `feed_allowed`."""
     if is_topic_name(name):
         return
     if is_queue_feed(name) and _is_system_name(name):
         if system_allowed or feed_allowed:
             return
-        raise EntrepotError(Code.FORBIDDEN, f"{name!r} is an AMQP queue: it is written and changed as that alone")
+        kind = "a subscription" if is_subscription_feed(name) else "an AMQP queue"
+        raise EntrepotError(Code.FORBIDDEN, f"{name!r} is {kind}: it is written and changed as that alone")
     if is_system_topic(name) and _is_system_name(name):
         if system_allowed:
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus
@@ -25,6 +25,8 @@ from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from domain.transaction import TransactionEnd
 
 MAX_POP_MESSAGES = 100
+REJECTED: Final = "rejected"
+"""What a dead letter says whose consumer gave no reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +178,10 @@ class Consumption(Protocol):
         visible to others after `invisible_ms`, None = as the group's retry policy says; the handle is void)."""
         ...
 
-    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
-        """Send to the group's dead-letter topic at once."""
+    async def reject(
+        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
+        """Send to the group's dead-letter topic at once; the dead letters say why."""
         ...
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:

@@ -13,7 +13,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -22,10 +22,13 @@ from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.ports import Store
 from gateway.clock import SystemClock
-from gateway.counters import Counters, door_counters, rocketmq_counters
+from gateway.counters import Counters, door_counters, event_counters, rocketmq_counters
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
+from gateway.events.admission import Admission
+from gateway.events.deduplication import Deduplication
+from gateway.events.rules import EventRules
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.frontends.mqtt.sys_messages import SysMessages
@@ -38,9 +41,10 @@ from gateway.process import StopSignal, bind_doors, run_process, settle_memory, 
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.subscriptions.subscriptions import Subscriptions
 from gateway.transport.amqp_doors import AmqpDoors, open_amqp_doors
 from gateway.transport.certificate_watch import CertificateWatch
-from gateway.transport.mqtt_doors import MqttDoors, open_mqtt_doors
+from gateway.transport.mqtt_doors import HTTP_PATH, MqttDoors, open_mqtt_doors
 from gateway.version import own_version
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.shared_queues import SharedQueues
@@ -49,9 +53,13 @@ from gateway.workers import run_workers
 if TYPE_CHECKING:
     from gateway.bridge.bridges import Bridges
     from gateway.frontends.rocketmq.service import RocketMqService
+    from gateway.http.context import HttpContext
     from gateway.http.server import HttpListener
     from gateway.transport.grpc_door import GrpcDoor
+    from gateway.webhooks.webhooks import Webhooks
 
+WEBHOOK_MARGIN_SECONDS: Final = 3.0
+"""Of the time to drain: what deliveries leave to the rest."""
 log = structlog.get_logger(__name__)
 
 
@@ -152,6 +160,11 @@ class Gateway:
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
         self.security = Security(store, settings.security, clock)
+        self.event_rules = EventRules(store)
+        self._admission = self.sender.admission = Admission(self.event_rules)
+        self.subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
+        self._webhooks: Webhooks | None = None
+        self._http_context: HttpContext | None = None
         self.memberships = Memberships(store, clock, settings.groups)
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
@@ -261,20 +274,34 @@ class Gateway:
         from gateway.http.app import build_app
         from gateway.http.context import HttpContext
         from gateway.http.server import HttpListener
+        from gateway.webhooks.webhooks import Webhooks
 
-        context = HttpContext(
+        deduplication = Deduplication(self.store, clock)
+        webhooks = self._webhooks = Webhooks(
+            self.store,
+            self.subscriptions,
+            self.settings.webhooks,
+            clock,
+            self.settings.http.event_type,
+            random.SystemRandom(),
+        )
+        context = self._http_context = HttpContext(
             store=self.store,
             sender=self.sender,
             topology=topology,
             memberships=self.memberships,
             retained=self.retained,
             security=self.security,
+            event_rules=self.event_rules,
+            deduplication=deduplication,
+            subscriptions=self.subscriptions,
+            webhooks=webhooks,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self._is_ready,
             mqtt=self.mqtt,
             amqp=self.amqp if self.settings.amqp.enabled else None,
-            counters=self._counters(),
+            counters=self._counters(webhooks, deduplication),
             connections={
                 "amqp": lambda: len(self.amqp.conversations),
                 "mqtt": lambda: self.mqtt.connections,
@@ -284,17 +311,20 @@ class Gateway:
             bridges=list if self._bridges is None else self._bridges.status,
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
-        websocket = self._mqtt_doors.http_upgrade() if has_websocket else None
-        return HttpListener(build_app(context), listener, self.settings.http, websocket)
+        websockets = {HTTP_PATH.encode(): self._mqtt_doors.http_upgrade()} if has_websocket else {}
+        return HttpListener(build_app(context), listener, self.settings.http, websockets)
 
-    def _counters(self) -> Counters:
+    def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
         """What the doors count, for `/metrics`."""
         found = door_counters(self.hub, self.mqtt, self.amqp, self._mqtt_doors)
+        found |= event_counters(webhooks, deduplication, self._admission)
         return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}
 
     async def start(self) -> None:
         """Open the doors, once it is known who may come in; the ready file comes last."""
         await self.security.start(self.settings.cluster.start_seconds)
+        await self.event_rules.start(self.settings.cluster.start_seconds)
+        await self.subscriptions.start(self.settings.cluster.start_seconds)
         await self.retained.start()
         await self.mqtt.start()
         if self.settings.mqtt.enabled:
@@ -309,6 +339,8 @@ class Gateway:
         if self._http_listener is not None:
             await self._http_listener.start()
         self._certificate_watch.start()
+        if self._webhooks is not None:
+            self._webhooks.start()
         if self._bridges is not None:
             self._bridges.start()
         self._is_ready = True
@@ -335,6 +367,12 @@ class Gateway:
             await self._bridges.stop()  # first: their pops are to be cancelled, not answered
         if self.rocketmq is not None:
             self.rocketmq.frontend.shut_down()
+        if self._webhooks is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end):
+                    await self._webhooks.close(max(end - self._loop.time() - WEBHOOK_MARGIN_SECONDS, 0.0))
+        for end_of in self._http_context.on_drain if self._http_context is not None else ():
+            end_of()
         self.store.release_waiting()
         self.memberships.release_waiting()
         self._certificate_watch.close()
@@ -356,6 +394,8 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(max(end, self._loop.time() + 0.1)):
                 await self.retained.close()
+        self.event_rules.close()
+        self.subscriptions.close()
         self.security.close()
         self._wheel.close()
 

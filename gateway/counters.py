@@ -11,7 +11,10 @@ from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.transport.mqtt_doors import MqttDoors
 
 if TYPE_CHECKING:
+    from gateway.events.admission import Admission
+    from gateway.events.deduplication import Deduplication
     from gateway.frontends.rocketmq.service import RocketMqService
+    from gateway.webhooks.webhooks import Webhooks
 
 Counters = dict[str, tuple[str, Callable[[], int]]]
 """By name: what it counts, and how to read it."""
@@ -33,6 +36,19 @@ def door_counters(hub: DeliveryHub, mqtt: MqttFrontend, amqp: AmqpFrontend, mqtt
             "Connections closed before a CONNECT: limits, TLS, WebSocket, PROXY",
             lambda: mqtt_doors.refused,
         ),
+    }
+
+
+def event_counters(webhooks: Webhooks, deduplication: Deduplication, admission: Admission) -> Counters:
+    """Of what becomes of events."""
+    return {
+        "entrepot_webhook_requests": ("Requests to sinks", lambda: webhooks.counters.requests),
+        "entrepot_webhook_deliveries": ("Events that sinks took", lambda: webhooks.counters.delivered),
+        "entrepot_webhook_failures": ("Tries of events that failed", lambda: webhooks.counters.failed),
+        "entrepot_webhook_dead_letters": ("Events given up", lambda: webhooks.counters.dead_letters),
+        "entrepot_event_duplicates": ("Events dropped that came before", lambda: deduplication.dropped),
+        "entrepot_event_schema_refusals": ("Events refused by a schema", lambda: admission.refused),
+        "entrepot_event_schema_diversions": ("Events diverted by a schema", lambda: admission.diverted),
     }
 
 

@@ -115,11 +115,16 @@ class Moves:
 
 
 def as_first_stored(message: StoredMessage) -> StoredMessage:
-    """What a message of a retry topic was first: with the topic it was sent to, and the queue and offset it had."""
+    """What a message of a retry topic was first: with the topic it was sent to, and the queue and offset it had.
+
+    A message for queues of several brokers says on all but one of them where it was sent to, without being a retry."""
     system = message.system
     topic = system.get(SystemProperty.SENT_TO) or system.get(SystemProperty.RETRY_TOPIC)
     if topic is None:
         return message
+    if SystemProperty.RETRY_TOPIC not in system:
+        kept = {name: value for name, value in system.items() if name != SystemProperty.SENT_TO}
+        return replace(message, topic=str(topic), system=kept)
     return replace(
         message,
         topic=str(topic),

@@ -14,6 +14,7 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.names import retry_topic
+from domain.ports import REJECTED
 
 RETRY_QUEUE: Final = 0x8000_0000
 """In the queue id of a receipt handle: the message lies in that queue of the group's retry topic."""
@@ -54,12 +55,14 @@ class Settling(GroupWindows):
             return group.invisible_seconds * 1000
         return group.retry.delay_ms(self.progress.windows[group_name, queue.topic][queue.queue_id].attempt(offset))
 
-    def reject(self, topic: str, group: str, handles: Sequence[str], now_ms: int) -> list[EntrepotError | None]:
-        """Move what the handles name to the dead letters."""
+    def reject(
+        self, topic: str, group: str, handles: Sequence[str], now_ms: int, reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
+        """Move what the handles name to the dead letters, which say why."""
         current, outcomes = self._current(topic, group, handles)
         for queue, offsets in current.items():
             window = self.progress.windows[group, queue.topic][queue.queue_id]
-            self._bury(queue, window, self.registry.groups[group], offsets, "rejected", now_ms)
+            self._bury(queue, window, self.registry.groups[group], offsets, reason, now_ms)
         return outcomes
 
     def held(self, topic: str, group: str, handles: Sequence[str]) -> list[tuple[StoredMessage, int]]:

@@ -17,7 +17,7 @@ from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import compile_filter
 from domain.message import Delivery, StoredMessage
 from domain.names import check_same_namespace, dead_letter_group, dead_letter_topic
-from domain.ports import PopRequest
+from domain.ports import REJECTED, PopRequest
 from domain.position import Position
 from domain.query import HopKind
 from domain.topic import Topic
@@ -120,8 +120,10 @@ class ConsumptionFace(MessageFace):
         await self.commit.wait()
         return outcomes
 
-    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
-        outcomes = self.consumption.reject(topic, group, receipt_handles, self.clock.now_ms())
+    async def reject(
+        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
+        outcomes = self.consumption.reject(topic, group, receipt_handles, self.clock.now_ms(), reason)
         self._wake_fifo(topic, group)
         await self.commit.wait()
         return outcomes

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from typing import Final
+from urllib.parse import parse_qs
 
 from domain.access.model import Action, Principal, ResourceType
 from domain.clock import Clock
@@ -83,6 +84,14 @@ def _authorization(scope: Scope) -> bytes | None:
             if found is not None:
                 raise EntrepotError(Code.UNAUTHORIZED, "there is more than one Authorization header")
             found = value
+    query: bytes = scope.get("query_string") or b""
+    if b"access_token=" in query:
+        # for who can set no header: a browser's EventSource and WebSocket (WebHook specification 3.2, RFC 6750 2.3)
+        tokens = parse_qs(query.decode("latin-1")).get("access_token", [])
+        if tokens and (found is not None or len(tokens) > 1):
+            raise EntrepotError(Code.UNAUTHORIZED, "there is more than one token, or an Authorization header besides")
+        if tokens:
+            found = b"Bearer " + tokens[0].encode()
     return found
 
 

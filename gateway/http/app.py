@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from gateway.http.access import HttpAccess
 from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
+from gateway.http.asyncapi import asyncapi_routes
 from gateway.http.context import HttpContext
 from gateway.http.health import health_routes
 from gateway.http.openapi import completed
@@ -17,6 +20,9 @@ from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
 from gateway.http.rabbitmq import rabbitmq_routes
 from gateway.http.receive import receive_routes
 from gateway.http.rights import check_rules, guard_of
+from gateway.http.streaming.event_socket import EventSockets
+from gateway.http.streaming.server_sent_events import stream_routes
+from gateway.http.subscriptions import add_consent, subscription_routes
 from gateway.version import own_version
 
 
@@ -25,10 +31,11 @@ def build_app(context: HttpContext) -> AsgiApp:
     access = HttpAccess(context.security, context.clock)
     rest = build_rest(context, access)
     publish = PublishRoute(context, access)
+    sockets = EventSockets(context, access)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await rest(scope, receive, send)
+        if scope["type"] == "websocket":
+            await sockets(scope, receive, send)
             return
         raw_topic = topic_in(scope.get("raw_path") or b"")
         if raw_topic is not None:
@@ -44,7 +51,21 @@ def build_app(context: HttpContext) -> AsgiApp:
         except Exception:  # noqa: BLE001 - the handler has logged and answered it; the framework raises it once more
             return
 
-    return app
+    return with_origins(app, context.settings.http.allowed_origins)
+
+
+def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
+    """The app, whose answers pages of these origins may read (CORS); nothing in between where there are none."""
+    if not origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=tuple(origins),
+        allow_methods=("GET", "POST", "PUT", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=("*",),
+        max_age=600,
+    )
 
 
 def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
@@ -56,11 +77,22 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
         description=__doc__,
         dependencies=[Depends(guard_of(context, access))],
     )
-    receive, admin = receive_routes(context), admin_routes(context)
-    routers = (receive.plain, *(routes.plain for routes in admin), health_routes(context))
+    receive, stream, admin = receive_routes(context), stream_routes(context), admin_routes(context)
+    subscriptions = subscription_routes(context, access)
+    add_consent(subscriptions, context)
+    routers = (
+        receive.plain,
+        stream.plain,
+        subscriptions.plain,
+        *(routes.plain for routes in admin),
+        health_routes(context),
+        asyncapi_routes(context, access),
+    )
     for router in (
         *routers,
         receive.of_namespaces,
+        stream.of_namespaces,
+        subscriptions.of_namespaces,
         *(routes.of_namespaces for routes in admin),
         *rabbitmq_routes(context),
     ):

@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry
 from domain.clock import Clock
 from domain.ports import Store
 from gateway.bridge.status import BridgeStatus
+from gateway.events.deduplication import Deduplication
+from gateway.events.rules import EventRules
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.mqtt.frontend import MqttFrontend
 from gateway.messaging.membership import Memberships
@@ -18,6 +20,8 @@ from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.security.security import Security
 from gateway.settings import Settings
+from gateway.subscriptions.subscriptions import Subscriptions
+from gateway.webhooks.webhooks import Webhooks
 
 
 @dataclass(slots=True)
@@ -35,6 +39,10 @@ class HttpContext:
     memberships: Memberships
     retained: RetainedMessages
     security: Security
+    event_rules: EventRules
+    deduplication: Deduplication
+    subscriptions: Subscriptions
+    webhooks: Webhooks
     settings: Settings
     clock: Clock
     is_ready: Callable[[], bool]
@@ -44,3 +52,5 @@ class HttpContext:
     counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     bridges: Callable[[], list[BridgeStatus]] = list
+    on_drain: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the process begins to drain: what would go on for ever ends."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.http.namespaced import NAMESPACE_PATH, with_path_parameters
-from gateway.http.problems import PROBLEM_MEDIA_TYPE
+from gateway.http.problems import PROBLEM_MEDIA_TYPE, problem_types
 from protocols.cloudevents.http import BATCH_MEDIA_TYPE, STRUCTURED_MEDIA_TYPE
 
 PUBLISH_PATH: Final = "/topics/{topic}:publish"
 PUBLISH_PATH_OF_NAMESPACES: Final = f"{NAMESPACE_PATH}{PUBLISH_PATH}"
 
 _TEXT: Final = {"type": "string", "minLength": 1}
-_EVENT: Final = {
+EVENT_SCHEMA: Final = {
     "type": "object",
     "required": ["specversion", "id", "source", "type"],
     "properties": {
@@ -37,7 +37,34 @@ _EXAMPLE: Final = {
     "subject": "line1/temp",
     "data": {"celsius": 21.5},
 }
-_REFUSED: Final = {"content": {PROBLEM_MEDIA_TYPE: {"schema": {"type": "object"}}}}
+_PROBLEM_SCHEMA: Final = {
+    "type": "object",
+    "title": "Problem",
+    "description": "A refusal (RFC 9457)",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {"type": "string", "format": "uri", "examples": problem_types()},
+        "title": {"type": "string"},
+        "status": {"type": "integer", "minimum": 400, "maximum": 599},
+        "detail": {"type": "string", "description": "What was wrong, for people"},
+        "code": {"type": "string", "description": "The refusal in the words of every door"},
+        "attribute": {"type": "string", "description": "The attribute of an event that is at fault"},
+    },
+}
+_REFUSED: Final = {
+    "content": {
+        PROBLEM_MEDIA_TYPE: {
+            "schema": {"$ref": "#/components/schemas/Problem"},
+            "example": {
+                "type": "urn:entrepot:problem:topic-not-found",
+                "title": "The topic does not exist",
+                "status": 404,
+                "detail": "there is no topic 'nix'",
+                "code": "TOPIC_NOT_FOUND",
+            },
+        }
+    }
+}
 _HEADERS: Final = ("specversion", "id", "source", "type", "subject", "time")
 
 
@@ -63,8 +90,8 @@ _PUBLISH: Final[dict[str, Any]] = {
     ],
     "requestBody": {
         "content": {
-            STRUCTURED_MEDIA_TYPE: {"schema": _EVENT, "example": _EXAMPLE},
-            BATCH_MEDIA_TYPE: {"schema": {"type": "array", "items": _EVENT}, "example": [_EXAMPLE]},
+            STRUCTURED_MEDIA_TYPE: {"schema": EVENT_SCHEMA, "example": _EXAMPLE},
+            BATCH_MEDIA_TYPE: {"schema": {"type": "array", "items": EVENT_SCHEMA}, "example": [_EXAMPLE]},
             "*/*": {"schema": {"type": "string", "format": "binary"}},
         }
     },
@@ -98,6 +125,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
         PUBLISH_PATH_OF_NAMESPACES: {"post": of_namespaces},
     }
     with_path_parameters(document["paths"])
+    document.setdefault("components", {}).setdefault("schemas", {})["Problem"] = _PROBLEM_SCHEMA
     for name in ("HTTPValidationError", "ValidationError"):
         document.get("components", {}).get("schemas", {}).pop(name, None)
     return document

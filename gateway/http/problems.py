@@ -48,6 +48,21 @@ class MissingError(EntrepotError):
         self.problem = Problem(HTTPStatus.NOT_FOUND, slug, title)
 
 
+MISSING: Final = (
+    *("topic", "namespace", "subscription", "message", "retained", "session", "client", "trace", "user", "consent"),
+    *("vhost", "channel", "connection", "node", "permission", "policy"),
+)
+"""What `MissingError` is said of."""
+
+
+def problem_types() -> list[str]:
+    """The `type` of every refusal that has a word of its own; others have that of their HTTP status."""
+    kinds: list[type[CloudEventError]] = [CloudEventError, *CloudEventError.__subclasses__()]
+    slugs = [problem.slug for problem in PROBLEMS.values()] + [kind.problem.slug for kind in kinds]
+    slugs += [f"{each}-not-found" for each in MISSING]
+    return [PROBLEM_TYPE_PREFIX + slug for slug in dict.fromkeys(slugs)]
+
+
 def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemAnswer:
     """The response for a problem; `members` are its extension members."""
     headers = {"content-type": PROBLEM_MEDIA_TYPE}

@@ -18,20 +18,22 @@ from domain.names import (
     DEFAULT_NAMESPACE,
     NAMESPACE_SEPARATOR,
     check_topic_name,
+    is_subscription_feed,
     is_system_topic,
     qualified,
     split_name,
 )
 from gateway.http.access import PROTOCOL, HttpAccess
-from gateway.http.asgi import ClientGoneError, Headers, Receive, Scope, Send, decoded_name, read_body
+from gateway.http.asgi import ClientGoneError, Headers, Receive, Scope, Send, answer, decoded_name, read_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import known_namespace
-from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal, send_problem
+from gateway.http.problems import answer_of, answer_of_status, log_fault, log_refusal, send_problem
 from gateway.messaging.send import Refusals
 from gateway.security.security import refusal_of
 from protocols.cloudevents import http as binding
+from protocols.cloudevents import webhook
 from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
-from protocols.cloudevents.event import CloudEvent
+from protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
 from protocols.cloudevents.mapping import to_message
 
 PREFIX: Final = b"/topics/"
@@ -39,6 +41,12 @@ SUFFIX: Final = b":publish"
 NAMESPACE_PREFIX: Final = b"/namespaces/"
 _PREFIX_LENGTH: Final = len(PREFIX)
 _SUFFIX_LENGTH: Final = len(SUFFIX)
+
+Trace = list[tuple[str, str]]
+"""`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""
+TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
+MAX_TRACE_BYTES: Final = 512
+NO_TRACE: Final[Trace] = []
 
 _START: Final = {
     "type": "http.response.start",
@@ -74,6 +82,8 @@ class PublishRoute:
         self._store = context.store
         self._sender = context.sender
         self._topology = context.topology
+        self._rules = context.event_rules
+        self._deduplication = context.deduplication
         self._max_body_bytes = context.settings.http.max_body_bytes
         self._max_batch_events = context.settings.http.max_batch_events
 
@@ -83,7 +93,7 @@ class PublishRoute:
         """Answer one request.  Without a namespace it is for the default one."""
         try:
             if scope["method"] != "POST":
-                await send_problem(send, self._wrong_method(scope))
+                await self._other_method(scope, send)
                 return
             principal = self._access.at_once(scope) or await self._access.principal(scope)
             headers = scope["headers"]
@@ -92,7 +102,11 @@ class PublishRoute:
             else:
                 messages = await self._of_namespace(principal, headers, receive, raw_namespace, raw_topic)
             if messages:
-                refusals = await self._sender.send_and_wait(messages)
+                rule = self._rules.of(messages[0].topic)
+                if rule is not None and rule.dedup_ms:
+                    refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)
+                else:
+                    refusals = await self._sender.send_and_wait(messages)
                 if refusals is not None:
                     raise _refusal_of(refusals)
         except (EntrepotError, CloudEventError) as error:
@@ -124,19 +138,19 @@ class PublishRoute:
         """The request's events as messages of a topic that is there, by its plain name."""
         topic = full_name or plain
         is_known = self._store.topic(topic) is not None
-        if not is_known or NAMESPACE_SEPARATOR in plain or is_system_topic(topic):
+        if not is_known or NAMESPACE_SEPARATOR in plain or is_system_topic(topic) or is_subscription_feed(topic):
             check_topic_name(plain)
-        content_type, declared = _examined(headers)
+        content_type, declared, trace = _examined(headers)
         if self._store.backlogged and self._store.failure is None:
             await self._relief()
         body = await read_body(receive, self._max_body_bytes, declared)
         mode = binding.content_mode(content_type)
         if mode is binding.ContentMode.BINARY:
-            messages = [to_message(_from_binary(headers, content_type, body), plain)]
+            messages = [to_message(_traced(_from_binary(headers, content_type, body), trace), plain)]
         elif mode is binding.ContentMode.STRUCTURED:
-            messages = [to_message(binding.from_structured(body, content_type), plain)]
+            messages = [to_message(_traced(binding.from_structured(body, content_type), trace), plain)]
         else:
-            messages = _batch(binding.from_batch(body, content_type, self._max_batch_events), plain)
+            messages = _batch(binding.from_batch(body, content_type, self._max_batch_events), plain, trace)
         self._check(principal, messages, split_name(topic)[0])
         if not is_known:
             await self._topology.ensure(topic)
@@ -156,18 +170,21 @@ class PublishRoute:
         self._store.when_relieved(lambda: None if relieved.done() else relieved.set_result(None))
         await relieved
 
-    @staticmethod
-    def _wrong_method(scope: Scope) -> ProblemAnswer:
+    async def _other_method(self, scope: Scope, send: Send) -> None:
+        """OPTIONS is the handshake of the WebHook specification (4): who asks may send, at any rate."""
+        if scope["method"] == "OPTIONS":
+            await answer(send, 200, webhook.consent(scope["headers"]), b"")
+            return
         detail = f"{scope['method']} is not a method of this path"
         problem = answer_of_status(405, detail)
-        problem.headers["allow"] = "POST"
+        problem.headers["allow"] = "POST, OPTIONS"
         log_refusal(scope["method"], scope["path"], problem.status, detail)
-        return problem
+        await send_problem(send, problem)
 
 
-def _examined(headers: Headers) -> tuple[bytes, int | None]:
-    """Content-Type (empty if none) and Content-Length.  Refuses a coded body, which nobody here would decode."""
-    content_type, declared = b"", None
+def _examined(headers: Headers) -> tuple[bytes, int | None, Trace]:
+    """Content-Type (empty if none), Content-Length, trace.  Refuses a coded body, which nobody here would decode."""
+    content_type, declared, trace = b"", None, NO_TRACE
     for name, value in headers:
         if name == b"content-type":
             content_type = value
@@ -175,7 +192,18 @@ def _examined(headers: Headers) -> tuple[bytes, int | None]:
             declared = int(value) if value.isdigit() else None
         elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
             raise UnsupportedFormatError("bodies with a Content-Encoding are not taken: send the body as it is")
-    return content_type, declared
+        elif name in TRACE_HEADERS and value.isascii() and len(value) <= MAX_TRACE_BYTES:
+            trace = [*trace, (name.decode(), value.decode())]
+    return content_type, declared, trace
+
+
+def _traced(event: CloudEvent, trace: Trace) -> CloudEvent:
+    """The event with the request's trace context (distributed tracing extension), unless it has one of its own."""
+    if trace and dict(trace).get("traceparent") and "traceparent" not in event.attributes:
+        for name, value in trace:
+            if value.isprintable() and len(event.attributes) < MAX_ATTRIBUTES:
+                event.attributes.setdefault(name, value)
+    return event
 
 
 def _from_binary(headers: Headers, content_type: bytes, body: bytes) -> CloudEvent:
@@ -190,11 +218,11 @@ def _from_binary(headers: Headers, content_type: bytes, body: bytes) -> CloudEve
         raise
 
 
-def _batch(events: Iterable[CloudEvent], topic: str) -> list[Message]:
+def _batch(events: Iterable[CloudEvent], topic: str, trace: Trace) -> list[Message]:
     messages: list[Message] = []
     try:
         for event in events:
-            messages.append(to_message(event, topic))  # noqa: PERF401 - the length tells which one was at fault
+            messages.append(to_message(_traced(event, trace), topic))  # noqa: PERF401 - the length tells which one was at fault
     except CloudEventError as error:
         raise CloudEventError(
             f"event {len(messages)} of the batch (counted from 0): {error.message}", error.attribute

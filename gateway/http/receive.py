@@ -14,12 +14,14 @@ import orjson
 from fastapi import Query, Request, Response
 
 from domain.errors import EntrepotError
+from domain.expression.event_filter import EventFilters
 from domain.message import Delivery
 from domain.names import check_group_name, check_topic_name
 from domain.ports import MAX_POP_MESSAGES, PopRequest
 from gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
 from gateway.http.bodies import json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
+from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
 from gateway.http.namespaced import Routes, group_name, topic_name
 from gateway.http.problems import bad_json
 from protocols.cloudevents.json_format import encode_event
@@ -71,21 +73,29 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
         max_wait_time: float = Query(
             min(DEFAULT_WAIT_SECONDS, longest), alias="maxWaitTime", ge=0, le=longest, allow_inf_nan=False
         ),
+        filters: FiltersQuery = None,
+        cesql: CesqlQuery = None,
     ) -> Response:
         check_group_name(name_in_path(group))
         topic, group = topic_name(store, request, topic), group_name(store, request, group)
         if store.topic(topic) is None:
             await context.topology.ensure_readable(topic)
         popped = await _pop_while_connected(
-            context, PopRequest(topic, group, max_events, int(max_wait_time * 1000)), request.receive
+            context,
+            PopRequest(topic, group, max_events, int(max_wait_time * 1000)),
+            request.receive,
+            filters_in(filters, cesql),
         )
         context.sender.traffic.count_out(topic, group, popped)
         return json_response(_received(popped, settings.event_type))
 
 
-async def _pop_while_connected(context: HttpContext, request: PopRequest, receive: Receive) -> list[Delivery]:
+async def _pop_while_connected(
+    context: HttpContext, request: PopRequest, receive: Receive, filters: EventFilters
+) -> list[Delivery]:
     """Pop, but claim nothing for a client that has gone meanwhile."""
-    pop = asyncio.ensure_future(context.store.pop(request))
+    default_type = context.settings.http.event_type
+    pop = asyncio.ensure_future(pop_wanted(context.store, request, filters, default_type))
     gone = asyncio.ensure_future(until_gone(receive))
     try:
         await asyncio.wait((pop, gone), return_when=asyncio.FIRST_COMPLETED)

@@ -20,7 +20,7 @@ from gateway.http.access import HttpAccess
 from gateway.http.admin.common import PREFIX
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import NAMESPACE_PATH, group_name, topic_name
+from gateway.http.namespaced import NAMESPACE_PATH, group_name, namespace_of, topic_name
 from gateway.http.rabbitmq.rights import FOR_SUPER_USERS, rabbitmq_rules
 
 DEFAULT_CLUSTER: Final = "default"
@@ -148,6 +148,19 @@ def _timer(context: HttpContext, request: Request) -> list[Need]:
     return [Need(Action.PUB, ResourceType.TOPIC, whole_topic(handle.topic))]
 
 
+def _in_the_body(context: HttpContext, request: Request) -> list[Need]:
+    """The handler asks: which topic it is about stands in the body."""
+    return []
+
+
+def _subscription(context: HttpContext, request: Request) -> list[Need]:
+    """Of a subscription that is there: consuming its topic.  Of another: all topics, so that nobody learns of them."""
+    namespace = namespace_of(context.store, request)
+    known = context.subscriptions.get(namespace, name_in_path(request.path_params["id"]))
+    name = EVERYTHING if known is None else whole_topic(known.topic)
+    return [Need(Action.SUB, ResourceType.TOPIC, name)]
+
+
 _SUB_PATH: Final = "/topics/{topic}/eventsubscriptions/{group}"
 _MEMBER_PATH: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
 _CONSUMING: Final = _consuming("topic", "group")
@@ -158,6 +171,15 @@ _SUPER: Final = SuperUsers()
 RULES: Final[Mapping[tuple[str, str], Rule]] = {
     **{("POST", f"{_SUB_PATH}:{verb}"): _CONSUMING for verb in ("receive", "acknowledge", "release", "reject")},
     ("POST", f"{_SUB_PATH}:renewLock"): _CONSUMING,
+    ("GET", "/topics/{topic}/events"): _contents("topic"),
+    ("POST", "/subscriptions"): _in_the_body,
+    ("GET", "/asyncapi.json"): _in_the_body,  # topics that may be seen
+    ("GET", "/subscriptions"): _in_the_body,  # those that may be seen
+    ("GET", "/subscriptions/{id}"): _subscription,
+    ("PUT", "/subscriptions/{id}"): _subscription,
+    ("DELETE", "/subscriptions/{id}"): _subscription,
+    ("GET", "/webhooks/consent/{namespace}/{id}/{token}"): Open(None),  # the token is the right
+    ("POST", "/webhooks/consent/{namespace}/{id}/{token}"): Open(None),
     ("GET", "/healthz"): Open("open_health", _cluster(Action.GET)),
     ("GET", "/readyz"): Open("open_health", _cluster(Action.GET)),
     ("GET", "/metrics"): Open("open_metrics", _cluster(Action.GET)),
@@ -166,6 +188,9 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{PREFIX}/topics/{{name}}"): _topic(Action.GET),
     ("PUT", f"{PREFIX}/topics/{{name}}"): _put_topic,
     ("DELETE", f"{PREFIX}/topics/{{name}}"): _topic(Action.DELETE),
+    ("GET", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.GET),
+    ("PUT", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.UPDATE),
+    ("DELETE", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.UPDATE),
     ("GET", f"{PREFIX}/topics/{{name}}/queues/{{queue}}/messages"): _contents(),
     ("GET", f"{PREFIX}/groups"): _fixed(Action.LIST, ResourceType.GROUP),
     ("GET", f"{PREFIX}/groups/{{name}}"): _group(Action.GET),

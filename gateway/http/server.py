@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import uvicorn
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 from gateway.http.asgi import AsgiApp
-from gateway.http.tick_transport import TickHttpProtocol
+from gateway.http.tick_transport import http_protocol
 from gateway.settings import HttpSettings
 from gateway.transport.acceptor import Acceptor
 from gateway.transport.certificates import CertificateFiles, ServerCertificates
@@ -21,6 +23,8 @@ from gateway.transport.intake import Intake, IntakeLimits, Place
 from protocols.proxy import ProxyHeader
 
 BACKLOG: Final = 2048
+SWEEP_SECONDS: Final = 5.0
+NO_WEBSOCKETS: Final[Mapping[bytes, type[asyncio.Protocol]]] = MappingProxyType({})
 HANDSHAKE_SECONDS: Final = 10.0
 """How long a client's TLS handshake may take."""
 _STEP_SECONDS: Final = 0.01
@@ -29,7 +33,7 @@ _STEP_SECONDS: Final = 0.01
 class HttpListener:
     """One listener.  It leaves signals, logging and the event loop to the process.
 
-    `websocket`: what connections are handed over to that ask for WebSocket; None refuses them.
+    `websockets`: what connections are handed over to that ask for a WebSocket at a path; at others the app is asked.
     """
 
     def __init__(
@@ -37,13 +41,16 @@ class HttpListener:
         app: AsgiApp,
         bound: socket.socket,
         settings: HttpSettings,
-        websocket: type[asyncio.Protocol] | None = None,
+        websockets: Mapping[bytes, type[asyncio.Protocol]] = NO_WEBSOCKETS,
     ) -> None:
         self._socket = bound
+        self._protocol = http_protocol(websockets)
         self._config = uvicorn.Config(
             app,
-            http=TickHttpProtocol,
-            ws=websocket or "none",
+            http=self._protocol,
+            ws=WSProtocol,
+            ws_max_size=settings.max_body_bytes,
+            ws_per_message_deflate=False,
             loop="none",
             interface="asgi3",
             lifespan="off",
@@ -64,6 +71,8 @@ class HttpListener:
             )
             self.certificates = ServerCertificates(files)
         self._ticker: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._request_seconds = settings.request_seconds
 
     @property
     def connections(self) -> int:
@@ -85,12 +94,24 @@ class HttpListener:
             self._acceptor = Acceptor(self._socket, self._begin, intake, HANDSHAKE_SECONDS, self.certificates)
             await self._acceptor.start()
         self._ticker = asyncio.create_task(self._server.main_loop())  # keeps the Date header
+        self._sweeper = asyncio.create_task(self._sweep())
 
     def _begin(self, place: Place) -> Callable[[ProxyHeader | None], asyncio.Protocol]:
         """A connection whose TLS is to come.  Its place holds a limit of nothing here: it is left at once."""
         place.leave()
         state = self._server.lifespan.state
-        return lambda header: TickHttpProtocol(self._config, self._server.server_state, state)
+        return lambda header: self._protocol(self._config, self._server.server_state, state)
+
+    async def _sweep(self) -> None:
+        """End connections whose request does not come to its end: slow ones, and half-open ones."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(min(self._request_seconds / 4, SWEEP_SECONDS))
+            oldest = loop.time() - self._request_seconds
+            for connection in tuple(self._server.server_state.connections):
+                since = getattr(connection, "waiting_since", 0.0)
+                if 0 < since < oldest and connection.transport is not None:
+                    connection.transport.abort()
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let requests finish for so long, then end what is left."""
@@ -98,6 +119,8 @@ class HttpListener:
             return
         self._ticker.cancel()
         self._ticker = None
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         for server in self._server.servers:
             server.close()
         if self._acceptor is not None:

@@ -55,6 +55,19 @@ class Bindings(Protocol):
         ...
 
 
+class Admission(Protocol):
+    """What is asked of messages before they are taken."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything is."""
+        ...
+
+    def examine(self, messages: Sequence[Message], on_sent: OnSent) -> tuple[Sequence[Message], OnSent]:
+        """The messages to take, and who is told; what is refused is told to the `on_sent` given."""
+        ...
+
+
 class Sender:
     """The one way in.  Chooses the queue of messages that have none, mints ids, and batches."""
 
@@ -75,6 +88,8 @@ class Sender:
         self.traffic = Traffic()
         self.bindings: Bindings | None = None
         """What else is to have the messages; None for nothing."""
+        self.admission: Admission | None = None
+        """What is asked of them; None for nothing."""
         self._under_way = 0
         self._idle: asyncio.Future[None] | None = None
         self.sent = 0
@@ -82,6 +97,8 @@ class Sender:
 
     def send(self, messages: Sequence[Message], on_sent: OnSent) -> None:
         """Take messages; `on_sent` is called when they are durable, refused, or the store failed."""
+        if self.admission is not None and self.admission.is_needed:
+            messages, on_sent = self.admission.examine(messages, on_sent)
         self._messages += messages
         self._calls.append((len(messages), on_sent))
         if self._creating is not None:

@@ -40,6 +40,7 @@ from gateway.settings.stores import (
     StoreSettings,
 )
 from gateway.settings.tree import LogSettings, Settings
+from gateway.settings.webhooks import WebhookSettings
 
 __all__ = [
     "BridgeRemote",
@@ -66,6 +67,7 @@ __all__ = [
     "StoreSettings",
     "TopicRule",
     "TopicsSettings",
+    "WebhookSettings",
     "environment_name",
     "load_settings",
     "port_key",

@@ -90,7 +90,15 @@ class HttpSettings(HttpTransportSettings):
     max_body_bytes: Bytes = Field(4 * MIB, description="Largest request body")
     max_batch_events: Count = Field(1000, description="Events in one batched publish")
     keep_alive_seconds: Seconds = Field(75, description="How long an idle connection is kept")
+    request_seconds: Seconds = Field(
+        60, gt=0, description="Time a client has for a whole request, and for the first one after it has connected"
+    )
     max_wait_seconds: Seconds = Field(120, description="Longest a receive may wait for a message")
+    max_streams: Count = Field(10_000, description="Streams of server-sent events at one time; more are refused")
+    max_event_sockets: Count = Field(10_000, description="WebSockets that receive events, at one time")
+    allowed_origins: list[str] = Field(
+        [], description="Origins whose pages may call this door and read its answers; * is all. Without, its own alone"
+    )
     event_type: str = Field(
         "dev.entrepot.message", min_length=1, description="CloudEvents type of messages that came by another protocol"
     )

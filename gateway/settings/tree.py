@@ -19,6 +19,7 @@ from gateway.settings.stores import (
     StoreSettings,
 )
 from gateway.settings.table import Table
+from gateway.settings.webhooks import WebhookSettings
 
 
 class LogSettings(Table):
@@ -44,5 +45,6 @@ class Settings(Table):
     nameserver: NameServerSettings = Field(default_factory=NameServerSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     rocketmq: RocketMqClusterSettings = Field(default_factory=RocketMqClusterSettings)
+    webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     bridge: BridgeSettings = Field(default_factory=BridgeSettings)
     log: LogSettings = Field(default_factory=LogSettings)

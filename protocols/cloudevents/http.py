@@ -17,6 +17,8 @@ Headers = list[tuple[bytes, bytes]]
 
 STRUCTURED_MEDIA_TYPE: Final = "application/cloudevents+json"
 BATCH_MEDIA_TYPE: Final = "application/cloudevents-batch+json"
+PROTOBUF_MEDIA_TYPE: Final = "application/cloudevents+protobuf"
+PROTOBUF_BATCH_MEDIA_TYPE: Final = "application/cloudevents-batch+protobuf"
 HEADER_PREFIX: Final = b"ce-"
 
 _CONTENT_TYPE: Final = b"content-type"
@@ -94,6 +96,10 @@ def to_binary(event: CloudEvent) -> tuple[Headers, bytes]:
 
 def from_structured(body: bytes, content_type: bytes | str = STRUCTURED_MEDIA_TYPE) -> CloudEvent:
     """The event in a structured-mode message (3.2).  What its headers say besides is not looked at."""
+    if _is_protobuf(content_type, PROTOBUF_MEDIA_TYPE):
+        from protocols.cloudevents import protobuf_format  # few send it: it is loaded for them
+
+        return protobuf_format.decode_event(body)
     _check_format(content_type, STRUCTURED_MEDIA_TYPE)
     return json_format.decode_event(body)
 
@@ -104,6 +110,10 @@ def from_batch(
     max_events: int = json_format.MAX_BATCH_EVENTS,
 ) -> list[CloudEvent]:
     """The events in a batched-mode message (3.3)."""
+    if _is_protobuf(content_type, PROTOBUF_BATCH_MEDIA_TYPE):
+        from protocols.cloudevents import protobuf_format
+
+        return protobuf_format.decode_batch(body, max_events)
     _check_format(content_type, BATCH_MEDIA_TYPE)
     return json_format.decode_batch(body, max_events)
 
@@ -116,6 +126,11 @@ def to_structured(event: CloudEvent) -> tuple[Headers, bytes]:
 def to_batch(events: Iterable[CloudEvent]) -> tuple[Headers, bytes]:
     """The events as one batched-mode message in the JSON batch format (3.3)."""
     return [_BATCH_HEADERS], json_format.encode_batch(events)
+
+
+def _is_protobuf(content_type: bytes | str, wanted: str) -> bool:
+    value = content_type.decode("latin-1") if isinstance(content_type, bytes) else content_type
+    return "proto" in value and media_type.essence(value) == wanted
 
 
 def _check_format(content_type: bytes | str, supported: str) -> None:

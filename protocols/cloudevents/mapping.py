@@ -47,8 +47,9 @@ from protocols.cloudevents.event import (
     escape_disallowed,
     is_attribute_name,
 )
-from protocols.cloudevents.json_format import is_json
+from protocols.cloudevents.json_format import decode_event, is_json
 
+STRUCTURED_JSON: Final = "application/cloudevents+json"
 DEFAULT_TYPE: Final = "dev.entrepot.message"
 PROTOCOL: Final = "http"
 PROPERTY_PREFIX: Final = "ce_"
@@ -151,6 +152,10 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
             others.append((name, value))
     synthesised = "id" not in attributes
     content_type = stored.system_text(SystemProperty.CONTENT_TYPE)
+    if synthesised and content_type is not None and content_type.startswith(STRUCTURED_JSON):
+        structured = _structured(stored)
+        if structured is not None:
+            return structured
     marks = stored.system_text(TYPES_PROPERTY)
     implied_json = marks is not None and marks.endswith(_IMPLIED) and content_type == media_type.JSON
     if content_type is not None and not implied_json:
@@ -165,6 +170,20 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
     if SystemProperty.DEAD_LETTER_TOPIC in stored.system:
         _add_dead_letter(attributes, typed, stored)
     return CloudEvent(attributes, stored.body or None, typed or NO_TYPED_EXTENSIONS, implied_json)
+
+
+def _structured(stored: StoredMessage) -> CloudEvent | None:
+    """The event in a body that another door's producer said to be one (MQTT binding 3.2, AMQP binding 3.2); None where
+    it is none.  What the message has besides is not in it (HTTP binding 3.2.2), but where it was dead-lettered."""
+    try:
+        event = decode_event(stored.body)
+    except CloudEventError:
+        return None
+    if SystemProperty.DEAD_LETTER_TOPIC in stored.system:
+        typed = dict(event.typed_extensions)
+        _add_dead_letter(event.attributes, typed, stored)
+        event.typed_extensions = typed
+    return event
 
 
 def _are_valid(attributes: dict[str, str]) -> bool:

@@ -87,7 +87,7 @@ ACKNOWLEDGE: Final = _operation(21, "acknowledge", tuple[str, str, list[str]], O
 CHANGE_INVISIBLE_DURATION: Final = _operation(
     22, "change_invisible_duration", tuple[str, str, list[str], int | None, bool], Outcomes
 )
-REJECT: Final = _operation(23, "reject", tuple[str, str, list[str]], Outcomes)
+REJECT: Final = _operation(23, "reject", tuple[str, str, list[str], str], Outcomes)
 RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus)
 RESEND_DEAD_LETTERS: Final = _operation(25, "resend_dead_letters", tuple[str, list[int], int], Outcomes)
 WATCH_AVAILABLE: Final = _operation(26, "watch_available", tuple[str, str], None, stream=True)

@@ -9,7 +9,7 @@ from domain.consumer_group import GroupStatus
 from domain.errors import Code, EntrepotError
 from domain.message import Delivery, StoredMessage
 from domain.names import check_same_namespace, retry_topic
-from domain.ports import PopRequest
+from domain.ports import REJECTED, PopRequest
 from domain.position import LATEST_POSITION, Position
 from domain.query import HopKind
 from store_client.memory.claiming import Claiming, Hand
@@ -86,9 +86,11 @@ class Consumption:
 
         return self._settle(topic, group, receipt_handles, change)
 
-    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+    async def reject(
+        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
         def bury(hand: Hand, entry: Entry) -> None:
-            self._retry.bury(self._state.groups[group], topic, self._message(hand), entry, "rejected")
+            self._retry.bury(self._state.groups[group], topic, self._message(hand), entry, reason)
 
         return self._settle(topic, group, receipt_handles, bury)
 

@@ -12,7 +12,7 @@ from domain.expression.filter import FilterExpression
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
 from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
-from domain.ports import PopRequest, Pulled, Tail
+from domain.ports import REJECTED, PopRequest, Pulled, Tail
 from domain.position import Position
 from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.timing import TimedMessage, TimerCursor
@@ -115,8 +115,10 @@ class MemoryStore:
             topic, group, receipt_handles, invisible_ms, release=release
         )
 
-    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
-        return await self._consumption.reject(topic, group, receipt_handles)
+    async def reject(
+        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
+        return await self._consumption.reject(topic, group, receipt_handles, reason)
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         return await self._consumption.reset_group(group, topic, position, queue_id)

@@ -35,8 +35,8 @@ class RemoteSettling:
     ) -> list[EntrepotError | None]:
         return await self._settle(wire.CHANGE_INVISIBLE_DURATION, topic, group, handles, invisible_ms, release)
 
-    async def reject(self, topic: str, group: str, handles: Sequence[str]) -> list[EntrepotError | None]:
-        return await self._settle(wire.REJECT, topic, group, handles)
+    async def reject(self, topic: str, group: str, handles: Sequence[str], reason: str) -> list[EntrepotError | None]:
+        return await self._settle(wire.REJECT, topic, group, handles, reason)
 
     async def _settle(
         self, operation: wire.Operation, topic: str, group: str, handles: Sequence[str], *others: Any

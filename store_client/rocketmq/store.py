@@ -15,7 +15,7 @@ from domain.expression.filter import FilterExpression
 from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
-from domain.ports import PopRequest, Pulled, Store, Tail
+from domain.ports import REJECTED, PopRequest, Pulled, Store, Tail
 from domain.position import Position
 from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus, own_queues
 from domain.transaction import TransactionEnd
@@ -110,7 +110,9 @@ class RocketMqStore(NoMessageFinder, SideKeyValues):
             topic, group, receipt_handles, invisible_ms, release=release
         )
 
-    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+    async def reject(
+        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
         return await self._settling.reject(topic, group, receipt_handles)
 
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:

@@ -22,10 +22,37 @@ from tests.support import amqp_load, mqtt_load
 from tests.support.rocketmq_load import RocketMqLoad
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
+from tests.support.webhook_receiver import WebhookReceiver
 
 ROUNDS = 4
 SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 GROUP = "/topics/load/eventsubscriptions/pullers"
+
+
+class Webhook:
+    """A subscription to all of it, and what its receiver was sent; the receiver fails now and then."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self.receiver = WebhookReceiver()
+        steps = [{"status": 500} if number % 17 == 3 else {"status": 200} for number in range(2000)]
+        self.receiver.behave("load", steps=steps)
+        self._taken: list[str] = []
+        body = {
+            "source": "load",
+            "sink": self.receiver.hook("load"),
+            "protocol": "HTTP",
+            "config": {"initialbackoffseconds": 0.1, "maxbackoffseconds": 1, "maxattempts": 1000, "timeoutseconds": 1},
+        }
+        connection = http.client.HTTPConnection("127.0.0.1", server.port("http"), timeout=10)
+        connection.request("POST", "/subscriptions", json.dumps(body), {"content-type": "application/json"})
+        answer = connection.getresponse()
+        assert answer.status == 201, answer.read()
+        connection.close()
+
+    @property
+    def taken(self) -> set[str]:
+        self._taken += self.receiver.bodies("load", len(self._taken))
+        return set(self._taken)
 
 
 class HttpLoad:
@@ -93,7 +120,13 @@ class HttpLoad:
 def test_every_pair_of_doors_through_kills(tmp_path: Path) -> None:
     print(f"SEED={SEED}")
     rng = random.Random(SEED)
-    settings = {"groups.invisible_seconds": "2", "store.checkpoint_interval_seconds": "1"}
+    settings = {
+        "groups.invisible_seconds": "2",
+        "store.checkpoint_interval_seconds": "1",
+        "webhooks.allow_http": "true",
+        "webhooks.allowed_networks": '["127.0.0.0/8"]',
+        "webhooks.circuit_seconds": "0.2",
+    }
     with ServerProcess(tmp_path, settings) as server:
 
         def connect() -> pika.BlockingConnection:
@@ -108,6 +141,7 @@ def test_every_pair_of_doors_through_kills(tmp_path: Path) -> None:
         session = mqtt_load.Consumer("session", "load/#", 1)
         by_mqtt.consume(session)
         wait_until(lambda: session.is_ready, "subscribed")
+        webhook = Webhook(server)
         by_http = HttpLoad(server)
         by_rocketmq = RocketMqLoad([server], "load", "receivers", sub_topic="load/e")
         by_rocketmq.begin(producers=1, consumers=1)
@@ -133,10 +167,13 @@ def test_every_pair_of_doors_through_kills(tmp_path: Path) -> None:
             }
 
             def missing() -> dict[str, int]:
-                return {door: len(confirmed - {*taken.copy()}) for door, taken in readers.items()}
+                taken_now = {**readers, "webhook": webhook.taken}
+                return {door: len(confirmed - {*taken.copy()}) for door, taken in taken_now.items()}
 
-            wait_until(lambda: not any(missing().values()), lambda: str(missing()), 60)
+            wait_until(lambda: not any(missing().values()), lambda: str(missing()), 90)
+            readers["webhook"] = webhook.taken
         finally:
+            webhook.receiver.stop()
             by_http.stop()
             by_rocketmq.stop()
             by_mqtt.stop()

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
@@ -172,3 +173,16 @@ def test_curl_publishes_in_binary_mode(deploy: Deploy, tmp_path: Path) -> None:
         )
         assert done.returncode == 0
         assert len(receive(server, "t", "g")) == 1
+
+
+def test_streams_of_events_do_not_hold_up_a_stop(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        url = f"http://127.0.0.1:{server.port('http')}"
+        event = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
+        assert httpx2.post(f"{url}/topics/t:publish", headers=event, trust_env=False).status_code == 200
+        with httpx2.stream("GET", f"{url}/topics/t/events?start=earliest", trust_env=False, timeout=20) as stream:
+            lines = stream.iter_lines()
+            assert any(line.startswith("data: ") for line in lines)
+            begun = time.monotonic()
+            assert server.stop() == 0
+            assert time.monotonic() - begun < 5  # of the ten seconds that a stop may take

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import threading
 import time
@@ -16,6 +17,9 @@ import uvloop
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from domain.ports import Store
+from gateway.events.admission import Admission
+from gateway.events.deduplication import Deduplication
+from gateway.events.rules import EventRules
 from gateway.http.app import build_app
 from gateway.http.context import HttpContext
 from gateway.http.server import HttpListener
@@ -25,6 +29,8 @@ from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.security.security import Security
 from gateway.settings import Settings
+from gateway.subscriptions.subscriptions import Subscriptions
+from gateway.webhooks.webhooks import Webhooks
 from store_client.embedded import open_embedded
 from store_client.memory import MemoryStore
 from tests.support.served_broker import remote_store
@@ -91,6 +97,11 @@ class HttpServer:
         clock = SystemClock()
         self.store = await self._open(clock)
         topology = Topology(self.store, self.settings.topics)
+        subscriptions = Subscriptions(self.store, clock, self.settings.webhooks.max_subscriptions)
+        jitter = random.Random(0)
+        webhooks = Webhooks(
+            self.store, subscriptions, self.settings.webhooks, clock, self.settings.http.event_type, jitter
+        )
         self.context = HttpContext(
             store=self.store,
             sender=Sender(self.store, topology, clock),
@@ -98,10 +109,17 @@ class HttpServer:
             memberships=Memberships(self.store, clock, self.settings.groups),
             retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),
             security=Security(self.store, self.settings.security, clock),
+            event_rules=EventRules(self.store),
+            deduplication=Deduplication(self.store, clock),
+            subscriptions=subscriptions,
+            webhooks=webhooks,
             settings=self.settings,
             clock=clock,
             is_ready=lambda: self.ready,
         )
+        self.context.sender.admission = Admission(self.context.event_rules)
+        await self.context.event_rules.start()
+        await subscriptions.start()
         await self.context.retained.start()
         await self.context.security.start()
         bound = socket.create_server(("127.0.0.1", 0))
@@ -109,8 +127,12 @@ class HttpServer:
         self.listener = HttpListener(build_app(self.context), bound, self.settings.http)
         self.context.connections["http"] = lambda: self.listener.connections
         await self.listener.start()
+        webhooks.start()
         self._started.set()
         await self._end.wait()
+        for end_of in self.context.on_drain:
+            end_of()
+        await webhooks.close(1)
         self.store.release_waiting()
         self.context.memberships.release_waiting()
         await self.listener.stop(5)

@@ -12,6 +12,7 @@ from gateway.http.admin.bridges import bridge_routes
 from gateway.http.admin.brokers import broker_routes
 from gateway.http.admin.clients import client_routes
 from gateway.http.admin.dead_letters import dead_letter_routes
+from gateway.http.admin.event_rules import event_rule_routes
 from gateway.http.admin.groups import group_routes
 from gateway.http.admin.members import member_routes
 from gateway.http.admin.messages import message_routes
@@ -31,6 +32,7 @@ def admin_routes(context: HttpContext) -> list[Routes]:
     """All of it, in the order of the documentation."""
     kinds = (
         topic_routes,
+        event_rule_routes,
         group_routes,
         member_routes,
         dead_letter_routes,

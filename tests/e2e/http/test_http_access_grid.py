@@ -51,6 +51,7 @@ def of_both(method: str, path: str, *needs: tuple[str, str], **options: Any) -> 
     return [http(method, path, *needs, **options), http(method, f"{api}/namespaces/plant{rest}", *named, **options)]
 
 
+SINK = {"sink": "https://receiver.example/", "protocol": "HTTP"}
 CONSUMING = (("SUB", "Topic:grid/#"), ("SUB", "Group:workers"))
 SUBSCRIPTION = "/topics/grid/eventsubscriptions/workers"
 TOKENS = {"json": {"lockTokens": ["x"]}}
@@ -74,6 +75,14 @@ OPERATIONS = [
         for verb in ("acknowledge", "release", "reject", "renewLock")
         for one in of_both("POST", f"{SUBSCRIPTION}:{verb}", *CONSUMING, **TOKENS)
     ],
+    *of_both("GET", "/topics/grid/events?start=nonsense", ("SUB", "Topic:grid/#")),
+    *of_both("POST", "/subscriptions", ("SUB", "Topic:grid/#"), json={**SINK, "source": "grid", "filters": [{}]}),
+    *of_both("GET", "/subscriptions/none", ALL_CONTENTS),
+    *of_both("PUT", "/subscriptions/none", ALL_CONTENTS, json={}),
+    *of_both("DELETE", "/subscriptions/none", ALL_CONTENTS),
+    *of_both("GET", "/api/v1/topics/grid/event-rules", ("GET", "Topic:grid")),
+    *of_both("PUT", "/api/v1/topics/grid/event-rules", ("UPDATE", "Topic:grid"), json={}),
+    *of_both("DELETE", "/api/v1/topics/grid/event-rules", ("UPDATE", "Topic:grid")),
     *of_both("GET", "/api/v1/topics", ("LIST", "Topic:*")),
     *of_both("PUT", "/api/v1/topics", ("CREATE", "Topic:*"), ("UPDATE", "Topic:*"), json={"value": [{"name": "many"}]}),
     *of_both("GET", "/api/v1/topics/grid", ("GET", "Topic:grid")),
@@ -144,6 +153,10 @@ ONLY_SUPER = [
     http("DELETE", "/api/v1/traces/c"),
     *(http(method, path, json=body) for method, path, _, body in rabbitmq_grid.FOR_SUPER_USERS),
 ]
+OWN = [http("GET", "/asyncapi.json"), http("GET", "/subscriptions"), http("GET", "/namespaces/plant/subscriptions")]
+"""They show what the caller may see."""
+BY_TOKEN = [http(method, "/webhooks/consent/default/none/token") for method in ("GET", "POST")]
+"""The token in the path is the right."""
 PUBLIC = [http("GET", "/healthz"), http("GET", "/readyz"), http("GET", "/openapi.json")]
 BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}
 """Their handles are made in a test of their own."""
@@ -251,7 +264,7 @@ def test_users_and_policies_are_for_super_users(
         assert operation.send(root).status_code < 500
 
 
-@pytest.mark.parametrize("operation", [*OPERATIONS, *ONLY_SUPER], ids=lambda operation: operation.name)
+@pytest.mark.parametrize("operation", [*OPERATIONS, *ONLY_SUPER, *OWN], ids=lambda operation: operation.name)
 def test_nobody_comes_in_without_credentials(server: HttpServer, operation: Operation) -> None:
     for name, password in ((None, ""), ("root", "wrong"), ("unknown", "x")):
         with as_user(server, name, password) as client:
@@ -265,6 +278,29 @@ def test_nobody_comes_in_without_credentials(server: HttpServer, operation: Oper
 def test_what_is_public(server: HttpServer, operation: Operation) -> None:
     with as_user(server, None) as client:
         assert operation.send(client).status_code == 200
+
+
+@pytest.mark.parametrize("operation", BY_TOKEN, ids=lambda operation: operation.name)
+def test_a_consent_needs_its_token_and_no_user(server: HttpServer, operation: Operation) -> None:
+    with as_user(server, None) as client:
+        assert operation.send(client).status_code == 404
+
+
+def test_who_may_not_consume_a_topic_sees_none_of_its_subscriptions(
+    server: HttpServer, user: Callable[..., httpx2.Client]
+) -> None:
+    with as_user(server, "root", "root") as root:
+        made = root.post("/subscriptions", json={**SINK, "source": "grid", "config": {"handshake": "off"}})
+        assert made.status_code == 201, made.text
+    path = f"/subscriptions/{made.json()['id']}"
+    reader, other = user(*said("ALLOW", ("SUB", "Topic:grid/#"))), user(*said("ALLOW", ("SUB", "Topic:other/#")))
+    assert [one["id"] for one in reader.get("/subscriptions").json()] == [made.json()["id"]]
+    assert other.get("/subscriptions").json() == []
+    for method in ("GET", "PUT", "DELETE"):
+        assert is_denied(other.request(method, path, json={**SINK, "source": "grid"}))
+    moved = reader.put(path, json={**SINK, "source": "other"})
+    assert moved.status_code == 400
+    assert reader.delete(path).status_code == 204
 
 
 def test_timers_belong_to_who_may_publish(server: HttpServer, user: Callable[..., httpx2.Client]) -> None:
@@ -295,7 +331,9 @@ def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> No
     routes = {route for route in routes_of(rest) if route[1] not in DOCUMENTATION}
     plain = {(method, path.replace("/namespaces/{namespace}", "")) for method, path in routes}
     assert plain == set(RULES)
-    tried = {tuple(one.name.partition("?")[0].split(" ", 1)) for one in (*OPERATIONS, *ONLY_SUPER, *PUBLIC)}
+    tried = {
+        tuple(one.name.partition("?")[0].split(" ", 1)) for one in (*OPERATIONS, *ONLY_SUPER, *OWN, *BY_TOKEN, *PUBLIC)
+    }
     for method, path in routes - BY_TIMER_HANDLE:
         assert any(method == verb and fits(path, given) for verb, given in tried), f"{method} {path}"
     supers = [route for route, rule in RULES.items() if isinstance(rule, SuperUsers)]

@@ -399,3 +399,21 @@ def test_every_message_is_a_valid_event(message: StoredMessage) -> None:
 def test_a_priority_is_the_queue_of_a_priority_topic(written: str, queue: int) -> None:
     attributes = {"id": "1", "source": "s", "type": "t", "priority": written}
     assert priority_queues(to_message(CloudEvent(attributes, b""), "t"), own_queues(4, 4)) == [queue]
+
+
+def test_another_doors_message_that_holds_an_event_is_that_event() -> None:
+    written = CloudEvent({**REQUIRED, "subject": "a", "flag": "true"}, b'{"n": 1}', {"flag": ExtensionType.BOOLEAN})
+    body = encode_event(CloudEvent(written.attributes, written.data, written.typed_extensions, implied_json=True))
+    system = {SystemProperty.CONTENT_TYPE: "application/cloudevents+json; charset=utf-8"}
+    event = to_event(foreign(body, sub_topic="factory/other", system=system, properties=(("unit", "c"),)))
+    assert event.attributes == written.attributes and event.data == b'{"n": 1}'
+    assert event.typed_extensions == {"flag": ExtensionType.BOOLEAN}
+    dead = {**system, SystemProperty.DEAD_LETTER_TOPIC: "factory", SystemProperty.DEAD_LETTER_REASON: "rejected"}
+    assert to_event(foreign(body, system=dead)).attributes["deadletterreason"] == "rejected"
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"no json", b'{"specversion": "0.3"}'])
+def test_what_only_says_that_it_is_one_is_a_message_like_any_other(body: bytes) -> None:
+    event = to_event(foreign(body, system={SystemProperty.CONTENT_TYPE: "application/cloudevents+json"}))
+    check_attributes(event.attributes)
+    assert event.type == DEFAULT_TYPE and (event.data or b"") == body

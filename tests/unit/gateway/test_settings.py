@@ -224,6 +224,8 @@ def test_numbers_have_their_unit_in_the_name():
     counts += ("_attempts", "_per_queue", "_slots", "_entries", "_checks", "workers")
     counts += ("_iterations", "_parallelism", "_threads", "_logins", "_decisions", "_per_second")
     counts += ("_channels", "_unacknowledged", "_properties", "_receives", "_clients", "_subscriptions", "_characters")
+    counts += ("_channels", "_unacknowledged", "_streams", "_sockets", "_subscriptions", "_requests", "_failures")
+    counts += ("_per_minute", "_per_subscription", "_per_host")
     counts += ("_per_listener", "_per_address", "_per_user", "_sessions", "_levels")
     for row in load_settings().rows():
         if isinstance(row.value, int | float) and not isinstance(row.value, bool):

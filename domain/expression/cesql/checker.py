@@ -1,0 +1,121 @@
+"""Errors of a CESQL expression that are known before there is an event (CESQL 3.3).
+
+They are those of calls that no function takes, and of constants that cannot be what their operator wants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from domain.expression.cesql.evaluation import compile_node
+from domain.expression.cesql.function import find_function
+from domain.expression.cesql.tree import (
+    Arithmetic,
+    Attribute,
+    Call,
+    Chain,
+    Comparison,
+    Constant,
+    In,
+    Like,
+    Logic,
+    Negative,
+    Node,
+    Not,
+)
+from domain.expression.cesql.value import CesqlError, ErrorKind, EvaluationError, ValueType, cast, to_integer
+
+_ORDER = ("<", "<=", ">", ">=")
+
+
+def faults_of(tree: Node) -> tuple[CesqlError, ...]:
+    """The errors, in the order of their places."""
+    return tuple(sorted(_faults(tree), key=lambda fault: fault.place))
+
+
+def children_of(node: Node) -> tuple[Node, ...]:
+    """The parts of a node, from left to right."""
+    match node:
+        case Not(operand=operand) | Negative(operand=operand) | Like(operand=operand):
+            return (operand,)
+        case In(operand=operand, members=members):
+            return (operand, *members)
+        case Call(arguments=arguments):
+            return arguments
+        case Chain(first=first, links=links):
+            return (first, *(link.operand for link in links))
+    return ()
+
+
+def attributes_of(node: Node) -> Iterator[Attribute]:
+    """The attributes whose values an expression may ask for."""
+    if isinstance(node, Attribute):
+        yield node
+    for child in children_of(node):
+        yield from attributes_of(child)
+
+
+def _faults(node: Node) -> Iterator[CesqlError]:
+    match node:
+        case Not(operand=operand):
+            yield from _misfit(operand, bool)
+        case Negative(operand=operand):
+            yield from _misfit(operand, int)
+        case Arithmetic():
+            yield from _arithmetic_faults(node)
+        case Logic():
+            for operand in children_of(node):
+                yield from _misfit(operand, bool)
+        case Comparison():
+            yield from _comparison_faults(node)
+        case Call():
+            yield from _call_faults(node)
+    for child in children_of(node):
+        yield from _faults(child)
+
+
+def _misfit(node: Node, wanted: ValueType | None) -> Iterator[CesqlError]:
+    """A constant that cannot be cast to what is wanted."""
+    if isinstance(node, Constant) and wanted is not None:
+        try:
+            cast(node.value, wanted)
+        except EvaluationError as error:
+            yield CesqlError(error.kind, error.message, node.place)
+
+
+def _arithmetic_faults(node: Arithmetic) -> Iterator[CesqlError]:
+    yield from _misfit(node.first, int)
+    for link in node.links:
+        yield from _misfit(link.operand, int)
+        if link.sign in "/%" and _is_zero(link.operand):
+            yield CesqlError(ErrorKind.MATH, "it is divided by 0", link.place)
+
+
+def _is_zero(node: Node) -> bool:
+    if not isinstance(node, Constant):
+        return False
+    try:
+        return to_integer(node.value) == 0
+    except EvaluationError:
+        return False
+
+
+def _comparison_faults(node: Comparison) -> Iterator[CesqlError]:
+    left = node.first
+    for link in node.links:
+        if link.sign in _ORDER:
+            yield from _misfit(left, int)
+            yield from _misfit(link.operand, int)
+        else:
+            yield from _misfit(left, compile_node(link.operand).type)
+        left = node  # the outcome of one comparison, a Boolean, is the left side of the next
+
+
+def _call_faults(node: Call) -> Iterator[CesqlError]:
+    function = find_function(node.function, len(node.arguments))
+    if function is None:
+        message = f"there is no function {node.function} of {len(node.arguments)} arguments"
+        yield CesqlError(ErrorKind.MISSING_FUNCTION, message, node.place)
+        return
+    for argument, wanted in zip(node.arguments, function.types(len(node.arguments)), strict=True):
+        yield from _misfit(argument, wanted)

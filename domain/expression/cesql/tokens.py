@@ -1,0 +1,120 @@
+"""The words of a CESQL expression with their places, and the error that says where one is wrong.
+
+Words are found in one pass over the text: no pattern here can look at a character twice.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import Final, NamedTuple
+
+from domain.errors import Code, EntrepotError
+from domain.expression.cesql.value import MAX_INTEGER, MIN_INTEGER
+from domain.expression.fault import shown
+
+KEYWORDS: Final = frozenset({"AND", "OR", "XOR", "NOT", "LIKE", "EXISTS", "IN", "TRUE", "FALSE"})
+
+
+class CesqlParseError(EntrepotError):
+    """A text that is no CESQL expression (CESQL 3.3, ParseError).
+
+    `offset` is the index of the fault in the text; `line` and `column` count from 1; `expected` is what could stand
+    there instead, or what is wrong with what does.
+    """
+
+    def __init__(self, text: str, offset: int, found: str, expected: str) -> None:
+        before = text[:offset]
+        self.offset = offset
+        self.line = before.count("\n") + 1
+        self.column = offset - (before.rfind("\n") + 1) + 1
+        self.found = found
+        self.expected = expected
+        super().__init__(
+            Code.ILLEGAL_FILTER_EXPRESSION,
+            f"illegal CESQL expression at line {self.line}, column {self.column}: {found}: {expected}",
+        )
+
+
+class TokenKind(Enum):
+    """What a word is.  `value` of a token is the keyword in capitals, the sign, the name, or the constant itself."""
+
+    KEYWORD = "a keyword"
+    SIGN = "a sign"
+    NAME = "a name"
+    STRING = "a string"
+    INTEGER = "an integer"
+    END = "the end"
+
+
+class Token(NamedTuple):
+    """`end` is where it ends: a sign belongs to the integer that follows without a blank."""
+
+    kind: TokenKind
+    value: str
+    place: int
+    end: int
+
+    def __str__(self) -> str:
+        """The token as an error names it."""
+        if self.kind is TokenKind.END:
+            return "the expression ends"
+        return f"unexpected {'the string ' if self.kind is TokenKind.STRING else ''}{shown(self.value)}"
+
+
+_BLANKS = re.compile(r"[ \t\r\n]+")
+_WORD = re.compile(r"[A-Za-z0-9_]+")
+_SIGN = re.compile(r"<>|<=|>=|!=|[-+*/%=<>(),]")
+_STRINGS: Final = {
+    "'": (re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL), r"\'"),
+    '"': (re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL), r"\""),
+}
+
+
+def tokens_of(text: str) -> list[Token]:
+    """All words of the text, the last of which is END.  Raises `CesqlParseError` where there is no word."""
+    tokens: list[Token] = []
+    place = 0
+    while place < len(text):
+        if blank := _BLANKS.match(text, place):
+            place = blank.end()
+            continue
+        tokens.append(_read(text, place))
+        place = tokens[-1].end
+    tokens.append(Token(TokenKind.END, "", len(text), len(text)))
+    return tokens
+
+
+def _read(text: str, place: int) -> Token:
+    if word := _WORD.match(text, place):
+        capitals = word[0].upper()
+        if capitals in KEYWORDS:
+            return Token(TokenKind.KEYWORD, capitals, place, word.end())
+        return Token(TokenKind.INTEGER if word[0].isdecimal() else TokenKind.NAME, word[0], place, word.end())
+    if sign := _SIGN.match(text, place):
+        return Token(TokenKind.SIGN, sign[0], place, sign.end())
+    if text[place] in _STRINGS:
+        return _read_string(text, place)
+    raise CesqlParseError(text, place, f"unexpected {text[place]!r}", "no word or sign begins so")
+
+
+def _read_string(text: str, place: int) -> Token:
+    """A quoted string, in which a backslash takes away the meaning of its quote; any other backslash is itself."""
+    quote = text[place]
+    pattern, escaped = _STRINGS[quote]
+    found = pattern.match(text, place)
+    if found is None:
+        raise CesqlParseError(text, place, "the string does not end", f"{quote} is wanted at its end")
+    if text.startswith(quote, found.end()):
+        raise CesqlParseError(text, found.end(), f"unexpected {quote}", f"a quote in a string is written {escaped}")
+    return Token(TokenKind.STRING, found[1].replace(escaped, quote), place, found.end())
+
+
+def integer_of(text: str, place: int, word: str) -> int:
+    """The integer that a word with its sign is.  Raises `CesqlParseError` beyond 32 bits (CESQL 2.2)."""
+    digits = word.lstrip("+-0")
+    if len(digits) <= len(str(MAX_INTEGER)):
+        number = -int(digits or "0") if word[0] == "-" else int(digits or "0")
+        if MIN_INTEGER <= number <= MAX_INTEGER:
+            return number
+    raise CesqlParseError(text, place, shown(word), f"integers are from {MIN_INTEGER} to {MAX_INTEGER}")

@@ -1,0 +1,106 @@
+"""What the parser makes of a CESQL expression.
+
+`place` is where in the text a part begins, for errors; it does not count when trees are compared.  Operators of one
+precedence in a row are one `Chain`, so that the length of a row costs no depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from domain.expression.cesql.value import Value
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    place: int = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute(Node):
+    """A value identifier (CESQL 2.2): an attribute of the event by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Node):
+    """A literal.  Equal only to one of its own type: 1 is not TRUE."""
+
+    value: Value
+    kind: type = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", type(self.value))
+
+
+@dataclass(frozen=True, slots=True)
+class Negative(Node):
+    """Unary minus."""
+
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Node):
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Exists(Node):
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Node):
+    """`pattern` as written: `%` and `_` are wildcards unless a backslash is before them."""
+
+    operand: Node
+    pattern: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class In(Node):
+    operand: Node
+    members: tuple[Node, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Node):
+    """A function invocation (CESQL 2.4).  `function` is in capitals; nobody has asked yet whether there is one."""
+
+    function: str
+    arguments: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Link(Node):
+    """A sign or word of a chain with the operand on its right."""
+
+    sign: str
+    operand: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Chain(Node):
+    """Binary operators of one precedence, evaluated from left to right (CESQL 3.6)."""
+
+    first: Node
+    links: tuple[Link, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic(Chain):
+    """`* / %`, or `+ -`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Chain):
+    """`= != <> < <= > >=`; there is seldom more than one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logic(Chain):
+    """`AND OR XOR`, which are all of one precedence."""

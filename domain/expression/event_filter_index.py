@@ -1,0 +1,252 @@
+"""Which of many subscriptions want an event, at a cost that follows what matches, not what is subscribed.
+
+Each subscription is put under one condition that must hold for its filters to match (`necessary_condition.py`): a
+hash by the values of attributes, a prefix tree of beginnings or of ends, or an attribute that must be there.  Of those
+that could serve the one with the fewest others is taken.  An event looks up its own attributes, and asks only the
+filters that it finds.  Filters that have no such condition, such as a lone `not`, are asked of every event; equal ones
+are asked once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Final, Generic, TypeVar
+
+from domain.expression.cesql.value import Attributes, to_string
+from domain.expression.event_filter import AttributeTexts, EventFilters
+from domain.expression.necessary_condition import (
+    WEIGHTS,
+    Clause,
+    Condition,
+    EndsWith,
+    Equals,
+    Present,
+    StartsWith,
+    necessity_of,
+)
+from domain.expression.prefix_tree import PrefixTree
+
+MAX_SIGNATURES: Final = 64
+"""Most sets of attributes that are looked up together: every event looks up each of them once."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _Entry(Generic[K]):
+    """All subscriptions of equal filters.  `certain`: its conditions are all that its filters say."""
+
+    __slots__ = ("certain", "conditions", "filters", "keys")
+
+    def __init__(self, filters: EventFilters) -> None:
+        self.filters = filters
+        self.keys: dict[K, None] = {}
+        self.conditions: Clause | None = None
+        self.certain = False
+
+
+Bucket = dict[_Entry[K], None]
+
+
+class _AttributeTable(Generic[K]):
+    """What is looked up by the value of one attribute."""
+
+    __slots__ = ("equal", "prefixes", "present", "suffixes")
+
+    def __init__(self) -> None:
+        self.equal: dict[str, Bucket[K]] = {}
+        self.prefixes: PrefixTree[Bucket[K]] = PrefixTree()
+        self.suffixes: PrefixTree[Bucket[K]] = PrefixTree()  # of texts turned round
+        self.present: Bucket[K] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.equal or self.prefixes or self.suffixes or self.present)
+
+    def found(self, text: str, entries: list[_Entry[K]]) -> None:
+        """Add the entries that this value leads to."""
+        bucket = self.equal.get(text)
+        if bucket is not None:
+            entries.extend(bucket)
+        if self.prefixes:
+            for each in self.prefixes.found(text):
+                entries.extend(each)
+        if self.suffixes:
+            for each in self.suffixes.found(text[::-1]):
+                entries.extend(each)
+        if self.present:
+            entries.extend(self.present)
+
+
+class FilterIndex(Generic[K]):
+    """Subscriptions by keys of the caller's, with their filters.  Belongs to one task; nothing in it waits."""
+
+    def __init__(self) -> None:
+        self._subscriptions: dict[K, _Entry[K]] = {}
+        self._entries: dict[EventFilters, _Entry[K]] = {}
+        self._tables: dict[str, _AttributeTable[K]] = {}
+        self._signatures: dict[tuple[str, ...], dict[tuple[str, ...], Bucket[K]]] = {}
+        self._always: Bucket[K] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._subscriptions
+
+    def add(self, key: K, filters: EventFilters) -> None:
+        """Take a subscription in; one with this key is replaced."""
+        self.remove(key)
+        entry = self._entries.get(filters)
+        if entry is None:
+            entry = self._entries[filters] = _Entry(filters)
+            self._put(entry)
+        entry.keys[key] = None
+        self._subscriptions[key] = entry
+
+    def remove(self, key: K) -> bool:
+        """Let a subscription go.  Returns whether it was there."""
+        entry = self._subscriptions.pop(key, None)
+        if entry is None:
+            return False
+        del entry.keys[key]
+        if not entry.keys:
+            del self._entries[entry.filters]
+            self._take_out(entry)
+        return True
+
+    def match(self, attributes: Attributes) -> list[K]:
+        """The subscriptions that want an event with these attributes, each once, in no order."""
+        entries = self._candidates(attributes)
+        keys: list[K] = []
+        for entry in entries if len(entries) < 2 else dict.fromkeys(entries):
+            if entry.certain or entry.filters.matches(attributes):
+                keys.extend(entry.keys)
+        return keys
+
+    def count_asked(self, attributes: Attributes) -> int:
+        """How many filters an event with these attributes has to be compared with: what a match costs."""
+        return sum(not entry.certain for entry in dict.fromkeys(self._candidates(attributes)))
+
+    def _candidates(self, attributes: Attributes) -> list[_Entry[K]]:
+        entries = list(self._always)
+        texts: Mapping[str, str] | None = None
+        for name, value in attributes.items():
+            table = self._tables.get(name)
+            if table is not None:
+                table.found(value if type(value) is str else to_string(value), entries)
+        if self._signatures:
+            texts = {name: to_string(value) for name, value in attributes.items()}
+            get = texts.get
+            for names, buckets in self._signatures.items():
+                bucket = buckets.get(tuple(map(get, names)))  # type: ignore[arg-type]
+                if bucket is not None:
+                    entries.extend(bucket)
+        return entries
+
+    # --- places
+
+    def _put(self, entry: _Entry[K]) -> None:
+        """Choose the clause of an entry, and put it under each condition of that."""
+        necessity = necessity_of(entry.filters.filters)
+        entry.certain = necessity.sufficient and len(necessity.clauses) <= 1
+        if not necessity.clauses:
+            self._always[entry] = None
+            return
+        placed = min((self._placed(clause) for clause in necessity.clauses), key=self._cost)
+        entry.certain = entry.certain and (placed,) == necessity.clauses
+        entry.conditions = placed
+        for condition in placed:
+            self._bucket(condition)[entry] = None
+
+    def _placed(self, clause: Clause) -> Clause:
+        """The clause with conditions that there is room for."""
+        return tuple(
+            Equals((min(condition.attributes, key=self._equal_count),))
+            if isinstance(condition, Equals) and not self._has_room(condition.attributes)
+            else condition
+            for condition in clause
+        )
+
+    def _has_room(self, attributes: AttributeTexts) -> bool:
+        if len(attributes) == 1 or len(self._signatures) < MAX_SIGNATURES:
+            return True
+        return tuple(name for name, _ in attributes) in self._signatures
+
+    def _equal_count(self, attribute: tuple[str, str]) -> int:
+        return self._count(Equals((attribute,)))
+
+    def _cost(self, clause: Clause) -> int:
+        return sum(WEIGHTS[type(condition)] * (1 + self._count(condition)) for condition in clause)
+
+    def _count(self, condition: Condition) -> int:
+        """How many are under a condition already."""
+        bucket: Bucket[K] | None
+        match condition:
+            case Equals(attributes=attributes) if len(attributes) > 1:
+                names, texts = zip(*attributes, strict=True)
+                return len(self._signatures.get(names, {}).get(texts, ()))
+            case Equals(attributes=((name, text),)):
+                table = self._tables.get(name)
+                bucket = table.equal.get(text) if table else None
+            case StartsWith(name=name, text=text):
+                table = self._tables.get(name)
+                bucket = table.prefixes.get(text) if table else None
+            case EndsWith(name=name, text=text):
+                table = self._tables.get(name)
+                bucket = table.suffixes.get(text[::-1]) if table else None
+            case Present(name=name):
+                table = self._tables.get(name)
+                bucket = table.present if table else None
+        return len(bucket or ())
+
+    def _bucket(self, condition: Condition) -> Bucket[K]:
+        """The entries under a condition, made if it is new."""
+        match condition:
+            case Equals(attributes=attributes) if len(attributes) > 1:
+                names, texts = zip(*attributes, strict=True)
+                return self._signatures.setdefault(names, {}).setdefault(texts, {})
+            case Equals(attributes=((name, text),)):
+                return self._table(name).equal.setdefault(text, {})
+            case StartsWith(name=name, text=text):
+                return self._table(name).prefixes.setdefault(text, dict)
+            case EndsWith(name=name, text=text):
+                return self._table(name).suffixes.setdefault(text[::-1], dict)
+            case Present(name=name):
+                return self._table(name).present
+        raise TypeError(f"{condition!r} is no condition")
+
+    def _table(self, name: str) -> _AttributeTable[K]:
+        return self._tables.setdefault(name, _AttributeTable())
+
+    def _take_out(self, entry: _Entry[K]) -> None:
+        """Remove an entry, and what is empty without it."""
+        if entry.conditions is None:
+            del self._always[entry]
+            return
+        for condition in entry.conditions:
+            bucket = self._bucket(condition)
+            del bucket[entry]
+            if not bucket:
+                self._forget(condition)
+
+    def _forget(self, condition: Condition) -> None:
+        """Remove an empty bucket, and what held it if that is empty now."""
+        names: Iterable[str]
+        match condition:
+            case Equals(attributes=attributes) if len(attributes) > 1:
+                names, texts = zip(*attributes, strict=True)
+                del self._signatures[names][texts]
+                if not self._signatures[names]:
+                    del self._signatures[names]
+                return
+            case Equals(attributes=((name, text),)):
+                del self._tables[name].equal[text]
+            case StartsWith(name=name, text=text):
+                self._tables[name].prefixes.remove(text)
+            case EndsWith(name=name, text=text):
+                self._tables[name].suffixes.remove(text[::-1])
+            case Present(name=name):
+                pass
+            case _:
+                raise TypeError(f"{condition!r} is no condition")
+        if not self._tables[name]:
+            del self._tables[name]

@@ -1,0 +1,74 @@
+"""Admission: what comes in by any door is held against its topic's schema before it is stored.
+
+A message that does not conform is refused in its place of the batch, or goes to another topic, as the rule says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.message import ROUND_ROBIN, Message
+from domain.names import is_hidden_topic, qualified, split_name
+from gateway.events.rules import DIVERT, EventRule, EventRules
+from gateway.messaging.send import OnSent, Refusals
+
+FAULT_PROPERTY: Final = "ce_schemafault"
+"""Of a diverted message: why it does not conform."""
+ORIGIN_PROPERTY: Final = "ce_divertedfrom"
+"""Of a diverted message: the topic it was sent to."""
+
+
+class Admission:
+    """`gateway.messaging.send.Admission`."""
+
+    def __init__(self, rules: EventRules) -> None:
+        self._rules = rules
+        self.refused = 0
+        self.diverted = 0
+
+    @property
+    def is_needed(self) -> bool:
+        return self._rules.has_schemas
+
+    def examine(self, messages: Sequence[Message], on_sent: OnSent) -> tuple[Sequence[Message], OnSent]:
+        """What is to be stored, and who is told of it."""
+        refusals: dict[int, EntrepotError] = {}
+        for place, message in enumerate(messages):
+            rule = self._rules.of(message.topic)
+            if rule is None or is_hidden_topic(message.topic):
+                continue
+            fault = rule.fault_of(message)
+            if fault is None:
+                continue
+            if rule.record.on_invalid == DIVERT:
+                self._divert(message, rule, fault)
+            else:
+                self.refused += 1
+                refusals[place] = EntrepotError(
+                    Code.BAD_REQUEST, f"the event does not conform to the schema of {message.topic!r}: {fault}"
+                )
+        if not refusals:
+            return messages, on_sent
+        kept = [message for place, message in enumerate(messages) if place not in refusals]
+
+        def told(failure: EntrepotError | None, others: Refusals) -> None:
+            if failure is not None:
+                on_sent(failure, None)
+                return
+            of_kept = iter(others or [None] * len(kept))
+            on_sent(None, [refusals[place] if place in refusals else next(of_kept) for place in range(len(messages))])
+
+        return kept, told
+
+    def _divert(self, message: Message, rule: EventRule, fault: str) -> None:
+        self.diverted += 1
+        origin, target = message.topic, rule.record.divert_to
+        target = qualified(split_name(origin)[0], target)
+        plain = split_name(target)[1]
+        below = message.sub_topic.removeprefix(split_name(origin)[1]).lstrip("/")
+        message.properties = (*message.properties, (ORIGIN_PROPERTY, origin), (FAULT_PROPERTY, fault))
+        message.topic, message.queue_id, message.filter_hash = target, ROUND_ROBIN, 0
+        message.sub_topic = f"{plain}/{below}" if below else plain
+        message.further_queues = ()

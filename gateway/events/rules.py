@@ -1,0 +1,127 @@
+"""EventRules: what topics ask of their events, as key-values that every gateway follows.
+
+A rule is of one topic: the JSON Schema its data must conform to, what becomes of data that does not, and for how long
+an event is known by its source and id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+
+from domain.errors import Code, EntrepotError
+from domain.message import Message
+from domain.ports import KeyValues
+from gateway.messaging.definition_table import DefinitionTable
+from protocols.cloudevents.json_format import is_json
+
+PREFIX: Final = "events/rules/"
+MAX_SCHEMA_BYTES: Final = 256 * 1024
+MAX_DEDUP_SECONDS: Final = 7 * 86_400
+REFUSE: Final = "refuse"
+DIVERT: Final = "divert"
+
+
+class EventRuleRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A rule as it is kept.  `schema` is a JSON text.  `on_invalid`: REFUSE, or DIVERT to `divert_to`."""
+
+    dedup_seconds: int = 0
+    schema: str = ""
+    dataschema: str = ""
+    on_invalid: str = REFUSE
+    divert_to: str = ""
+
+
+_DECODER: Final = msgspec.json.Decoder(EventRuleRecord)
+
+
+class EventRule:
+    """A rule with its schema compiled.  Raises BAD_REQUEST where the schema is none."""
+
+    def __init__(self, record: EventRuleRecord) -> None:
+        self.record = record
+        self.dedup_ms = record.dedup_seconds * 1000
+        self._validator: Any = compile_schema(record.schema) if record.schema else None
+
+    @property
+    def has_schema(self) -> bool:
+        return self._validator is not None
+
+    def fault_of(self, message: Message) -> str | None:
+        """Why a message does not conform; None where it does."""
+        if self._validator is None:
+            return None
+        record = self.record
+        if record.dataschema:
+            said = next((value for name, value in message.properties if name == "ce_dataschema"), None)
+            if said is not None and said != record.dataschema:
+                return f"its dataschema is {str(said)[:200]!r}, the topic's is {record.dataschema!r}"
+        if not is_json(message.body):
+            return "its data is not JSON"
+        try:
+            error = next(iter(self._validator.iter_errors(msgspec.json.decode(message.body))), None)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as unreadable:
+            return f"its data cannot be read: {unreadable}"
+        if error is None:
+            return None
+        where = "/".join(map(str, error.instance_path))
+        return f"data{'/' + where if where else ''}: {error.message[:300]}"
+
+
+def compile_schema(text: str) -> Any:
+    """A validator.  A reference out of the schema is refused: nothing is fetched."""
+
+    def nothing_is_fetched(uri: str) -> Any:
+        raise ValueError(f"{uri!r} is outside of the schema")
+
+    try:
+        schema = msgspec.json.decode(text)
+        return jsonschema_rs.validator_for(schema, retriever=nothing_is_fetched)
+    except (msgspec.MsgspecError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
+        raise EntrepotError(Code.BAD_REQUEST, f"schema: it is not a JSON Schema: {str(error)[:400]}") from None
+
+
+def _encode(rule: EventRule) -> bytes:
+    return msgspec.json.encode(rule.record)
+
+
+def _decode(value: bytes) -> EventRule:
+    try:
+        return EventRule(_DECODER.decode(value))
+    except (msgspec.MsgspecError, EntrepotError) as error:
+        raise ValueError(str(error)) from None
+
+
+class EventRules:
+    """The rules by full name of their topic."""
+
+    def __init__(self, store: KeyValues) -> None:
+        self._table = DefinitionTable(store, PREFIX, _encode, _decode)
+        self._with_schema = 0
+        self._table.on_change.append(self._count)
+        self.of: Callable[[str], EventRule | None] = self._table.get
+
+    def _count(self, topic: str, before: EventRule | None, now: EventRule | None) -> None:
+        self._with_schema += bool(now and now.has_schema) - bool(before and before.has_schema)
+
+    @property
+    def has_schemas(self) -> bool:
+        """Whether any topic has a schema."""
+        return self._with_schema > 0
+
+    async def start(self, wait_seconds: float = 0) -> None:
+        await self._table.start(wait_seconds)
+
+    def close(self) -> None:
+        self._table.close()
+
+    async def put(self, topic: str, rule: EventRule) -> None:
+        """The rule of a topic, in place of the one before; it holds here when this returns."""
+        await self._table.write([self._table.change(topic, rule)])
+
+    async def delete(self, topic: str) -> None:
+        if self._table.get(topic) is not None:
+            await self._table.write([self._table.change(topic, None)])

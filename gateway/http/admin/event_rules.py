@@ -1,0 +1,118 @@
+"""What a topic asks of its events: a schema, and for how long an event is known by source and id."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final
+
+import orjson
+from fastapi import Request, Response
+from pydantic import Field
+
+from domain.errors import Code, EntrepotError
+from domain.names import check_topic_name, is_hidden_topic, qualified, split_name
+from gateway.events.rules import (
+    DIVERT,
+    MAX_DEDUP_SECONDS,
+    MAX_SCHEMA_BYTES,
+    REFUSE,
+    EventRule,
+    EventRuleRecord,
+)
+from gateway.http.admin.common import NO_CONTENT, PREFIX, Change, body_of, json_answer, schema_of
+from gateway.http.bodies import schema_of_body
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, namespace_of, topic_name
+from gateway.http.problems import bad_request
+
+PATH: Final = "/topics/{name}/event-rules"
+
+
+class EventRuleChange(Change):
+    """What may be said about the events of a topic."""
+
+    may_be_null: ClassVar[frozenset[str]] = frozenset({"schema_", "dataschema", "divert_to"})
+
+    dedup_seconds: Annotated[int, Field(ge=0, le=MAX_DEDUP_SECONDS)] | None = None
+    schema_: dict[str, Any] | bool | None = Field(None, alias="schema")
+    """A JSON Schema that the data of every event must conform to; null: none."""
+    dataschema: Annotated[str, Field(min_length=1, max_length=2048)] | None = None
+    """The URI of that schema: an event that names another one does not conform."""
+    on_invalid: Annotated[str, Field(pattern=f"^({REFUSE}|{DIVERT})$")] | None = None
+    divert_to: Annotated[str, Field(min_length=1, max_length=127)] | None = None
+    """The topic that gets what does not conform."""
+
+
+_BODY: Final = schema_of_body(schema_of(EventRuleChange), required=False)
+
+
+def event_rule_routes(context: HttpContext) -> Routes:
+    """The three operations."""
+    routes = Routes(["topics"], PREFIX)
+    store, rules = context.store, context.event_rules
+
+    @routes.get(PATH, summary="What a topic asks of its events")
+    async def get_rules(request: Request, name: str) -> Response:
+        return json_answer(_shape(rules.of(_known(context, request, name))))
+
+    @routes.put(PATH, summary="Change what a topic asks of its events", openapi_extra=_BODY)
+    async def put_rules(request: Request, name: str) -> Response:
+        topic = _known(context, request, name)
+        change = await body_of(request, context, EventRuleChange)
+        rule = _changed(rules.of(topic), change.given())
+        if rule.record.on_invalid == DIVERT:
+            await _check_target(context, request, topic, rule.record.divert_to)
+        await rules.put(topic, rule)
+        return json_answer(_shape(rule))
+
+    @routes.delete(PATH, summary="Ask nothing of a topic's events any more", status_code=NO_CONTENT)
+    async def delete_rules(request: Request, name: str) -> Response:
+        await rules.delete(_known(context, request, name))
+        return Response(status_code=NO_CONTENT)
+
+    def _known(context: HttpContext, request: Request, name: str) -> str:
+        topic = topic_name(store, request, name)
+        if store.topic(topic) is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name[:160]!r}")
+        if is_hidden_topic(topic):
+            raise EntrepotError(Code.FORBIDDEN, f"{name!r} is a system topic: it takes no events")
+        return topic
+
+    return routes
+
+
+def _changed(before: EventRule | None, fields: dict[str, Any]) -> EventRule:
+    record = before.record if before is not None else EventRuleRecord()
+    schema = record.schema
+    if "schema_" in fields:
+        schema = "" if fields["schema_"] is None else orjson.dumps(fields["schema_"]).decode()
+        if len(schema) > MAX_SCHEMA_BYTES:
+            raise bad_request(f"schema: has {len(schema)} bytes, not up to {MAX_SCHEMA_BYTES}")
+    made = EventRuleRecord(
+        fields.get("dedup_seconds", record.dedup_seconds),
+        schema,
+        fields.get("dataschema", record.dataschema) or "",
+        fields.get("on_invalid", record.on_invalid),
+        fields.get("divert_to", record.divert_to) or "",
+    )
+    if made.on_invalid == DIVERT and not made.divert_to:
+        raise bad_request("divertTo: names the topic for what does not conform")
+    return EventRule(made)
+
+
+async def _check_target(context: HttpContext, request: Request, topic: str, plain: str) -> None:
+    check_topic_name(plain)
+    target = qualified(namespace_of(context.store, request), plain)
+    if target == topic:
+        raise bad_request("divertTo: is the topic itself")
+    await context.topology.ensure(target)
+
+
+def _shape(rule: EventRule | None) -> dict[str, Any]:
+    record = rule.record if rule is not None else EventRuleRecord()
+    return {
+        "dedupSeconds": record.dedup_seconds,
+        "schema": orjson.Fragment(record.schema) if record.schema else None,
+        "dataschema": record.dataschema or None,
+        "onInvalid": record.on_invalid,
+        "divertTo": split_name(record.divert_to)[1] if record.divert_to else None,
+    }

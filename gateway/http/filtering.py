@@ -1,0 +1,76 @@
+"""Filters of events that stand in a query: `filters`, as the Subscriptions API writes them, and `cesql`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Final
+
+import orjson
+from fastapi import Query
+
+from domain.expression.event_filter import NO_FILTERS, EventFilters
+from domain.expression.event_filter_json import parse_event_filters, parse_sql_filter
+from domain.message import Delivery, StoredMessage
+from domain.names import split_name
+from domain.ports import PopRequest, Store
+from gateway.http.problems import bad_request
+from gateway.webhooks.dispatcher import typed_attributes
+from protocols.cloudevents.mapping import to_event
+
+MAX_FILTERS_LENGTH: Final = 16_384
+MAX_CESQL_LENGTH: Final = 4_096
+
+FiltersQuery = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_FILTERS_LENGTH,
+        description="Filters in JSON as in a subscription: events that they do not want are passed over",
+        examples=['[{"prefix": {"subject": "line1/"}}]'],
+    ),
+]
+CesqlQuery = Annotated[
+    str | None,
+    Query(
+        max_length=MAX_CESQL_LENGTH,
+        description="A CESQL expression that must be true besides",
+        examples=["type = 'reading' AND level > 2"],
+    ),
+]
+
+
+def filters_in(filters: str | None, cesql: str | None) -> EventFilters:
+    """What a query wants.  Raises BAD_REQUEST, EventFilterError."""
+    found = NO_FILTERS
+    if filters is not None:
+        try:
+            document = orjson.loads(filters)
+        except orjson.JSONDecodeError as error:
+            raise bad_request(f"filters: is not JSON: {error}") from None
+        found = parse_event_filters(document)
+    if cesql is not None:
+        found = EventFilters((*found.filters, parse_sql_filter(cesql, "cesql")))
+    return found
+
+
+def wants(filters: EventFilters, message: StoredMessage, default_type: str) -> bool:
+    """Whether a message, as an event, is wanted."""
+    if not filters.filters:
+        return True
+    return filters.matches(typed_attributes(to_event(message, split_name(message.topic)[0], default_type)))
+
+
+async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, default_type: str) -> list[Delivery]:
+    """Pop; what the filters do not want is acknowledged, and waited on for the rest of the time."""
+    if not filters.filters:
+        return await store.pop(request)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + request.wait_ms / 1000
+    while True:
+        left_ms = max(int((end - loop.time()) * 1000), 0)
+        popped = await store.pop(PopRequest(request.topic, request.group, request.max_messages, left_ms))
+        wanted = [each for each in popped if wants(filters, each.message, default_type)]
+        others = [each.receipt_handle for each in popped if each not in wanted]
+        if others:
+            await store.acknowledge(request.topic, request.group, others)
+        if wanted or not popped:
+            return wanted

@@ -1,0 +1,311 @@
+"""`/topics/{topic}/eventsubscriptions/{group}:stream`: a consumer of a group on a WebSocket.
+
+It has at most its credit of events unsettled, and settles them by the lock tokens that they come with.  What it holds
+when the connection ends goes back to the group at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+import structlog
+
+from domain.access.model import Action, ResourceType, access_name, whole_topic
+from domain.errors import Code, EntrepotError
+from domain.expression.event_filter import EventFilters
+from domain.message import Delivery
+from domain.names import NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
+from domain.ports import MAX_POP_MESSAGES, PopRequest
+from gateway.http.access import HttpAccess
+from gateway.http.asgi import Receive, Scope, Send, decoded_name
+from gateway.http.context import HttpContext
+from gateway.http.filtering import filters_in, pop_wanted
+from gateway.http.namespaced import known_namespace
+from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
+from gateway.http.streaming import frames
+from protocols.cloudevents.errors import CloudEventError
+
+SUFFIX: Final = b":stream"
+DEFAULT_CREDIT: Final = 10
+WAIT_MS: Final = 5_000
+"""How long one pop waits; so often is looked whether locks are over."""
+PAUSE_SECONDS: Final = 0.2
+RELEASE_SECONDS: Final = 5.0
+"""How long giving back at the end may take."""
+_POLICY_VIOLATION: Final = 1008
+_GOING_AWAY: Final = 1001
+_UNSUPPORTED: Final = 1003
+
+log = structlog.get_logger(__name__)
+
+
+class EventSockets:
+    """The application for WebSocket connections."""
+
+    def __init__(self, context: HttpContext, access: HttpAccess) -> None:
+        self._context, self._access = context, access
+        self.count = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One connection, from its handshake on."""
+        await receive()  # websocket.connect
+        try:
+            consumer = await self._consumer(scope, receive, send)
+        except (EntrepotError, CloudEventError) as error:
+            problem = answer_of(error)
+            log_refusal("GET", scope["path"], problem.status, error.message)
+            await _refuse(scope, send, problem)
+            return
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+            await _refuse(scope, send, log_fault("GET", scope["path"], error))
+            return
+        if consumer is None:
+            await _refuse(scope, send, answer_of_status(404, "there is nothing at this path"))
+            return
+        self.count += 1
+        try:
+            await send({"type": "websocket.accept", "subprotocol": frames.SUBPROTOCOL})
+            await consumer.run()
+        finally:
+            self.count -= 1
+
+    async def _consumer(self, scope: Scope, receive: Receive, send: Send) -> _Consumer | None:
+        """Who is let in; None for a path that is none."""
+        place = _place_in(scope.get("raw_path") or scope["path"].encode())
+        if place is None:
+            return None
+        context = self._context
+        _check_origin(scope, context.settings.http.allowed_origins)
+        principal = await self._access.principal(scope)
+        raw_namespace, raw_topic, raw_group = place
+        plain_topic, plain_group = decoded_name(raw_topic), decoded_name(raw_group)
+        check_group_name(plain_group)
+        if NAMESPACE_SEPARATOR in plain_topic:
+            check_topic_name(plain_topic)
+        namespace = None if raw_namespace is None else known_namespace(context.store, decoded_name(raw_namespace))
+        topic = plain_topic if namespace is None else qualified(namespace, plain_topic)
+        group = plain_group if namespace is None else qualified(namespace, plain_group)
+        self._access.check(principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
+        self._access.check(principal, Action.SUB, ResourceType.GROUP, access_name(group))
+        if frames.SUBPROTOCOL not in scope.get("subprotocols", ()):
+            raise EntrepotError(Code.BAD_REQUEST, f"the sub-protocol to ask for is {frames.SUBPROTOCOL!r}")
+        if not context.is_ready() or self.count >= context.settings.http.max_event_sockets:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "no more WebSockets are taken now")
+        if context.store.topic(topic) is None:
+            await context.topology.ensure_readable(topic)
+        query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
+        filters = filters_in(_last(query, "filters"), _last(query, "cesql"))
+        return _Consumer(context, topic, group, _credit_in(query), filters, receive, send)
+
+
+class _Consumer:
+    """One connection that is open."""
+
+    def __init__(
+        self,
+        context: HttpContext,
+        topic: str,
+        group: str,
+        credit: int,
+        filters: EventFilters,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self._context, self._store = context, context.store
+        self._topic, self._group, self._credit = topic, group, credit
+        self._filters = filters
+        self._default_type = context.settings.http.event_type
+        self._receive, self._send = receive, send
+        self._held: dict[str, float] = {}
+        """Lock tokens not settled, with the time of the loop at which they are over."""
+        self._room = asyncio.Event()
+        self._count = 0
+        self._source = f"/{topic}/{group}"
+        self._loop = asyncio.get_running_loop()
+
+    async def run(self) -> None:
+        """Until either side ends it."""
+        pushing = asyncio.ensure_future(self._push())
+        listening = asyncio.ensure_future(self._listen())
+        try:
+            await asyncio.wait((pushing, listening), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (pushing, listening):
+                task.cancel()
+            results = await asyncio.gather(pushing, listening, return_exceptions=True)
+            await self._give_back()
+        for result in results:
+            if isinstance(result, Exception):
+                log.warning("a stream of events ended", topic=self._topic, group=self._group, exc_info=result)
+                with contextlib.suppress(Exception):
+                    await self._send({"type": "websocket.close", "code": 1011, "reason": "internal error"})
+
+    # -- what goes out -------------------------------------------------------------------------------------------
+
+    async def _push(self) -> None:
+        store = self._store
+        while self._context.is_ready():
+            room = self._room_left()
+            if room <= 0:
+                self._room.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._seconds_to_expiry()):
+                        await self._room.wait()
+                continue
+            asked = self._loop.time()
+            request = PopRequest(self._topic, self._group, min(room, MAX_POP_MESSAGES), WAIT_MS)
+            try:
+                deliveries = await pop_wanted(store, request, self._filters, self._default_type)
+            except EntrepotError as refusal:
+                if refusal.code is not Code.TOO_MANY_REQUESTS:
+                    await self._end(refusal)
+                    return
+                deliveries = []
+            await self._hand_out(deliveries)
+            if not deliveries and self._loop.time() - asked < WAIT_MS / 2000:
+                await asyncio.sleep(PAUSE_SECONDS)
+        await self._send({"type": "websocket.close", "code": _GOING_AWAY, "reason": "the server is stopping"})
+
+    async def _hand_out(self, deliveries: Sequence[Delivery]) -> None:
+        group = self._store.group(self._group)
+        over_at = self._loop.time() + (group.invisible_seconds if group is not None else 0)
+        for delivery in deliveries:  # all are held before the first is on its way: an end gives all of them back
+            self._held[delivery.receipt_handle] = over_at
+        for delivery in deliveries:
+            text = frames.encode_delivery(delivery, self._default_type)
+            await self._send({"type": "websocket.send", "text": text})
+        self._context.sender.traffic.count_out(self._topic, self._group, deliveries)
+
+    def _room_left(self) -> int:
+        now = self._loop.time()
+        for token in [token for token, over_at in self._held.items() if over_at <= now]:
+            del self._held[token]
+        return self._credit - len(self._held)
+
+    def _seconds_to_expiry(self) -> float:
+        return max(min(self._held.values(), default=self._loop.time() + 60) - self._loop.time(), 0.01)
+
+    # -- what comes in -------------------------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        while True:
+            message = await self._receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            text = message.get("text")
+            if text is None:
+                await self._send(
+                    {"type": "websocket.close", "code": _UNSUPPORTED, "reason": "text frames only, each an event"}
+                )
+                return
+            try:
+                control = frames.decode_control(text.encode("utf-8", "surrogatepass"))
+                await self._obey(control)
+            except (CloudEventError, EntrepotError) as error:
+                await self._tell_problem("" if isinstance(error, CloudEventError) else control.id, error)
+
+    async def _obey(self, control: frames.Control) -> None:
+        data = control.data
+        if isinstance(data, frames.Credit):
+            self._credit = data.credit
+            self._room.set()
+            return
+        tokens = data.lock_tokens
+        outcomes = await self._settle(control.type, data)
+        group = self._store.group(self._group)
+        for token, refusal in zip(tokens, outcomes, strict=True):
+            if control.type == frames.RENEW and refusal is None and group is not None:
+                self._held[token] = self._loop.time() + group.invisible_seconds
+            else:
+                self._held.pop(token, None)
+        self._room.set()
+        self._count += 1
+        text = frames.encode_settled(control.id, self._source, self._count, tokens, outcomes)
+        await self._send({"type": "websocket.send", "text": text})
+
+    async def _settle(self, kind: str, data: frames.Settling) -> Sequence[EntrepotError | None]:
+        store, topic, group, tokens = self._store, self._topic, self._group, data.lock_tokens
+        if kind == frames.ACKNOWLEDGE:
+            return await store.acknowledge(topic, group, tokens)
+        if kind == frames.REJECT:
+            return await store.reject(topic, group, tokens)
+        if kind == frames.RENEW:
+            return await store.change_invisible_duration(topic, group, tokens, None, release=False)
+        delay_ms = int(data.release_delay_in_seconds * 1000)
+        return await store.change_invisible_duration(topic, group, tokens, delay_ms, release=True)
+
+    async def _tell_problem(self, answered: str, error: EntrepotError | CloudEventError) -> None:
+        self._count += 1
+        text = frames.encode_problem(answered, self._source, self._count, answer_of(error).body)
+        await self._send({"type": "websocket.send", "text": text})
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    async def _end(self, refusal: EntrepotError) -> None:
+        await self._tell_problem("", refusal)
+        await self._send(
+            {
+                "type": "websocket.close",
+                "code": _POLICY_VIOLATION,
+                "reason": refusal.message.encode()[:120].decode(errors="ignore"),
+            }
+        )
+
+    async def _give_back(self) -> None:
+        tokens = [token for token, over_at in self._held.items() if over_at > self._loop.time()]
+        if tokens and self._store.failure is None:
+            with contextlib.suppress(EntrepotError, TimeoutError):
+                async with asyncio.timeout(RELEASE_SECONDS):
+                    await self._store.change_invisible_duration(self._topic, self._group, tokens, 0, release=True)
+
+
+def _place_in(raw_path: bytes) -> tuple[bytes | None, bytes, bytes] | None:
+    """Namespace, topic and group of a path as it came; None for another path."""
+    raw_path = raw_path.partition(b"?")[0]
+    if not raw_path.endswith(SUFFIX):
+        return None
+    parts = raw_path[: -len(SUFFIX)].split(b"/")
+    namespace = None
+    if len(parts) == 7 and parts[1] == b"namespaces":
+        namespace, parts = parts[2], [parts[0], *parts[3:]]
+    if len(parts) != 5 or parts[0] or parts[1] != b"topics" or parts[3] != b"eventsubscriptions":
+        return None
+    return namespace, parts[2], parts[4]
+
+
+def _last(query: Mapping[str, list[str]], name: str) -> str | None:
+    given = query.get(name)
+    return given[-1] if given else None
+
+
+def _credit_in(query: Mapping[str, list[str]]) -> int:
+    text = _last(query, "credit")
+    if text is None:
+        return DEFAULT_CREDIT
+    if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) <= frames.MAX_CREDIT):
+        raise EntrepotError(Code.BAD_REQUEST, f"credit: must be 0 to {frames.MAX_CREDIT}, not {text[:40]!r}")
+    return int(text)
+
+
+def _check_origin(scope: Scope, allowed: Sequence[str]) -> None:
+    """Pages of other origins are kept out unless a setting lets them in: a browser asks nobody before it connects."""
+    headers = dict(scope["headers"])
+    origin = headers.get(b"origin", b"").decode("latin-1").lower()
+    if not origin or "*" in allowed or origin in (each.lower() for each in allowed):
+        return
+    if urlsplit(origin).netloc != headers.get(b"host", b"").decode("latin-1").lower():
+        raise EntrepotError(Code.FORBIDDEN, f"pages of {origin[:120]!r} may not connect (http.allowed_origins)")
+
+
+async def _refuse(scope: Scope, send: Send, problem: ProblemAnswer) -> None:
+    """Answer the handshake with a problem."""
+    if "websocket.http.response" not in scope.get("extensions", {}):
+        await send({"type": "websocket.close", "code": _POLICY_VIOLATION})
+        return
+    headers = [*problem.raw_headers(), (b"content-length", str(len(problem.body)).encode())]
+    await send({"type": "websocket.http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": problem.body})

@@ -1,0 +1,149 @@
+"""`GET /topics/{topic}/events`: events as they come, for browsers (server-sent events, HTML Living Standard 9.2).
+
+Each is a CloudEvent in the JSON format.  Its id is a cursor: a browser that connects again goes on where it was.
+Nothing is acknowledged and no group is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+from fastapi import Header, Query, Request
+from fastapi.responses import StreamingResponse
+
+from domain.errors import Code, EntrepotError
+from domain.expression.event_filter import EventFilters
+from domain.names import split_name
+from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
+from gateway.http.context import HttpContext
+from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
+from gateway.http.namespaced import Routes, topic_name
+from gateway.http.streaming.topic_stream import TopicStream, cursor_of, parse_cursor, places_of
+from gateway.webhooks.dispatcher import typed_attributes
+from protocols.cloudevents.event import CloudEvent
+from protocols.cloudevents.json_format import encode_event
+from protocols.cloudevents.mapping import to_event
+
+KEEP_ALIVE_SECONDS: Final = 15.0
+"""A stream without events tells its place so often, and learns that nobody reads it any more."""
+BATCH: Final = 100
+MAX_CURSOR: Final = 32_768
+MEDIA_TYPE: Final = "text/event-stream"
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}
+_ANSWER: Final = {
+    200: {
+        "description": "Events, each with a cursor as its id",
+        "content": {
+            MEDIA_TYPE: {"schema": {"type": "string"}, "example": 'id: 0:42\ndata: {"specversion": "1.0"}\n\n'}
+        },
+    }
+}
+
+
+def stream_routes(context: HttpContext) -> Routes:
+    """The one route."""
+    routes = Routes(["pull delivery"])
+    store = context.store
+    streams = Streams(context.settings.http.max_streams)
+    context.on_drain.append(streams.end)
+
+    @routes.get(
+        "/topics/{topic}/events",
+        summary="Events as they come, as server-sent events",
+        response_class=StreamingResponse,
+        responses=_ANSWER,
+    )
+    async def stream_events(
+        request: Request,
+        topic: str,
+        start: str = Query(
+            "latest", max_length=64, description="`earliest`, `latest`, an RFC 3339 time, or an offset in every queue"
+        ),
+        named: bool = Query(False, description="Whether each has the event's type as its name"),
+        last_event_id: str | None = Header(None, max_length=MAX_CURSOR, description="The cursor to go on at"),
+        filters: FiltersQuery = None,
+        cesql: CesqlQuery = None,
+        cursor: str | None = Query(None, max_length=MAX_CURSOR, description="The same, for who sets no header"),
+    ) -> StreamingResponse:
+        full_name = topic_name(store, request, topic)
+        if store.topic(full_name) is None:
+            await context.topology.ensure_readable(full_name)
+        places = await places_of(store, full_name, position_of(start))
+        if last_event_id or cursor:
+            places |= parse_cursor(last_event_id or cursor or "")
+        wanted = filters_in(filters, cesql)
+        streams.enter()
+        body = _body(context, streams, full_name, places, wanted, named=named)
+        return StreamingResponse(body, media_type=MEDIA_TYPE, headers=_HEADERS)
+
+    return routes
+
+
+class Streams:
+    """How many there are."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.count = 0
+        self.open: set[TopicStream] = set()
+
+    def enter(self) -> None:
+        """Raises TOO_MANY_REQUESTS."""
+        if self.count >= self._most:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {self.count} streams of events, the limit")
+        self.count += 1
+
+    def leave(self) -> None:
+        self.count -= 1
+
+    def end(self) -> None:
+        """All of them: browsers connect again, and go on where they were."""
+        for stream in tuple(self.open):
+            stream.close()
+
+
+async def _body(
+    context: HttpContext, streams: Streams, topic: str, places: dict[int, int], filters: EventFilters, *, named: bool
+) -> AsyncIterator[bytes]:
+    stream = TopicStream(context.store, topic, places)
+    streams.open.add(stream)
+    default_type = context.settings.http.event_type
+    try:
+        yield b"retry: 2000\n\n"
+        while not stream.is_over and context.is_ready():
+            if not await stream.wait(KEEP_ALIVE_SECONDS):
+                yield f"id: {cursor_of(stream.places)}\n\n".encode()
+                continue
+            parts = []
+            for message in stream.take(BATCH):
+                event = to_event(message, split_name(topic)[0], default_type)
+                if not filters.filters or filters.matches(typed_attributes(event)):
+                    parts.append(_block(event, cursor_of(stream.places), named=named))
+            if parts:
+                yield b"".join(parts)
+            await asyncio.sleep(0)
+    finally:
+        stream.close()
+        streams.open.discard(stream)
+        streams.leave()
+
+
+def _block(event: CloudEvent, cursor: str, *, named: bool) -> bytes:
+    """One event.  JSON in one line: neither CR nor LF is in it but escaped."""
+    name = f"event: {event.type}\n" if named else ""
+    data = encode_event(event).replace(b"\r", b"").replace(b"\n", b"")
+    return f"id: {cursor}\n{name}data: ".encode() + data + b"\n\n"
+
+
+def position_of(text: str) -> Position:
+    """A place as it is written in a query."""
+    if text == "earliest":
+        return EARLIEST_POSITION
+    if text == "latest":
+        return LATEST_POSITION
+    if text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_NUMBER)):
+        return Position(PositionKind.OFFSET, min(int(text), MAX_NUMBER))
+    return Position(PositionKind.TIME, epoch_ms_of(text, "start"))

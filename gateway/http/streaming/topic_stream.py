@@ -1,0 +1,156 @@
+"""TopicStream: the messages of all queues of a topic, from a place in each on, for one reader.
+
+What the reader is too slow for stays in the store: the tails are closed at an exact offset, and opened again there when
+it has read what waited.  So a reader costs a bounded buffer, however slow it is and however far back it began.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.ports import Store, Tail
+from domain.position import Position, PositionKind
+
+MAX_WAITING_MESSAGES: Final = 1000
+MAX_WAITING_BYTES: Final = 4 << 20
+"""Of messages that wait for their reader: beyond it the tails are closed until it has read them.  What one tail hands
+over in one go comes on top."""
+CURSOR_QUEUES: Final = 1024
+
+
+class TopicStream:
+    """`places`: the first offset wanted of each queue; of queues that come later, all."""
+
+    def __init__(self, store: Store, topic: str, places: Mapping[int, int]) -> None:
+        self._store, self._topic = store, topic
+        self.places = dict(places)
+        """The next offset of each queue for the reader: what `take` has given is before it."""
+        self._handed = dict(places)
+        self._waiting: deque[StoredMessage] = deque()
+        self._waiting_bytes = 0
+        self._tails: dict[int, Tail] = {}
+        self._news = asyncio.Event()
+        self._is_closed = False
+        self._stop_watching = store.watch_topics(self._topic_changed)
+        self._open()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the topic is gone."""
+        return self._is_closed and not self._waiting
+
+    async def wait(self, seconds: float) -> bool:
+        """Whether there is something to take, or nothing more to come, within so many seconds."""
+        if self._waiting or self._is_closed:
+            return True
+        self._news.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def take(self, most: int) -> Iterator[StoredMessage]:
+        """The next messages, those of a queue in order.  With each, `places` are those behind it."""
+        while self._waiting and most:
+            message = self._waiting.popleft()
+            most -= 1
+            self._waiting_bytes -= len(message.body)
+            self.places[message.queue_id] = message.queue_offset + 1
+            yield message
+        if not self._waiting and not self._tails and not self._is_closed:
+            self._open()
+
+    def close(self) -> None:
+        """Read no more."""
+        self._end()
+        self._waiting.clear()
+
+    def _open(self) -> None:
+        topic = self._store.topic(self._topic)
+        if topic is None:
+            self._end()
+            return
+        for queue_id in self._store.queues(topic).readable:
+            if queue_id not in self._tails:
+                start = self._handed.get(queue_id, 0)
+                self._tails[queue_id] = self._store.tail(self._topic, queue_id, start, self._took_of(queue_id))
+
+    def _took_of(self, queue_id: int) -> Callable[[list[StoredMessage]], None]:
+        def took(messages: list[StoredMessage]) -> None:
+            if self._is_closed or queue_id not in self._tails:
+                return
+            self._handed[queue_id] = messages[-1].queue_offset + 1
+            self._waiting.extend(messages)
+            self._waiting_bytes += sum(len(message.body) for message in messages)
+            if len(self._waiting) >= MAX_WAITING_MESSAGES or self._waiting_bytes >= MAX_WAITING_BYTES:
+                self._close_tails()
+            self._news.set()
+
+        return took
+
+    def _close_tails(self) -> None:
+        for tail in self._tails.values():
+            tail.close()
+        self._tails.clear()
+
+    def _topic_changed(self, name: str) -> None:
+        if name == self._topic and not self._is_closed and (self._tails or self._store.topic(name) is None):
+            self._open()
+
+    def _end(self) -> None:
+        """What waits can still be read: the topic is gone."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._stop_watching()
+        self._close_tails()
+        self._news.set()
+
+
+async def places_of(store: Store, topic: str, position: Position) -> dict[int, int]:
+    """The offset of a position in each queue.  Raises TOPIC_NOT_FOUND, FORBIDDEN."""
+    definition = store.topic(topic)
+    if definition is None:
+        raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+    if not definition.permission.readable:
+        raise EntrepotError(Code.FORBIDDEN, f"topic {topic!r} is not readable")
+    bounds = {each.queue_id: each for each in await store.bounds(topic)}
+    places: dict[int, int] = {}
+    for queue_id in store.queues(definition).readable:
+        if position.kind is PositionKind.LATEST and queue_id in bounds:
+            places[queue_id] = bounds[queue_id].max_offset
+        elif position.kind is PositionKind.EARLIEST and queue_id in bounds:
+            places[queue_id] = bounds[queue_id].min_offset
+        else:
+            places[queue_id] = await store.offset_at(topic, queue_id, position)
+    return places
+
+
+# -- cursors ---------------------------------------------------------------------------------------------------------
+
+
+def cursor_of(places: Mapping[int, int]) -> str:
+    """The places as one text, to go on at."""
+    return ",".join(f"{queue_id}:{offset}" for queue_id, offset in sorted(places.items()))
+
+
+def parse_cursor(text: str) -> dict[int, int]:
+    """The places in a cursor.  Raises BAD_REQUEST for what is none."""
+    places: dict[int, int] = {}
+    for part in text.split(","):
+        queue_id, colon, offset = part.partition(":")
+        if not (colon and _is_number(queue_id) and _is_number(offset)) or len(places) >= CURSOR_QUEUES:
+            raise EntrepotError(Code.BAD_REQUEST, f"{text[:80]!r} is no cursor of a stream of events")
+        places[int(queue_id)] = int(offset)
+    return places
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19

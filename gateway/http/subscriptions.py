@@ -1,0 +1,219 @@
+"""`/subscriptions`: the CloudEvents Subscriptions API (draft); and where receivers call back to consent.
+
+Who subscribes to a topic needs the right to consume all of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from typing import Annotated, Any, Final
+
+import orjson
+from fastapi import Query, Request, Response
+from pydantic import ValidationError
+
+from domain.access.model import Action, ResourceType, whole_topic
+from domain.errors import Code, EntrepotError
+from gateway.http.access import HttpAccess
+from gateway.http.admin.common import CREATED, NO_CONTENT, OK, json_answer
+from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_body, json_response, schema_of_body
+from gateway.http.context import HttpContext
+from gateway.http.namespaced import Routes, namespace_of
+from gateway.http.problems import MissingError, bad_json, bad_request
+from gateway.http.streaming.server_sent_events import position_of
+from gateway.subscriptions.definition import SubscriptionModel, record_of, shape
+from gateway.subscriptions.record import Subscription
+from gateway.webhooks.handshake import CALLBACK_PATH
+from protocols.cloudevents import webhook
+
+PATH: Final = "/subscriptions"
+MAX_LISTED: Final = 1000
+_EXAMPLE: Final = {
+    "source": "factory",
+    "types": ["reading"],
+    "filters": [{"prefix": {"subject": "line1/"}}, {"sql": "celsius > 30"}],
+    "sink": "https://receiver.example/events",
+    "protocol": "HTTP",
+    "protocolsettings": {"headers": {"x-api-key": "secret"}},
+    "config": {"mode": "structured", "ordered": True, "maxattempts": 10},
+}
+
+
+def _body_schema() -> dict[str, Any]:
+    """The body's schema with its parts in place."""
+    schema = SubscriptionModel.model_json_schema()
+    parts = schema.pop("$defs", {})
+
+    def placed(node: Any) -> Any:
+        if isinstance(node, dict):
+            if "$ref" in node:
+                return placed(parts[node["$ref"].rpartition("/")[2]])
+            return {name: placed(value) for name, value in node.items()}
+        return [placed(each) for each in node] if isinstance(node, list) else node
+
+    made: dict[str, Any] = placed(schema)
+    return {**made, "examples": [_EXAMPLE]}
+
+
+def subscription_routes(context: HttpContext, access: HttpAccess) -> Routes:
+    """The five operations."""
+    routes = Routes(["subscriptions"])
+    _add_changes(routes, context, access)
+    _add_reads(routes, context, access)
+    return routes
+
+
+def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> None:
+    store, subscriptions = context.store, context.subscriptions
+    body = schema_of_body(_body_schema())
+
+    @routes.post(PATH, summary="Subscribe: events of a topic are delivered to a sink", openapi_extra=body)
+    async def create(request: Request) -> Response:
+        namespace = namespace_of(store, request)
+        model = await _model_of(request, context)
+        made_id = secrets.token_hex(8)
+        now_ms = context.clock.now_ms()
+        record = record_of(model, namespace, made_id, now_ms, context.settings.webhooks.handshake)
+        _check_sink(context, record.sink, record.credential.tokenendpoint if record.credential else "")
+        _check_rights(access, request, record.topic)
+        if store.topic(record.topic) is None:
+            await context.topology.ensure(record.topic)
+        made = await subscriptions.create(record, position_of(record.start))
+        return _answer(context, made, CREATED, {"location": f"{request.url.path.rstrip('/')}/{made.id}"})
+
+    @routes.put(PATH + "/{id}", summary="Change a subscription, as a whole", openapi_extra=body)
+    async def update(request: Request, id: str) -> Response:  # noqa: A002 - the name in the path
+        before = found(context, request)
+        model = await _model_of(request, context)
+        record = record_of(
+            model, before.record.namespace, before.id, context.clock.now_ms(), before.record.handshake, before.record
+        )
+        if record.topic != before.topic or record.start != before.record.start:
+            raise bad_request("source and config.start: cannot be changed: make another subscription")
+        _check_sink(context, record.sink, record.credential.tokenendpoint if record.credential else "")
+        state = subscriptions.state(before)
+        made = await subscriptions.update(before, record)
+        await subscriptions.renew_state(made, state, is_new_sink=record.sink != before.record.sink)
+        return _answer(context, made, OK)
+
+    @routes.delete(PATH + "/{id}", summary="End a subscription", status_code=NO_CONTENT)
+    async def delete(request: Request, id: str) -> Response:  # noqa: A002
+        await subscriptions.delete(found(context, request))
+        return Response(status_code=NO_CONTENT)
+
+
+def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None:
+    store, subscriptions = context.store, context.subscriptions
+
+    @routes.get(PATH, summary="The subscriptions of topics that the caller may consume")
+    async def list_subscriptions(
+        request: Request,
+        source: Annotated[str | None, Query(max_length=256, description="Of this topic alone")] = None,
+        after: Annotated[str | None, Query(max_length=64, description="Those behind this id")] = None,
+        limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
+    ) -> Response:
+        namespace = namespace_of(store, request)
+        plain = None if source is None else source.rpartition("/")[2]
+
+        def wanted() -> Iterator[Subscription]:
+            for each in subscriptions.all():
+                is_here = each.record.namespace == namespace and each.id > (after or "")
+                if is_here and (plain is None or each.topic.rpartition("/")[2] == plain):
+                    yield each
+
+        may = [each for each in wanted() if _may_consume(access, request, each.topic)]
+        listed = sorted(may, key=lambda each: each.id)[:limit]
+        return json_answer_list([_shape(context, each) for each in listed])
+
+    @routes.get(PATH + "/{id}", summary="One subscription, and how it is")
+    async def get(request: Request, id: str) -> Response:  # noqa: A002
+        return _answer(context, found(context, request), OK)
+
+
+def add_consent(routes: Routes, context: HttpContext) -> None:
+    """Where a receiver consents later than it was asked (WebHook specification 4.1.3)."""
+
+    async def consent(request: Request, namespace: str, id: str, token: str) -> Response:  # noqa: A002
+        webhooks = context.webhooks
+        subscription = webhooks.handshake.of_callback(name_in_path(namespace), name_in_path(id), token)
+        if subscription is None:
+            raise MissingError("consent-not-found", "Nobody asked for this consent", "there is nothing to consent to")
+        rate = webhook.rate_of(request.headers.get(webhook.ALLOWED_RATE))
+        if rate == 0:
+            raise bad_request(f"{webhook.ALLOWED_RATE}: must be a positive whole number, or *")
+        await webhooks.handshake.grant(subscription, webhook.Consent(rate))
+        return Response(status_code=NO_CONTENT)
+
+    path = f"{CALLBACK_PATH}/{{namespace}}/{{id}}/{{token}}"
+    for method in ("GET", "POST"):
+        routes.plain.add_api_route(
+            path,
+            consent,
+            methods=[method],
+            status_code=NO_CONTENT,
+            operation_id=f"consent_{method.lower()}",
+            summary="A receiver consents to deliveries that it was asked about",
+        )
+
+
+def found(context: HttpContext, request: Request) -> Subscription:
+    """The subscription that a path names.  Raises MissingError."""
+    given = name_in_path(request.path_params["id"])
+    subscription = context.subscriptions.get(namespace_of(context.store, request), given)
+    if subscription is None:
+        raise MissingError(
+            "subscription-not-found", "The subscription does not exist", f"there is no subscription {given[:80]!r}"
+        )
+    return subscription
+
+
+async def _model_of(request: Request, context: HttpContext) -> SubscriptionModel:
+    content = await json_body(request, context.settings.http.max_body_bytes)
+    try:
+        return SubscriptionModel.model_validate_json(content or b"{}")
+    except ValidationError as error:
+        raise bad_json(error) from None
+
+
+def _check_sink(context: HttpContext, *urls: str) -> None:
+    for where, url in zip(("sink", "sinkcredential.tokenendpoint"), urls, strict=True):
+        refusal = context.webhooks.client.refusal_of(url) if url else None
+        if refusal is not None:
+            raise EntrepotError(Code.BAD_REQUEST, f"{where}: {refusal}")
+
+
+def _check_rights(access: HttpAccess, request: Request, topic: str) -> None:
+    principal = request.state.principal
+    access.check(principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
+
+
+def _may_consume(access: HttpAccess, request: Request, topic: str) -> bool:
+    try:
+        _check_rights(access, request, topic)
+    except EntrepotError:
+        return False
+    return True
+
+
+def _shape(context: HttpContext, subscription: Subscription) -> dict[str, Any]:
+    shown = shape(subscription, context.subscriptions.state(subscription))
+    deliverer = context.webhooks.deliverer(subscription)
+    if deliverer is not None:  # as this gateway sees it
+        shown["status"]["lastanswer"] = deliverer.last_answer or None
+        shown["status"]["circuitopen"] = deliverer.is_open
+    return shown
+
+
+def _answer(
+    context: HttpContext, subscription: Subscription, status: int, headers: dict[str, str] | None = None
+) -> Response:
+    response = json_answer(_shape(context, subscription), status)
+    response.headers.update(headers or {})
+    return response
+
+
+def json_answer_list(value: list[dict[str, Any]]) -> Response:
+    """A list, as the Subscriptions API has it: without anything around it."""
+    return json_response(orjson.dumps(value))

@@ -1,0 +1,31 @@
+"""Appending what the gateway itself makes: no queue is chosen and no id minted, and who asked waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from domain.errors import EntrepotError
+from domain.filter_hash import filter_hash
+from domain.message import Message
+from domain.ports import MessageAppender
+
+
+async def append_and_wait(store: MessageAppender, messages: Sequence[Message]) -> Sequence[EntrepotError | None]:
+    """Append; the outcome of each message when all are durable.  Raises what made all of them fail."""
+    for message in messages:
+        message.filter_hash = filter_hash(message.sub_topic, message.tag)
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def settled(failure: EntrepotError | None) -> None:
+        if done.done():
+            return
+        if failure is not None:
+            done.set_exception(failure)
+        else:
+            done.set_result(None)
+
+    confirmation = store.append(messages)
+    confirmation.when_settled(settled, 0, len(messages))
+    await done
+    return confirmation.refusals or [None] * len(messages)

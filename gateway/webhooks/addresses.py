@@ -1,0 +1,99 @@
+"""Addresses: where deliveries may connect to.
+
+A name is resolved once for a connection, and the connection goes to an address that was looked at: there is no second
+look-up that another answer could slip in by.  What a URL spells as an address is looked at likewise.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from aiohttp import ThreadedResolver
+from aiohttp.abc import AbstractResolver, ResolveResult
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+"""IPv4 behind a translator: the address inside counts."""
+
+
+class ForbiddenAddressError(OSError):
+    """A sink is where none may be."""
+
+
+class AddressPolicy:
+    """`networks`: what may be connected to besides public addresses."""
+
+    def __init__(self, networks: Sequence[str]) -> None:
+        self._networks = [ipaddress.ip_network(each) for each in networks]
+
+    def allows(self, text: str) -> bool:
+        """Whether an address may be connected to."""
+        try:
+            address: Address = ipaddress.ip_address(text.partition("%")[0])
+        except ValueError:
+            return False
+        address = _inner(address)
+        if any(address.version == network.version and address in network for network in self._networks):
+            return True
+        return address.is_global and not address.is_multicast and not address.is_reserved
+
+    def check(self, host: str, text: str) -> None:
+        """Raise ForbiddenAddressError unless it may be."""
+        if not self.allows(text):
+            raise ForbiddenAddressError(
+                f"{host!r} is at {text}, which is not public and in none of webhooks.allowed_networks"
+            )
+
+    def check_host(self, host: str) -> None:
+        """Raise ForbiddenAddressError where a URL's host is an address, and may not be."""
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            return
+        self.check(host, host)
+
+
+def _inner(address: Address) -> Address:
+    """The IPv4 address that an IPv6 one stands for."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address.sixtofour is not None:
+            return address.sixtofour
+        if any(address in network for network in _TRANSLATED):
+            return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address
+
+
+class CheckingResolver(AbstractResolver):
+    """Looks names up, and gives only what may be connected to."""
+
+    def __init__(self, policy: AddressPolicy) -> None:
+        self._policy = policy
+        self._resolver = ThreadedResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """The addresses of a name.  Raises ForbiddenAddressError where none may be connected to."""
+        found = await self._resolver.resolve(host, port, family)
+        allowed = [each for each in found if self._policy.allows(each["host"])]
+        if not allowed:
+            self._policy.check(host, found[0]["host"] if found else "")
+        return allowed
+
+    async def close(self) -> None:
+        await self._resolver.close()
+
+
+def checked_socket(policy: AddressPolicy, info: tuple[object, ...]) -> socket.socket:
+    """The socket of a connection that is about to be made: the last look at its address, whoever said it."""
+    family, kind, protocol, _, address = info
+    assert isinstance(address, tuple)
+    policy.check(str(address[0]), str(address[0]))
+    made = socket.socket(family, kind, protocol)  # type: ignore[arg-type]
+    made.setblocking(False)
+    return made

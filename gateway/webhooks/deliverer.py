@@ -1,0 +1,321 @@
+"""Deliverer: the consumer, in this gateway, of what waits for one subscription's sink.
+
+It pops what there is room for, sends it, and settles it by what the sink said.  A try that fails gives the event back
+for the time of the back-off, so it is counted, timed and dead-lettered by the store, and any gateway may make the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.message import Delivery, is_over
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from gateway.limits import TokenBucket
+from gateway.settings import WebhookSettings
+from gateway.subscriptions.record import BATCHED, OPTIONAL, Subscription
+from gateway.subscriptions.subscriptions import SETTLING_SECONDS, Subscriptions
+from gateway.webhooks.access_tokens import AccessTokens, TokenError
+from gateway.webhooks.circuit import Circuit
+from gateway.webhooks.delivery_request import request_of
+from gateway.webhooks.handshake import DENIED, GRANTED, Handshake, is_allowed
+from gateway.webhooks.sink_client import Answer, SinkClient
+from protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_of
+
+WAIT_MS: Final = 60_000
+PAUSE_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 30.0
+"""A deliverer that may not send looks again so often, whatever it was told."""
+MAX_REASON: Final = 200
+RATE_DIVISOR: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class WebhookCounters:
+    """What deliveries of this gateway came to."""
+
+    delivered: int = 0
+    failed: int = 0
+    dead_letters: int = 0
+    requests: int = 0
+
+
+@dataclass(slots=True)
+class DeliveryContext:
+    """What all deliverers of a gateway share."""
+
+    store: Store
+    clock: Clock
+    subscriptions: Subscriptions
+    client: SinkClient
+    tokens: AccessTokens
+    handshake: Handshake
+    settings: WebhookSettings
+    slots: asyncio.Semaphore
+    jitter: random.Random
+    counters: WebhookCounters = field(default_factory=WebhookCounters)
+
+
+class Deliverer:
+    """`circuit`: of its sink."""
+
+    def __init__(self, context: DeliveryContext, subscription: Subscription, circuit: Circuit) -> None:
+        self._context = context
+        self.subscription = subscription
+        self._circuit = circuit
+        self._loop = asyncio.get_running_loop()
+        self._requests: set[asyncio.Task[None]] = set()
+        self._bucket = TokenBucket(1.0, self._loop.time())
+        self._news = asyncio.Event()
+        self.last_answer = ""
+        self._task = self._loop.create_task(self._run())
+
+    @property
+    def in_flight(self) -> int:
+        """Requests under way."""
+        return len(self._requests)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the sink is left alone now."""
+        return self._circuit.wait(self._loop.time()) > 0
+
+    def change(self, subscription: Subscription, circuit: Circuit) -> None:
+        """It is another now, or its state is."""
+        self.subscription, self._circuit = subscription, circuit
+        self._news.set()
+
+    async def stop(self, grace_seconds: float = 0.0) -> None:
+        """Pop no more; requests under way may end within so many seconds, else what they carry goes to others."""
+        self._task.cancel()
+        if self._requests and grace_seconds > 0:
+            await asyncio.wait(tuple(self._requests), timeout=grace_seconds)
+        for request in tuple(self._requests):
+            request.cancel()
+        await asyncio.gather(self._task, *self._requests, return_exceptions=True)
+
+    # -- when ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._step()
+            except EntrepotError as error:
+                if error.code not in (Code.TOPIC_NOT_FOUND, Code.TOO_MANY_REQUESTS):
+                    log.warning(
+                        "deliveries cannot be read now", subscription=self.subscription.key, problem=error.message
+                    )
+                await asyncio.sleep(PAUSE_SECONDS)
+            except Exception:  # a fault of ours: the others' deliveries go on, and so do these
+                log.exception("a delivery failed", subscription=self.subscription.key)
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _step(self) -> None:
+        wait = await self._seconds_to_wait()
+        if wait > 0:
+            await self._rest(wait)
+            return
+        asked = self._loop.time()
+        deliveries = await self._pop()
+        if not deliveries:
+            if self._loop.time() - asked < WAIT_MS / 2000:
+                await asyncio.sleep(PAUSE_SECONDS)
+            return
+        if not is_allowed(self.subscription, self._context.subscriptions.state(self.subscription)):
+            await self._give_back(deliveries, 0)  # that has changed while there was nothing
+            return
+        size = self.subscription.record.batch_size if self.subscription.record.mode == BATCHED else 1
+        for start in range(0, len(deliveries), size):
+            self._begin(deliveries[start : start + size])
+
+    async def _rest(self, seconds: float) -> None:
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, LOOK_SECONDS)):
+                await self._news.wait()
+
+    async def _seconds_to_wait(self) -> float:
+        """Until the next pop; 0 for now."""
+        context, subscription = self._context, self.subscription
+        due_ms = context.handshake.wait_ms(subscription)
+        if due_ms == 0:
+            await context.handshake.ask(subscription)
+        state = context.subscriptions.state(subscription)
+        if not is_allowed(subscription, state):
+            return LOOK_SECONDS if due_ms is None else max(due_ms / 1000, PAUSE_SECONDS)
+        now = self._loop.time()
+        if self._room() <= 0 or self._circuit.is_trying:
+            return LOOK_SECONDS
+        wait = self._circuit.wait(now)
+        if wait > 0:
+            return wait
+        rate = self._rate()
+        if rate and not self._bucket.take(rate, now):
+            return 1 / rate
+        return 0.0
+
+    def _rate(self) -> float:
+        """Requests a second; 0 for any."""
+        record, state = self.subscription.record, self._context.subscriptions.state(self.subscription)
+        rates = [record.rate_per_minute]
+        if state.consent == GRANTED:
+            rates.append(state.allowed_rate)
+        elif state.consent == DENIED and record.handshake == OPTIONAL:
+            rates.append(self._context.settings.unconfirmed_rate_per_minute)
+        rates = [rate for rate in rates if rate]
+        return min(rates) / RATE_DIVISOR if rates else 0.0
+
+    def _room(self) -> int:
+        return self._context.settings.max_requests_per_subscription - len(self._requests)
+
+    async def _pop(self) -> list[Delivery]:
+        """What there is room for; of one request where another would be too many, or where order counts: a pop of
+        several in order would have events of one key in it, to be sent one after the other."""
+        record = self.subscription.record
+        requests = 1 if self._rate() or record.is_ordered or not self._circuit.is_well else self._room()
+        size = record.batch_size if record.mode == BATCHED else 1
+        most = min(requests * size, MAX_POP_MESSAGES)
+        # never cut short but by an end: what a store elsewhere had claimed by then would wait for its lease to end
+        return await self._context.store.pop(PopRequest(self.subscription.feed, self.subscription.group, most, WAIT_MS))
+
+    # -- one request ---------------------------------------------------------------------------------------------
+
+    def _begin(self, deliveries: list[Delivery]) -> None:
+        request = self._loop.create_task(self._deliver(deliveries, self._loop.time()))
+        self._requests.add(request)
+        request.add_done_callback(self._ended)
+
+    def _ended(self, request: asyncio.Task[None]) -> None:
+        self._requests.discard(request)
+        if not request.cancelled() and (error := request.exception()) is not None:
+            log.error("a delivery failed", subscription=self.subscription.key, exc_info=error)
+        self._news.set()
+
+    async def _deliver(self, deliveries: list[Delivery], popped_at: float) -> None:
+        try:
+            deliveries = await self._without_old(deliveries)
+            if not deliveries:
+                return
+            async with self._context.slots:
+                if self._loop.time() - popped_at > SETTLING_SECONDS / 2 or not self._circuit.enter(self._loop.time()):
+                    await self._give_back(deliveries, round(self._circuit.wait(self._loop.time()) * 1000))
+                    return
+                try:
+                    answer = await self._send(deliveries)
+                except BaseException:
+                    self._circuit.left()
+                    raise
+            await self._settle(deliveries, answer)
+        except asyncio.CancelledError:
+            task = asyncio.ensure_future(self._give_back(deliveries, 0))
+            with contextlib.suppress(EntrepotError, TimeoutError):
+                await asyncio.wait_for(asyncio.shield(task), 2)
+            raise
+        except EntrepotError as error:  # the store is away: the leases end by themselves
+            log.warning("a delivery cannot be settled now", subscription=self.subscription.key, problem=error.message)
+
+    async def _send(self, deliveries: Sequence[Delivery]) -> Answer:
+        context, subscription = self._context, self.subscription
+        context.counters.requests += 1
+        try:
+            authorization = await context.tokens.authorization(subscription)
+        except TokenError as error:
+            return Answer(0, fault=str(error))
+        now_ms = context.clock.now_ms()
+        made = request_of(subscription, deliveries, context.settings.origin, authorization, now_ms)
+        record = subscription.record
+        return await context.client.request(made.method, record.sink, made.headers, made.body, record.timeout_seconds)
+
+    async def _without_old(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Those whose time is not over; the others are dead letters."""
+        now_ms = self._context.clock.now_ms()
+        lifetime_ms = self.subscription.record.max_age_seconds * 1000 or None
+        old = [each for each in deliveries if is_over(each.message, now_ms, lifetime_ms)]
+        if old:
+            await self._bury(old, "expired")
+        return [each for each in deliveries if each not in old]
+
+    # -- what the sink said --------------------------------------------------------------------------------------
+
+    async def _settle(self, deliveries: list[Delivery], answer: Answer) -> None:
+        context, now = self._context, self._loop.time()
+        self.last_answer = str(answer.status) if answer.status else answer.fault
+        verdict = verdict_of(answer.status) if answer.status else Verdict.RETRY
+        if answer.status == 401 and context.tokens.forget(self.subscription):
+            verdict = Verdict.RETRY  # with a new token
+        if verdict is Verdict.DELIVERED:
+            self._circuit.succeeded()
+            context.counters.delivered += len(deliveries)
+            handles = [each.receipt_handle for each in deliveries]
+            await context.store.acknowledge(self.subscription.feed, self.subscription.group, handles)
+            return
+        context.counters.failed += len(deliveries)
+        why = _words(answer)
+        if verdict is Verdict.RETRY and not answer.is_forbidden:
+            await self._retry(deliveries, answer, why, now)
+            return
+        self._circuit.left()
+        if verdict is Verdict.GONE:
+            await self._suspend(why)
+        await self._bury(deliveries, why)
+
+    async def _retry(self, deliveries: list[Delivery], answer: Answer, why: str, now: float) -> None:
+        record, context = self.subscription.record, self._context
+        asked = retry_after_seconds(answer.headers.get("retry-after"), context.clock.now_ms() / 1000)
+        if answer.status in (429, 503) and asked is not None:
+            self._circuit.left()
+            self._circuit.pause_until(now + asked)
+        elif self._circuit.failed(now):
+            log.warning("a sink is left alone for a while", subscription=self.subscription.key, problem=why)
+        last = [each for each in deliveries if each.attempt >= record.max_attempts]
+        if last:
+            await self._bury(last, f"{why}, after {record.max_attempts} attempts")
+        by_delay: dict[int, list[Delivery]] = {}
+        for each in deliveries:
+            if each.attempt < record.max_attempts:
+                by_delay.setdefault(self._delay_ms(each.attempt, asked), []).append(each)
+        for delay_ms, some in by_delay.items():
+            await self._give_back(some, delay_ms)
+
+    def _delay_ms(self, attempt: int, asked_seconds: float | None) -> int:
+        """Exponential, with equal jitter: between a half and the whole; never less than the sink asked for."""
+        record = self.subscription.record
+        longest = min(record.initial_backoff_ms << min(attempt - 1, 40), record.max_backoff_ms)
+        delay_ms = longest / 2 + self._context.jitter.random() * longest / 2
+        return round(max(delay_ms, (asked_seconds or 0) * 1000))
+
+    async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int) -> None:
+        handles = [each.receipt_handle for each in deliveries]
+        feed, group = self.subscription.feed, self.subscription.group
+        await self._context.store.change_invisible_duration(feed, group, handles, delay_ms, release=True)
+
+    async def _bury(self, deliveries: Sequence[Delivery], why: str) -> None:
+        self._context.counters.dead_letters += len(deliveries)
+        handles = [each.receipt_handle for each in deliveries]
+        feed, group = self.subscription.feed, self.subscription.group
+        await self._context.store.reject(feed, group, handles, why[:MAX_REASON])
+
+    async def _suspend(self, why: str) -> None:
+        """The receiver is gone: it is sent nothing any more until the subscription is changed."""
+        subscriptions = self._context.subscriptions
+        for _ in range(3):
+            state = msgspec.structs.replace(subscriptions.state(self.subscription), suspended=why)
+            if await subscriptions.put_state(self.subscription, state):
+                log.warning("a receiver is gone", subscription=self.subscription.key)
+                return
+
+
+def _words(answer: Answer) -> str:
+    """For people who read dead letters."""
+    return f"HTTP {answer.status}" if answer.status else answer.fault

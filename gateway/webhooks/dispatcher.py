@@ -1,0 +1,215 @@
+"""Dispatcher: one topic's messages, each matched once against all of its subscriptions, put into the feeds of those
+that want it.
+
+A message that is popped is matched through the index, appended once with an entry in each feed (store once, refer many)
+and acknowledged when that is durable.  A gateway that dies in between leaves it to another, which does it again: a
+duplicate, never a loss.  The publisher knows nothing of this, and what nobody wants costs an acknowledgement.
+
+Before a batch is matched, the topic's record is read: a subscription that was answered before a message was stored is
+known here before that message is matched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.expression.cesql.value import Value
+from domain.message import Delivery, Message, StoredMessage, SystemProperty
+from domain.names import split_name
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
+from domain.routing.queue_selector import RoundRobin, queue_for_key
+from gateway.messaging.appending import append_and_wait
+from gateway.subscriptions.record import Subscription
+from gateway.subscriptions.subscriptions import Subscriptions
+from protocols.cloudevents.event import CloudEvent, ExtensionType
+from protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
+
+WAIT_MS: Final = 20_000
+PAUSE_SECONDS: Final = 0.3
+"""How long a dispatcher waits when the store refuses, or answers at once though there is nothing."""
+RELEASE_MS: Final = 1_000
+"""After so long a message is tried again whose feeds could not take it."""
+MAX_FEEDS: Final = 1_000
+"""Feeds of one record; a message for more of them is stored again for the next so many."""
+
+log = structlog.get_logger(__name__)
+
+
+class Matching:
+    """Which feeds a message goes to; by the index of its topic."""
+
+    def __init__(self, subscriptions: Subscriptions, topic: str, group: str) -> None:
+        self._subscriptions, self._topic, self._group = subscriptions, topic, group
+
+    async def renew(self) -> bool:
+        """Know what the store knows; False where another group dispatches the topic, or none any more."""
+        record = await self._subscriptions.current(self._topic)
+        return record is not None and record.group == self._group
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the topic is this group's to dispatch, as far as this gateway knows."""
+        return self._subscriptions.dispatch_group(self._topic) == self._group
+
+    def of(self, message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
+        subscribed = self._subscriptions.by_topic.get(self._topic)
+        if subscribed is None:
+            return []
+        found = (subscribed.subscriptions[key] for key in subscribed.index.match(attributes))
+        return [each for each in found if message.queue_offset >= each.begins_at(message.queue_id)]
+
+
+class CatchingUp(Matching):
+    """For one subscription that began in the past: what was stored before it was made."""
+
+    def __init__(self, subscriptions: Subscriptions, subscription: Subscription) -> None:
+        super().__init__(subscriptions, subscription.topic, subscription.catch_up_group)
+        self._subscription = subscription
+
+    async def renew(self) -> bool:
+        return True
+
+    @property
+    def is_current(self) -> bool:
+        return self._subscriptions.of_key(self._subscription.key) is not None
+
+    def of(self, message: StoredMessage, attributes: dict[str, Value]) -> list[Subscription]:
+        known = self._subscriptions.of_key(self._subscription.key)
+        if known is None or message.queue_offset >= self._subscription.begins_at(message.queue_id):
+            return []
+        return [known] if known.filters.matches(attributes) else []
+
+
+class Dispatcher:
+    """One group's pop on one topic."""
+
+    def __init__(self, store: Store, topic: str, group: str, matching: Matching, default_type: str) -> None:
+        self._store, self.topic, self.group = store, topic, group
+        self._matching = matching
+        self._default_type = default_type
+        self._turn = RoundRobin()
+        self.dispatched = 0
+        self.matched = 0
+
+    async def run(self) -> None:
+        """Until cancelled, or another group dispatches the topic."""
+        loop = asyncio.get_running_loop()
+        while True:
+            asked = loop.time()
+            try:
+                deliveries = await self.step(WAIT_MS)
+            except EntrepotError as error:
+                if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.TOO_MANY_REQUESTS):
+                    log.warning("a topic cannot be dispatched now", topic=self.topic, problem=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            if deliveries is None:
+                return
+            if not deliveries and loop.time() - asked < WAIT_MS / 2000:
+                await asyncio.sleep(PAUSE_SECONDS)
+            elif deliveries:
+                await asyncio.sleep(0)
+
+    async def step(self, wait_ms: int) -> int | None:
+        """Pop once and dispatch; how many that were, None where that is not for this group any more."""
+        if self._store.topic(self.topic) is None:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
+        if not self._matching.is_current:
+            return None  # a pop would make the group anew
+        deliveries = await self._store.pop(PopRequest(self.topic, self.group, MAX_POP_MESSAGES, wait_ms))
+        if not deliveries:
+            return 0 if await self._matching.renew() else None
+        handles = [each.receipt_handle for each in deliveries]
+        try:
+            is_wanted = await self._matching.renew()
+            refused = await self._dispatch(deliveries) if is_wanted else set()
+        except BaseException:
+            self._give_back(handles)
+            raise
+        done = [handle for place, handle in enumerate(handles) if place not in refused]
+        await self._store.acknowledge(self.topic, self.group, done)
+        if refused:
+            late = [handles[place] for place in sorted(refused)]
+            await self._store.change_invisible_duration(self.topic, self.group, late, RELEASE_MS, release=True)
+        self.dispatched += len(done)
+        return len(deliveries) if is_wanted else None
+
+    def _give_back(self, handles: Sequence[str]) -> None:
+        """It was cut short: others have them at once."""
+        task = asyncio.ensure_future(
+            self._store.change_invisible_duration(self.topic, self.group, handles, 0, release=True)
+        )
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _dispatch(self, deliveries: Sequence[Delivery]) -> set[int]:
+        """Put each into its feeds; returns the places of those that could not be."""
+        messages: list[Message] = []
+        places: list[int] = []
+        for place, delivery in enumerate(deliveries):
+            event = to_event(delivery.message, split_name(self.topic)[0], self._default_type)
+            wanted = self._matching.of(delivery.message, typed_attributes(event))
+            self.matched += len(wanted)
+            for start in range(0, len(wanted), MAX_FEEDS):
+                made = self._made(delivery.message, event, wanted[start : start + MAX_FEEDS])
+                if made is not None:
+                    messages.append(made)
+                    places.append(place)
+        if not messages:
+            return set()
+        refused: set[int] = set()
+        for place, message, refusal in zip(places, messages, await append_and_wait(self._store, messages), strict=True):
+            if refusal is not None and not await self._dispatched_singly(message):
+                log.warning("a message cannot be dispatched now", topic=self.topic, problem=refusal.message)
+                refused.add(place)
+        return refused
+
+    def _made(self, stored: StoredMessage, event: CloudEvent, wanted: Sequence[Subscription]) -> Message | None:
+        """The event as a message of the feeds: all that it is said in its attributes, so that it stays what it is."""
+        message = to_message(event, stored.topic)
+        message.message_id, message.born_time_ms = stored.message_id, stored.born_time_ms
+        message.sub_topic, message.qos, message.tag = stored.sub_topic, stored.qos, stored.tag
+        message.message_group = stored.message_group or event.attributes.get(PARTITION_KEY, "")
+        system = {name: value for name, value in message.system.items() if name != SystemProperty.DELIVER_AT_MS}
+        for name in (SystemProperty.EXPIRES_AT_MS, SystemProperty.PROTOCOL):
+            if name in stored.system:
+                system[name] = stored.system[name]
+        message.system = system
+        feeds = [place for each in wanted if (place := self._place(each, message.message_group)) is not None]
+        if not feeds:
+            return None
+        (message.topic, message.queue_id), *further = feeds
+        message.further_queues = tuple(further)
+        return message
+
+    def _place(self, subscription: Subscription, key: str) -> tuple[str, int] | None:
+        topic = self._store.topic(subscription.feed)
+        if topic is None:
+            return None  # it has just been deleted
+        queues = self._store.queues(topic)
+        if subscription.record.is_ordered and key:
+            return subscription.feed, queue_for_key(key, queues.writable)
+        return subscription.feed, self._turn.queue(queues.preferred)
+
+    async def _dispatched_singly(self, message: Message) -> bool:
+        """A feed of several may be gone: each for itself then; those that are gone need nothing."""
+        places = [(message.topic, message.queue_id), *message.further_queues]
+        for topic, queue_id in places:
+            message.topic, message.queue_id, message.further_queues = topic, queue_id, ()
+            [refusal] = await append_and_wait(self._store, [message])
+            if refusal is not None and refusal.code is not Code.TOPIC_NOT_FOUND:
+                return False
+        return True
+
+
+def typed_attributes(event: CloudEvent) -> dict[str, Value]:
+    """The attributes as filters see them: Boolean and Integer extensions as such."""
+    attributes: dict[str, Value] = dict(event.attributes)
+    for name, kind in event.typed_extensions.items():
+        text = event.attributes[name]
+        attributes[name] = int(text) if kind is ExtensionType.INTEGER else text == "true"
+    return attributes

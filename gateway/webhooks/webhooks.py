@@ -1,0 +1,240 @@
+"""Webhooks: a dispatcher for each topic that is subscribed to, a deliverer for each subscription, in this gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from typing import Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.ports import Store
+from gateway.settings import WebhookSettings
+from gateway.subscriptions.record import Subscription, TopicRecord
+from gateway.subscriptions.subscriptions import Subscriptions
+from gateway.webhooks.access_tokens import AccessTokens
+from gateway.webhooks.circuit import Circuit
+from gateway.webhooks.deliverer import Deliverer, DeliveryContext, WebhookCounters
+from gateway.webhooks.dispatcher import CatchingUp, Dispatcher, Matching
+from gateway.webhooks.handshake import Handshake
+from gateway.webhooks.orphans import SWEEP_SECONDS, Orphans
+from gateway.webhooks.sink_client import SinkClient
+
+PAUSE_SECONDS: Final = 0.5
+PROGRESS_MS: Final = 1_000
+"""How long a pop of the past waits before it is asked whether all of it is read."""
+
+log = structlog.get_logger(__name__)
+
+
+class Webhooks:
+    """Made on the event loop that it runs on."""
+
+    def __init__(
+        self,
+        store: Store,
+        subscriptions: Subscriptions,
+        settings: WebhookSettings,
+        clock: Clock,
+        default_type: str,
+        jitter: random.Random,
+    ) -> None:
+        self._store, self._subscriptions = store, subscriptions
+        self._settings, self._default_type = settings, default_type
+        self.client = SinkClient(settings)
+        self.handshake = Handshake(subscriptions, self.client, settings, clock)
+        self._context = DeliveryContext(
+            store,
+            clock,
+            subscriptions,
+            self.client,
+            AccessTokens(self.client, clock),
+            self.handshake,
+            settings,
+            asyncio.Semaphore(settings.max_requests),
+            jitter,
+        )
+        self._circuits: dict[str, Circuit] = {}
+        self._deliverers: dict[str, Deliverer] = {}
+        self._dispatching: dict[str, asyncio.Task[None]] = {}
+        self._groups: dict[str, str] = {}
+        self._catching_up: dict[str, asyncio.Task[None]] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self.orphans = Orphans(store, subscriptions)
+        self._sweeping: asyncio.Task[None] | None = None
+        self._is_running = False
+        self._stop_watching = store.watch_topics(self._topic_changed)
+
+    @property
+    def counters(self) -> WebhookCounters:
+        return self._context.counters
+
+    def deliverer(self, subscription: Subscription) -> Deliverer | None:
+        return self._deliverers.get(subscription.key)
+
+    def start(self) -> None:
+        """Dispatch and deliver, if this gateway is to."""
+        if not self._settings.enabled:
+            return
+        self._is_running = True
+        for subscription in self._subscriptions.all():
+            self._changed(None, subscription)
+        for topic, record in self._subscriptions.dispatched():
+            self._dispatch_changed(topic, record)
+        self._subscriptions.on_change.append(self._changed)
+        self._subscriptions.on_dispatch.append(self._dispatch_changed)
+        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def close(self, grace_seconds: float) -> None:
+        """Let requests end for so long, and give the rest back."""
+        self._is_running = False
+        self._stop_watching()
+        if self._changed in self._subscriptions.on_change:
+            self._subscriptions.on_change.remove(self._changed)
+            self._subscriptions.on_dispatch.remove(self._dispatch_changed)
+        tasks = [*self._dispatching.values(), *self._catching_up.values()]
+        if self._sweeping is not None:
+            tasks.append(self._sweeping)
+        for task in tasks:
+            task.cancel()
+        stops = [deliverer.stop(grace_seconds) for deliverer in self._deliverers.values()]
+        await asyncio.gather(*stops, *tasks, *self._ending, return_exceptions=True)
+        self._deliverers.clear()
+        await self.client.close()
+
+    # -- what is told --------------------------------------------------------------------------------------------
+
+    def _changed(self, before: Subscription | None, now: Subscription | None) -> None:
+        if now is None:
+            assert before is not None
+            deliverer = self._deliverers.pop(before.key, None)
+            if deliverer is not None:
+                self._end(deliverer.stop())
+            self._forget_circuit(before.record.sink)
+        else:
+            deliverer = self._deliverers.get(now.key)
+            circuit = self._circuit(now.record.sink)
+            if deliverer is None:
+                self._deliverers[now.key] = Deliverer(self._context, now, circuit)
+            else:
+                deliverer.change(now, circuit)
+            if before is not None and self.handshake.wait_ms(now) == 0:
+                self._end(self._ask(now))  # its deliverer may be waiting for events
+            if now.record.is_catching_up and now.key not in self._catching_up:
+                self._follow(self._catching_up, now.key, self._catch_up(now))
+
+    def _dispatch_changed(self, topic: str, record: TopicRecord | None) -> None:
+        """Another group dispatches a topic, or none any more: the one before is forgotten, should a pop that was under
+        way have made it anew."""
+        before = self._groups.get(topic)
+        if record is not None and record.group == before:
+            return
+        if before is not None:
+            del self._groups[topic]
+            self._dispatching.pop(topic).cancel()
+            self._end(self._forget(before))
+        if record is not None:
+            self._groups[topic] = record.group
+            self._follow(self._dispatching, topic, self._dispatch(topic, record.group))
+
+    def _follow(self, tasks: dict[str, asyncio.Task[None]], name: str, work: asyncio._CoroutineLike[None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        tasks[name] = task
+        task.add_done_callback(lambda done: self._ended(tasks, name, done))
+
+    @staticmethod
+    def _ended(tasks: dict[str, asyncio.Task[None]], name: str, task: asyncio.Task[None]) -> None:
+        if tasks.get(name) is task:
+            del tasks[name]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("events are not dispatched any more", name=name, exc_info=error)
+
+    def _end(self, work: asyncio._CoroutineLike[None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    def _topic_changed(self, topic: str) -> None:
+        if self._is_running and self._store.topic(topic) is None and topic in self._subscriptions.by_topic:
+            self._end(self._begin_anew(topic))
+
+    async def _ask(self, subscription: Subscription) -> None:
+        try:
+            await self.handshake.ask(subscription)
+        except EntrepotError as error:
+            log.warning("a receiver cannot be asked now", subscription=subscription.key, problem=error.message)
+
+    async def _begin_anew(self, topic: str) -> None:
+        try:
+            await self._subscriptions.begin_anew(topic)
+        except EntrepotError as error:
+            log.warning("subscriptions of a topic that is gone cannot be changed", topic=topic, problem=error.message)
+
+    def _circuit(self, sink: str) -> Circuit:
+        circuit = self._circuits.get(sink)
+        if circuit is None:
+            settings = self._settings
+            circuit = Circuit(settings.circuit_failures, settings.circuit_seconds, settings.circuit_max_seconds)
+            self._circuits[sink] = circuit
+        return circuit
+
+    def _forget_circuit(self, sink: str) -> None:
+        if not any(each.subscription.record.sink == sink for each in self._deliverers.values()):
+            self._circuits.pop(sink, None)
+
+    # -- dispatching ---------------------------------------------------------------------------------------------
+
+    async def _dispatch(self, topic: str, group: str) -> None:
+        """Until cancelled."""
+        matching = Matching(self._subscriptions, topic, group)
+        dispatcher = Dispatcher(self._store, topic, group, matching, self._default_type)
+        while True:
+            try:
+                await dispatcher.run()
+            except EntrepotError as error:
+                log.warning("a topic cannot be dispatched now", topic=topic, problem=error.message)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self.orphans.sweep()
+            except EntrepotError as error:
+                log.warning("orphans cannot be looked for now", problem=error.message)
+
+    async def _forget(self, group: str) -> None:
+        """Popping made the group anew that went with the last subscription."""
+        with contextlib.suppress(EntrepotError):
+            await self._store.delete_group(group)
+
+    async def _catch_up(self, subscription: Subscription) -> None:
+        """What was stored before the subscription was made."""
+        matching = CatchingUp(self._subscriptions, subscription)
+        group = subscription.catch_up_group
+        dispatcher = Dispatcher(self._store, subscription.topic, group, matching, self._default_type)
+        while self._is_running:
+            known = self._subscriptions.of_key(subscription.key)
+            if known is None or not known.record.is_catching_up:
+                await self._forget(group)
+                return
+            try:
+                if await self._has_caught_up(subscription):
+                    await self._subscriptions.caught_up(known)
+                    continue
+                await dispatcher.step(PROGRESS_MS)
+            except EntrepotError as error:
+                if error.code is Code.TOPIC_NOT_FOUND:
+                    await self._subscriptions.caught_up(known)
+                    continue
+                if error.code is not Code.PRECONDITION_FAILED:
+                    log.warning("the past is not dispatched now", subscription=known.key, problem=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _has_caught_up(self, subscription: Subscription) -> bool:
+        status = await self._store.group_status(subscription.catch_up_group)
+        reached = {each.queue_id: each.committed_offset for each in status.progress if each.topic == subscription.topic}
+        return all(reached.get(int(queue_id), 0) >= begin for queue_id, begin in subscription.record.begins.items())

@@ -1,0 +1,178 @@
+"""The cases."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tests.conformance.cloudevents.case import BATCH, BINARY, EVENT, STRUCTURED, Case
+
+
+def _without(name: str) -> dict[str, str]:
+    return {header: value for header, value in BINARY.items() if header != f"ce-{name}"}
+
+
+def _json(**members: Any) -> bytes:
+    return json.dumps({**EVENT, **members}).encode()
+
+
+def _structured(name: str, proves: str, expected: dict[str, Any] | None = None, **members: Any) -> Case:
+    return Case(name, tuple(proves.split(", ")), STRUCTURED, _json(**members), event=expected or members)
+
+
+def _refused(name: str, proves: str, body: bytes, *words: str, headers: dict[str, str] = STRUCTURED) -> Case:
+    return Case(name, tuple(proves.split(", ")), headers, body, 400, words=words)
+
+
+def _header(name: str, proves: str, value: str, expected: str) -> Case:
+    return Case(name, tuple(proves.split(", ")), {**BINARY, "ce-text": value}, event={"text": expected})
+
+
+CASES: Final = (
+    # names and values
+    _refused("a name with a capital", "CORE 2-1", _json(Name="x"), "Name"),
+    _refused("a name with a dash", "CORE 2-1", _json(**{"a-b": "x"}), "a-b"),
+    _refused("an empty name", "CORE 2-1", _json(**{"": "x"})),
+    Case("a header of the name data", ("CORE 2-2",), {**BINARY, "ce-data": "x"}, status=400, words=("data",)),
+    _refused("a control character", "CORE 2.1-1", _json(text="a\u0007"), "U+0007"),
+    _refused("a noncharacter", "CORE 2.1-1", _json(text="\ufffe"), "U+FFFE"),
+    _refused("a surrogate", "CORE 2.1-1", b'{"specversion":"1.0","id":"1","source":"/","type":"t","a":"\\ud800"}'),
+    _structured("a Boolean and an Integer", "CORE 2.1-2, JSON 2.2-1, CORE 3.2-1", flag=True, count=-5),
+    Case(
+        "their strings in headers",
+        ("CORE 2.1-2",),
+        {**BINARY, "ce-flag": "true", "ce-count": "-5"},
+        event={"flag": "true", "count": "-5"},
+    ),
+    # required and optional attributes
+    *(Case(f"without {name}", ("CORE 3.1-1",), _without(name), status=400, words=(name,)) for name in EVENT),
+    *(_refused(f"{name} is empty", "CORE 3.1-1", _json(**{name: ""}), name) for name in EVENT),
+    _refused("another version", "CORE 3.1.1-1", _json(specversion="0.3"), "0.3"),
+    _structured("a media type with a parameter", "CORE 3.1.2-1", datacontenttype="text/plain; charset=utf-8", data="x"),
+    _refused("no media type", "CORE 3.1.2-1", _json(datacontenttype="text"), "datacontenttype"),
+    _structured("a URI", "CORE 3.1.2-2", dataschema="https://schemas.example/a?b#c"),
+    _refused("a relative URI", "CORE 3.1.2-2", _json(dataschema="/a"), "dataschema"),
+    _refused("an empty subject", "CORE 3.1.2-3", _json(subject=""), "subject"),
+    _structured("times of RFC 3339", "CORE 3.1.2-4", time="2026-02-28T23:59:60.123456789-23:59"),
+    *(
+        _refused(f"no time: {text}", "CORE 3.1.2-4", _json(time=text), "time")
+        for text in ("2026-02-30T00:00:00Z", "2026-01-01", "2026-01-01T00:00:00", "1768000000", "2026-01-01 00:00:00Z")
+    ),
+    _structured("an unknown extension", "CORE 3.2-1", comexampleextension1="value", othervalue=5),
+    _structured("64 KiB", "CORE 4-1", {"data": "x" * 65_000}, data="x" * 65_000),
+    # modes
+    Case(
+        "capitals in the Content-Type",
+        ("HTTP 3-1",),
+        {"content-type": "Application/CloudEvents+JSON; Charset=UTF-8"},
+        _json(data=1),
+        event={"data": 1},
+    ),
+    Case(
+        "headers and a structured Content-Type",
+        ("HTTP 3-1", "HTTP 3.2.2-1"),
+        {**STRUCTURED, "ce-id": "other", "ce-type": "other"},
+        _json(),
+        event={"id": "1", "type": "t"},
+    ),
+    Case(
+        "another type with json in it is binary",
+        ("HTTP 3-1",),
+        {**BINARY, "content-type": "application/cloudevent+json"},
+        b"{}",
+        event={"datacontenttype": "application/cloudevent+json", "data": {}},
+    ),
+    Case(
+        "an unknown format", ("HTTP 3-2", "WEBHOOK 2.2-5"), {"content-type": "application/cloudevents+avro"}, b"x", 415
+    ),
+    Case(
+        "an unknown format of batches", ("HTTP 3-2",), {"content-type": "application/cloudevents-batch+xml"}, b"x", 415
+    ),
+    Case(
+        "the Protobuf format",
+        ("HTTP 3.2.1-1",),
+        {"content-type": "application/cloudevents+protobuf"},
+        b'\n\x011\x12\x02/s\x1a\x031.0"\x01t:\x02hi',
+        event={"id": "1", "source": "/s", "type": "t"},
+    ),
+    # binary mode
+    Case(
+        "Content-Type is datacontenttype",
+        ("HTTP 3.1.1-1",),
+        {**BINARY, "content-type": "text/csv"},
+        b"a,b",
+        event={"datacontenttype": "text/csv", "data": "a,b"},
+    ),
+    Case(
+        "ce-datacontenttype",
+        ("HTTP 3.1.1-1", "HTTP 3.1.3.1-2"),
+        {**BINARY, "ce-datacontenttype": "text/csv"},
+        status=400,
+        words=("datacontenttype",),
+    ),
+    Case(
+        "bytes stay bytes",
+        ("HTTP 3.1.2-1", "JSON 3.1.1-3"),
+        {**BINARY, "content-type": "application/octet-stream"},
+        b"\x00\xff\r\n",
+        event={"data_base64": "AP8NCg=="},
+    ),
+    Case(
+        "names of headers in capitals",
+        ("HTTP 3.1.3.1-1",),
+        {name.upper(): value for name, value in BINARY.items()},
+        event={"id": "1"},
+    ),
+    Case(
+        "an attribute twice", ("HTTP 3.1.3.1-1",), BINARY, status=400, words=("twice",), more_headers=(("ce-id", "2"),)
+    ),
+    # header values
+    _header("percent-encoding", "HTTP 3.1.3.2-1", "Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € 😀"),
+    _header("a quoted string", "HTTP 3.1.3.2-1", '"a \\"b\\" %41"', 'a "b" A'),
+    _header("one round only", "HTTP 3.1.3.2-1", "%2541", "%41"),
+    _header("lower-case hex digits", "HTTP 3.1.3.2-2", "%e2%82%ac", "€"),
+    _header("needless encoding", "HTTP 3.1.3.2-2", "%41%42", "AB"),
+    Case("no UTF-8", ("HTTP 3.1.3.2-3",), {**BINARY, "ce-text": "%ff%fe"}, status=400, words=("text", "UTF-8")),
+    Case("an overlong sequence", ("HTTP 3.1.3.2-3",), {**BINARY, "ce-text": "%c0%a0"}, status=400, words=("UTF-8",)),
+    # structured and batched mode
+    _structured("a whole event", "HTTP 3.2.1-1", subject="s", data={"a": [1]}),
+    Case(
+        "several events",
+        ("HTTP 3.3-1", "JSON 4-1"),
+        BATCH,
+        json.dumps([{**EVENT, "id": str(n)} for n in range(3)]).encode(),
+        count=3,
+    ),
+    Case("no events", ("HTTP 3.3-1",), BATCH, b"[]", count=0),
+    Case(
+        "one of several is none",
+        ("JSON 4-1",),
+        BATCH,
+        json.dumps([EVENT, {**EVENT, "id": ""}]).encode(),
+        400,
+        words=("event 1", "id"),
+    ),
+    Case("no array", ("JSON 4-1",), BATCH, _json(), 400, words=("array",)),
+    # JSON
+    _structured("null", "JSON 2.2-2", {"subject": None, "unit": None}, subject=None, unit=None),
+    _structured("the least and the greatest Integer", "JSON 2.2-3", low=-(2**31), high=2**31 - 1),
+    _refused("an Integer that is too large", "JSON 2.2-3", _json(high=2**31), "high"),
+    _refused("a number with a fraction", "JSON 2.2-1", _json(level=1.5), "level"),
+    _refused("an object for an attribute", "JSON 2.2-1", _json(level={}), "level"),
+    _refused("a required attribute that is no string", "JSON 2.2-1", _json(id=1), "id"),
+    _refused("data twice over", "JSON 3.1-1", _json(data=1, data_base64="AA=="), "data_base64"),
+    _refused("a member twice", "JSON 3-1", b'{"specversion":"1.0","id":"1","id":"1","source":"/","type":"t"}', "twice"),
+    Case(
+        "JSON as it stands",
+        ("JSON 3.1.1-1",),
+        STRUCTURED,
+        b'{"specversion":"1.0","id":"1","source":"/s","type":"t","data":{"b":1.0,"a":[12345678901234567890]}}',
+        event={"data": {"b": 1.0, "a": [12345678901234567890]}},
+    ),
+    _structured("a JSON string stays one", "JSON 3.1.1-1", datacontenttype="application/json", data='{"a": 1}'),
+    _structured("text", "JSON 3.1.1-2", datacontenttype="text/plain", data="a\nb"),
+    _structured("bytes", "JSON 3.1.1-3", datacontenttype="image/png", data_base64="iVBORw=="),
+    _refused("no Base64", "JSON 3.1.1-3", _json(data_base64="***"), "data_base64"),
+    _structured("data without a type", "JSON 3.1.1-4", {"data": {"a": 1}, "datacontenttype": None}, data={"a": 1}),
+    Case("what is taken is answered", ("WEBHOOK 2.2-5",), BINARY, b""),
+)

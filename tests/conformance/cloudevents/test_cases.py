@@ -1,0 +1,68 @@
+"""Each case is played against a running server; each statement has a proof; the page is up to date."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.conformance.cloudevents import report
+from tests.conformance.cloudevents.case import Case
+from tests.conformance.cloudevents.cases import CASES
+from tests.conformance.cloudevents.statements import STATEMENTS
+from tests.e2e.http.steps import receive, settle
+from tests.support.http_server import HttpServer, serving
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with serving("embedded", tmp_path_factory.mktemp("data")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_case(server: HttpServer, case: Case) -> None:
+    with httpx2.Client(base_url=server.url, timeout=20, trust_env=False) as client:
+        headers = [*case.headers.items(), *case.more_headers]
+        answer = client.post("/topics/conformance:publish", headers=headers, content=case.body)
+        assert answer.status_code == case.status, answer.text
+        found = receive(client, "conformance") if server.store.topic("conformance") is not None else []
+        if found:
+            settle(client, "acknowledge", "conformance", found)
+        if case.status != 200:
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert all(word in answer.json()["detail"] for word in case.words), answer.text
+            assert found == []
+            return
+        assert len(found) == case.count
+        for name, value in case.event.items():
+            if value is None:
+                assert name not in found[0]["event"]
+            else:
+                assert found[0]["event"][name] == value and type(found[0]["event"][name]) is type(value)
+
+
+def test_names_and_numbers_are_there_once() -> None:
+    assert [name for name, times in Counter(case.name for case in CASES).items() if times > 1] == []
+    assert [number for number, times in Counter(one.number for one in STATEMENTS).items() if times > 1] == []
+
+
+def test_no_statement_without_a_proof() -> None:
+    proofs = report.proofs()
+    assert [one.number for one in STATEMENTS if one.number not in proofs and not one.tests] == []
+
+
+def test_cases_prove_statements_that_exist() -> None:
+    assert set(report.proofs()) <= {one.number for one in STATEMENTS}
+
+
+@pytest.mark.parametrize("test", sorted({test for one in STATEMENTS for test in one.tests}))
+def test_named_tests_exist(test: str) -> None:
+    path, _, name = test.partition("::")
+    assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), test

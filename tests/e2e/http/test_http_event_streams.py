@@ -1,0 +1,342 @@
+"""Events as they come: server-sent events, and the WebSocket of a consumer."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
+from websockets.typing import Subprotocol
+
+from gateway.http.streaming import topic_stream
+from gateway.settings import SecuritySettings, Settings
+from tests.e2e.http.steps import event, ids, is_problem, publish, receive
+from tests.support.http_server import HttpServer, serving, wait_for
+
+
+class Source:
+    """What a browser's EventSource does, without its connecting again."""
+
+    def __init__(self, lines: Iterator[str]) -> None:
+        self._lines = lines
+        self.last_id = ""
+
+    def next(self) -> dict:
+        """The next event."""
+        fields: dict[str, str] = {}
+        for line in self._lines:
+            if line:
+                name, _, value = line.partition(": ")
+                fields[name] = value
+            elif "data" in fields:
+                self.last_id = fields["id"]
+                return {"name": fields.get("event"), **json.loads(fields["data"])}
+            else:
+                self.last_id = fields.get("id", self.last_id)
+                fields = {}
+        raise AssertionError("the stream has ended")
+
+    def take(self, count: int) -> list[str]:
+        return [self.next()["id"] for _ in range(count)]
+
+
+@contextmanager
+def source(client: httpx2.Client, topic: str, headers: dict | None = None, **query: str) -> Iterator[Source]:
+    with client.stream("GET", f"/topics/{topic}/events", params=query, headers=headers) as answer:
+        assert answer.status_code == 200, answer.read()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        yield Source(answer.iter_lines())
+
+
+def test_events_come_as_they_are_published(client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, event(0))
+    with source(client, topic) as live:
+        publish(client, topic, event(1, data={"celsius": 1}), event(2, data="two\nlines", datacontenttype="text/plain"))
+        found = {one["id"]: one for one in (live.next(), live.next())}
+    assert found["e1"]["data"] == {"celsius": 1}
+    assert found["e2"]["data"] == "two\nlines"
+
+
+def test_a_stream_begins_where_it_is_told_and_goes_on_where_it_was(client: httpx2.Client, topic: str) -> None:
+    client.put(f"/api/v1/topics/{topic}", json={"queues": 3})
+    publish(client, topic, *[event(n, partitionkey=str(n)) for n in range(60)])
+    with source(client, topic, start="earliest") as live:
+        first = live.take(25)
+        place = live.last_id
+    with source(client, topic, headers={"last-event-id": place}) as live:
+        rest = live.take(35)
+    assert sorted(first + rest) == sorted(f"e{n}" for n in range(60))
+    with source(client, topic, cursor=place) as live:
+        assert live.take(35) == rest
+
+
+FILTERED = [event(1, subject="a/1", level=1), event(2, subject="b/1", level=9), event(3, subject="a/2", level=9)]
+
+
+def test_only_what_a_query_wants(client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, *FILTERED)
+    with source(client, topic, start="earliest", filters='[{"prefix": {"subject": "a/"}}]', cesql="level > 5") as live:
+        assert live.take(1) == ["e3"]
+    with source(client, topic, start="earliest", cesql="level > 5") as live:
+        assert sorted(live.take(2)) == ["e2", "e3"]
+    for query in ({"filters": "[{"}, {"filters": '[{"exact": {}}]'}, {"cesql": "level >"}):
+        is_problem(client.get(f"/topics/{topic}/events", params=query), 400)
+
+
+def test_receiving_what_a_query_wants(client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, *FILTERED)
+    path = f"/topics/{topic}/eventsubscriptions/g:receive"
+    query: dict = {"maxEvents": 10, "maxWaitTime": 1, "cesql": "subject LIKE 'a/%' AND level = 9"}
+    assert ids(client.post(path, params=query).json()["value"]) == ["e3"]
+    assert receive(client, topic) == []
+    is_problem(client.post(path, params={"cesql": "1 +"}), 400, "cesql")
+
+
+def test_positions_by_offset_and_time(client: httpx2.Client, topic: str) -> None:
+    client.put(f"/api/v1/topics/{topic}", json={"queues": 1})
+    publish(client, topic, event(1), event(2), event(3))
+    with source(client, topic, start="1") as live:
+        assert live.take(2) == ["e2", "e3"]
+    with source(client, topic, start="2000-01-01T00:00:00Z") as live:
+        assert live.take(3) == ["e1", "e2", "e3"]
+    is_problem(client.get(f"/topics/{topic}/events", params={"start": "yesterday"}), 400, "start")
+    is_problem(client.get(f"/topics/{topic}/events", params={"cursor": "x"}), 400, "cursor")
+
+
+def test_names_of_events(client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, event(1))
+    with source(client, topic, start="earliest", named="true") as live:
+        assert live.next()["name"] == "reading"
+
+
+def test_a_slow_reader_costs_a_bounded_buffer_and_loses_nothing(
+    server: HttpServer, client: httpx2.Client, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_stream, "MAX_WAITING_MESSAGES", 10)
+    client.put(f"/api/v1/topics/{topic}", json={"queues": 1})
+    count = 3000
+    with source(client, topic) as live:
+        for start in range(0, count, 500):
+            publish(client, topic, *[event(n, data="x" * 1000) for n in range(start, start + 500)])
+        assert live.take(count) == [f"e{n}" for n in range(count)]
+
+
+def test_a_stream_ends_with_its_topic(client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, event(1))
+    with source(client, topic, start="earliest") as live:
+        assert live.take(1) == ["e1"]
+        assert client.delete(f"/api/v1/topics/{topic}").status_code == 204
+        with pytest.raises(AssertionError, match="ended"):
+            live.next()
+
+
+def test_more_streams_than_the_limit_are_refused(tmp_path) -> None:
+    settings = Settings(http={"max_streams": 1})
+    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+        publish(client, "t", event(1))
+        with source(client, "t"):
+            is_problem(client.get("/topics/t/events"), 429)
+        wait_for(lambda: client.stream("GET", "/topics/t/events").__enter__().status_code == 200)
+
+
+# -- the WebSocket -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def consumer(
+    server: HttpServer, topic: str, group: str = "g", *, below: str = "", **query: object
+) -> Iterator[Consumer]:
+    asked = "&".join(f"{name}={quote(str(value))}" for name, value in query.items())
+    url = f"ws://127.0.0.1:{server.port}{below}/topics/{topic}/eventsubscriptions/{group}:stream?{asked}"
+    with connect(url, subprotocols=[Subprotocol("cloudevents.json")], compression=None, proxy=None) as connection:
+        yield Consumer(connection)
+
+
+class Consumer:
+    """A client that speaks the sub-protocol."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+    def next(self, timeout: float = 10) -> dict:
+        return json.loads(self.connection.recv(timeout=timeout))
+
+    def say(self, verb: str, **data: object) -> str:
+        control = uuid.uuid4().hex
+        said = {"specversion": "1.0", "id": control, "source": "/me", "type": f"dev.entrepot.{verb}", "data": data}
+        self.connection.send(json.dumps(said))
+        return control
+
+    def settle(self, verb: str, *events: dict, **more: object) -> dict:
+        control = self.say(verb, lockTokens=[one["locktoken"] for one in events], **more)
+        answer = self.next()
+        assert (answer["type"], answer["subject"]) == ("dev.entrepot.settled", control), answer
+        return answer["data"]
+
+
+def test_a_consumer_gets_events_and_settles_them(server: HttpServer, client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, event(1, data={"n": 1}), event(2), event(3))
+    with consumer(server, topic) as it:
+        assert it.connection.subprotocol == "cloudevents.json"
+        found = sorted((it.next() for _ in range(3)), key=lambda one: one["id"])
+        assert found[0]["data"] == {"n": 1} and found[0]["deliverycount"] == 1
+        assert len(it.settle("acknowledge", found[0])["succeededLockTokens"]) == 1
+        assert len(it.settle("reject", found[1])["succeededLockTokens"]) == 1
+        it.settle("release", found[2])
+        again = it.next()
+        assert (again["id"], again["deliverycount"]) == ("e3", 2)
+        assert it.settle("renew", again)["failedLockTokens"] == []
+        assert it.settle("acknowledge", again)["failedLockTokens"] == []
+        assert it.settle("acknowledge", again)["failedLockTokens"][0]["error"]["code"] == "INVALID_RECEIPT_HANDLE"
+    assert receive(client, topic) == []
+    assert ids(receive(client, "%25DLQ%25g", "inspector"))[-1:] == ["e2"]
+
+
+def test_credit_bounds_what_is_unsettled(server: HttpServer, client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, *[event(n) for n in range(10)])
+    with consumer(server, topic, credit=2) as it:
+        held = [it.next(), it.next()]
+        with pytest.raises(TimeoutError):
+            it.next(timeout=0.3)
+        assert len(receive(client, topic, count=3)) == 3
+        it.settle("acknowledge", held[0])
+        held.append(it.next())
+        it.say("credit", credit=4)
+        held += [it.next(), it.next()]
+        with pytest.raises(TimeoutError):
+            it.next(timeout=0.3)
+    assert len({one["id"] for one in held}) == 5
+
+
+def test_a_consumer_gets_what_it_wants(server: HttpServer, client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, *FILTERED)
+    with consumer(server, topic, cesql="level = 1") as it:
+        one = it.next()
+        assert one["id"] == "e1"
+        it.settle("acknowledge", one)
+
+
+def test_what_is_held_goes_back_at_once_when_the_connection_ends(
+    server: HttpServer, client: httpx2.Client, topic: str
+) -> None:
+    publish(client, topic, event(1), event(2))
+    with consumer(server, topic) as it:
+        assert {it.next()["id"], it.next()["id"]} == {"e1", "e2"}
+    found: list[str] = []
+
+    def both_are_there() -> bool:
+        found.extend(ids(receive(client, topic)))
+        return sorted(found) == ["e1", "e2"]
+
+    wait_for(both_are_there)
+    with consumer(server, topic, "other") as it:
+        it.next()
+        it.connection.socket.close()  # as a cable that is pulled, which the kernel still tells of
+
+
+def test_two_consumers_share_a_group(server: HttpServer, client: httpx2.Client, topic: str) -> None:
+    client.put(f"/api/v1/topics/{topic}", json={})
+    got: list[str] = []
+
+    def consume(it: Consumer) -> None:
+        try:
+            while True:
+                one = it.next()
+                if one["type"] == "reading":
+                    got.append(one["id"])
+                    it.say("acknowledge", lockTokens=[one["locktoken"]])
+        except (ConnectionClosed, TimeoutError, EOFError):
+            return
+
+    with consumer(server, topic, credit=5) as one, consumer(server, topic, credit=5) as two:
+        threads = [threading.Thread(target=consume, args=(each,)) for each in (one, two)]
+        for thread in threads:
+            thread.start()
+        publish(client, topic, *[event(n) for n in range(200)])
+        wait_for(lambda: len(got) >= 200)
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == sorted(f"e{n}" for n in range(200))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nonsense", "{}", '{"specversion": "1.0", "id": "1", "source": "/", "type": "other"}',
+     '{"specversion": "1.0", "id": "1", "source": "/", "type": "dev.entrepot.acknowledge", "data": {}}',
+     '{"specversion": "1.0", "id": "1", "source": "/", "type": "dev.entrepot.credit", "data": {"credit": -1}}',
+     "[" * 5000],
+)  # fmt: skip
+def test_what_is_not_understood_is_answered_with_a_problem(server: HttpServer, topic: str, text: str) -> None:
+    with consumer(server, topic) as it:
+        it.connection.send(text)
+        answer = it.next()
+        assert answer["type"] == "dev.entrepot.problem" and answer["data"]["status"] == 400
+        it.say("credit", credit=1)  # it goes on
+        publish_one = httpx2.post(
+            f"{server.url}/topics/{topic}:publish",
+            headers={"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/", "ce-type": "t"},
+            trust_env=False,
+        )
+        assert publish_one.status_code == 200 and it.next()["id"] == "1"
+
+
+def test_a_binary_frame_ends_it(server: HttpServer, topic: str) -> None:
+    with consumer(server, topic) as it:
+        it.connection.send(b"\x00")
+        with pytest.raises(ConnectionClosed) as closed:
+            it.next()
+        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1003
+
+
+def test_handshakes_that_are_refused_say_why(server: HttpServer, topic: str) -> None:
+    url = f"ws://127.0.0.1:{server.port}/topics/{topic}/eventsubscriptions/g:stream"
+    for path, options, status in (
+        (url, {}, 400),
+        (url.replace(":stream", ":nothing"), {"subprotocols": ["cloudevents.json"]}, 404),
+        (url + "?credit=x", {"subprotocols": ["cloudevents.json"]}, 400),
+        (url.replace("/g:", "/no group:"), {"subprotocols": ["cloudevents.json"]}, 400),
+        (url, {"subprotocols": ["cloudevents.json"], "origin": "http://evil.example"}, 403),
+    ):
+        with pytest.raises(InvalidStatus) as refused, connect(path.replace(" ", "%20"), proxy=None, **options):
+            pass
+        assert refused.value.response.status_code == status
+        assert json.loads(refused.value.response.body)["status"] == status
+
+
+def test_rights_of_streams_and_tokens_in_the_query(tmp_path) -> None:
+    cheap = SecuritySettings(
+        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
+    )
+    with serving("memory", tmp_path, Settings(security=cheap)) as server:
+        with pytest.raises(InvalidStatus) as refused, consumer(server, "t"):
+            pass
+        assert refused.value.response.status_code == 401
+        answer = httpx2.get(f"{server.url}/topics/t/events?access_token=nonsense", trust_env=False)
+        is_problem(answer, 401)
+        twice = httpx2.get(f"{server.url}/topics/t/events?access_token=a&access_token=b", trust_env=False)
+        is_problem(twice, 401, "more than one")
+
+
+def test_pages_of_other_origins(tmp_path) -> None:
+    settings = Settings(http={"allowed_origins": ["https://app.example"]})
+    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+        preflight = client.options(
+            "/topics/t:publish",
+            headers={"origin": "https://app.example", "access-control-request-method": "POST"},
+        )
+        assert preflight.headers["access-control-allow-origin"] == "https://app.example"
+        publish(client, "t", event(1))
+        answer = client.post(
+            "/topics/t/eventsubscriptions/g:receive?maxWaitTime=0", headers={"origin": "https://app.example"}
+        )
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+        other = client.get("/healthz", headers={"origin": "https://other.example"})
+        assert "access-control-allow-origin" not in other.headers

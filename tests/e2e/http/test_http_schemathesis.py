@@ -1,0 +1,62 @@
+"""schemathesis over the OpenAPI document: whatever is sent by it, nothing is answered with a server error."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from gateway.settings import Settings
+from tests.e2e.http.steps import event, publish
+from tests.support.http_server import serving
+
+SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+EXAMPLES = 6
+LEFT_OUT = r"/topics/\{topic\}/events$|/api/v1/brokers"
+"""Streams go on until the client ends them; of brokers a store in this process has none, which it answers with 501."""
+
+
+def fill(url: str) -> None:
+    """What has the names that are tried first."""
+    with httpx2.Client(base_url=url, trust_env=False) as client:
+        client.put("/api/v1/namespaces/0", json={})
+        for below in ("", "/namespaces/0"):
+            for kind in ("topics", "groups"):
+                assert client.put(f"/api/v1{below}/{kind}/0", json={}).status_code == 201
+            publish(client, "0", event(1), below=below)
+            body = {"source": "0", "sink": "https://receiver.example/", "protocol": "HTTP"}
+            config = {"handshake": "off"}
+            assert client.post(f"{below}/subscriptions", json={**body, "config": config}).status_code == 201
+
+
+@pytest.mark.timeout(400)
+def test_nothing_that_the_document_allows_is_a_server_error(tmp_path: Path) -> None:
+    print(f"SEED={SEED}")
+    command = shutil.which("schemathesis", path=str(Path(sys.executable).parent))
+    assert command is not None
+    settings = Settings(http={"max_wait_seconds": 0.1})
+    with serving("memory", tmp_path, settings) as server:
+        fill(server.url)
+        arguments = [
+            "run",
+            f"{server.url}/openapi.json",
+            *("--url", server.url),
+            *("--checks", "not_a_server_error"),
+            *("--phases", "examples,fuzzing"),
+            *("--max-examples", str(EXAMPLES)),
+            *("--exclude-path-regex", LEFT_OUT),
+            *("--seed", str(SEED)),
+            "--suppress-health-check=all",
+            "--request-timeout=20",
+            "--no-color",
+        ]
+        done = subprocess.run([command, *arguments], capture_output=True, text=True, timeout=380, cwd=tmp_path)
+    print(done.stdout[-20_000:])
+    assert done.returncode == 0, done.stdout[-8000:]
+    assert "Tested: 0" not in done.stdout

@@ -1,0 +1,69 @@
+"""A door whose webhooks may go to loopback addresses, and a receiver that is a process of its own."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+
+import httpx2
+import pytest
+
+from gateway.settings import Settings
+from tests.support.http_server import STORES, HttpServer, serving
+from tests.support.webhook_receiver import WebhookReceiver
+
+WEBHOOKS = {
+    "allow_http": True,
+    "allowed_networks": ["127.0.0.0/8"],
+    "origin": "events.example",
+    "circuit_failures": 3,
+    "circuit_seconds": 0.3,
+    "public_url": "https://events.example",
+}
+
+
+@pytest.fixture(scope="session")
+def receiver() -> Iterator[WebhookReceiver]:
+    running = WebhookReceiver()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module", params=STORES)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    with serving(request.param, tmp_path_factory.mktemp("data"), Settings(webhooks=WEBHOOKS)) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: HttpServer) -> Iterator[httpx2.Client]:
+    with httpx2.Client(base_url=server.url, timeout=20, trust_env=False) as running:
+        yield running
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name that no other test has."""
+    return f"t{uuid.uuid4().hex[:12]}"
+
+
+Subscribe = Callable[..., dict]
+
+
+@pytest.fixture
+def subscribe(client: httpx2.Client, receiver: WebhookReceiver, topic: str) -> Iterator[Subscribe]:
+    """Subscribes the receiver's hook of the topic's name; all of it is ended with the test."""
+    made: list[str] = []
+
+    def subscribe(**fields: object) -> dict:
+        config: dict = {"handshake": "off", "initialbackoffseconds": 0.05, "maxbackoffseconds": 0.2}
+        config |= fields.pop("config", {})  # type: ignore[arg-type, call-overload]
+        body = {"source": topic, "sink": receiver.hook(topic), "protocol": "HTTP", "config": config, **fields}
+        answer = client.post("/subscriptions", json=body)
+        assert answer.status_code == 201, answer.text
+        made.append(answer.json()["id"])
+        return answer.json()
+
+    yield subscribe
+    for each in made:
+        assert client.delete(f"/subscriptions/{each}").status_code in (204, 404)

@@ -1,0 +1,83 @@
+"""Definitions in key-values: loaded, followed, written; never an older one in place of a newer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, KeyValueChange
+from domain.shard import first_place
+from gateway.messaging.definition_table import DefinitionTable, is_older
+from store_client.memory import MemoryStore
+from tests.support.http_server import SystemClock
+
+
+def decode(value: bytes) -> str:
+    if value == b"broken":
+        raise ValueError("it is broken")
+    return value.decode()
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[MemoryStore]:
+    made = MemoryStore(SystemClock())
+    yield made
+    await made.close()
+
+
+def table(store: MemoryStore) -> DefinitionTable[str]:
+    return DefinitionTable(store, "kind/", str.encode, decode)
+
+
+async def test_what_is_there_and_what_comes_is_known(store: MemoryStore) -> None:
+    await store.write(
+        [KeyValueChange("kind/a", b"1"), KeyValueChange("kind/b", b"broken"), KeyValueChange("other", b"x")]
+    )
+    one = table(store)
+    await one.start()
+    assert dict(one.items()) == {"a": "1"} and len(one) == 1
+    changes: list[tuple[str, str | None, str | None]] = []
+    one.on_change.append(lambda *change: changes.append(change))
+    version = await store.write([KeyValueChange("kind/a", b"2"), KeyValueChange("kind/c", b"3")])
+    await one.catch_up(version)
+    assert dict(one.items()) == {"a": "2", "c": "3"}
+    await one.catch_up(await store.write([KeyValueChange("kind/a", None)]))
+    assert one.get("a") is None and one.version("a") == ABSENT
+    assert changes == [("a", "1", "2"), ("c", None, "3"), ("a", "2", None)]
+    one.close()
+
+
+async def test_its_own_writes_are_known_when_they_return(store: MemoryStore) -> None:
+    one, two = table(store), table(store)
+    await one.start()
+    await two.start()
+    version = await one.write([one.change("a", "1", ABSENT)])
+    assert (one.get("a"), one.version("a")) == ("1", version)
+    with pytest.raises(EntrepotError) as refused:
+        await two.write([two.change("a", "2", ABSENT)])
+    assert refused.value.code is Code.PRECONDITION_FAILED
+    assert await two.look("a") == "1" and await two.look("none") is None
+    await two.write([two.change("a", "2", two.version("a"))])
+    await one.catch_up(two.version("a"))
+    assert one.get("a") == "2"
+    one.close()
+    two.close()
+
+
+async def test_what_is_told_late_changes_nothing(store: MemoryStore) -> None:
+    one = table(store)
+    one._take("kind/a", b"new", 7)
+    one._take("kind/a", b"old", 5)
+    assert one.get("a") == "new"
+    one._take("kind/a", None, 9)
+    one._take("kind/a", b"late", 8)
+    assert one.get("a") is None
+    one._take("kind/a", b"again", 10)
+    assert one.get("a") == "again"
+
+
+def test_versions_of_two_keepers_are_not_compared() -> None:
+    assert is_older(5, 7) and not is_older(7, 5)
+    assert not is_older(5, first_place(1) + 7) and not is_older(first_place(1) + 7, 5)

@@ -1,0 +1,50 @@
+"""Where deliveries may connect to."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.webhooks.addresses import AddressPolicy, CheckingResolver, ForbiddenAddressError, checked_socket
+
+REFUSED = [
+    "127.0.0.1", "127.255.255.255", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+    "100.64.0.1", "192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+    "::1", "::", "fe80::1", "fe80::1%eth0", "fc00::1", "fd12::1", "ff02::1", "2001:db8::1",
+    "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "64:ff9b::a00:1", "2002:7f00:1::", "2002:a00:1::",
+    "no address", "",
+]  # fmt: skip
+ALLOWED = ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
+
+
+@pytest.mark.parametrize("address", REFUSED)
+def test_what_is_not_public_is_refused(address: str) -> None:
+    assert not AddressPolicy([]).allows(address)
+
+
+@pytest.mark.parametrize("address", ALLOWED)
+def test_what_is_public_is_not(address: str) -> None:
+    assert AddressPolicy([]).allows(address)
+
+
+def test_networks_that_are_let_in() -> None:
+    policy = AddressPolicy(["10.0.0.0/8", "fd00::/8"])
+    assert policy.allows("10.1.2.3") and policy.allows("::ffff:10.1.2.3") and policy.allows("fd00::1")
+    assert not policy.allows("172.16.0.1") and not policy.allows("fe80::1")
+
+
+async def test_a_name_gives_only_what_is_allowed() -> None:
+    with pytest.raises(ForbiddenAddressError, match="not public"):
+        await CheckingResolver(AddressPolicy([])).resolve("localhost", 80)
+    found = await CheckingResolver(AddressPolicy(["127.0.0.0/8"])).resolve("localhost", 80)
+    assert {each["host"] for each in found} == {"127.0.0.1"}
+
+
+def test_the_socket_is_the_last_to_look() -> None:
+    import socket
+
+    info = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
+    with pytest.raises(ForbiddenAddressError):
+        checked_socket(AddressPolicy([]), info)
+    made = checked_socket(AddressPolicy(["127.0.0.1/32"]), info)
+    assert not made.getblocking()
+    made.close()

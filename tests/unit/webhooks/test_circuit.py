@@ -1,0 +1,53 @@
+"""A sink that fails again and again is left alone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.webhooks.circuit import Circuit
+
+
+def test_it_opens_after_so_many_failures_and_is_tried_with_one() -> None:
+    circuit = Circuit(3, 1.0, 5.0)
+    assert [circuit.enter(0.0) for _ in range(5)] == [True] * 5
+    assert [circuit.failed(0.0) for _ in range(3)] == [False, False, True]
+    assert circuit.wait(0.0) == 1.0 and not circuit.enter(0.5) and not circuit.is_well
+    assert circuit.enter(1.0) and not circuit.enter(1.0)
+    assert circuit.failed(1.0) and circuit.wait(1.0) == 1.0
+    assert circuit.enter(2.0) and circuit.failed(2.0) and circuit.wait(2.0) == 2.0
+    assert circuit.enter(4.0)
+    circuit.succeeded()
+    assert [circuit.enter(4.0) for _ in range(3)] == [True] * 3 and circuit.is_well
+
+
+def test_an_answer_that_tells_nothing_lets_another_try() -> None:
+    circuit = Circuit(1, 1.0, 1.0)
+    circuit.enter(0.0)
+    circuit.failed(0.0)
+    assert circuit.enter(1.0) and not circuit.enter(1.0)
+    circuit.left()
+    assert circuit.enter(1.0)
+
+
+def test_what_the_sink_asks_for_is_kept_to() -> None:
+    circuit = Circuit(3, 1.0, 5.0)
+    circuit.pause_until(60.0)
+    assert circuit.wait(10.0) == 50.0 and not circuit.enter(59.9) and circuit.enter(60.0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["enter", "fail", "succeed", "leave"]), st.floats(0, 3)), max_size=60))
+def test_a_pause_is_never_longer_than_the_longest(steps: list[tuple[str, float]]) -> None:
+    circuit, now = Circuit(2, 0.5, 4.0), 0.0
+    for step, seconds in steps:
+        now += seconds
+        if step == "enter":
+            assert not (circuit.enter(now) and circuit.wait(now) > 0)
+        elif step == "fail":
+            circuit.failed(now)
+        elif step == "succeed":
+            circuit.succeeded()
+            assert circuit.wait(now) == 0
+        else:
+            circuit.left()
+        assert circuit.wait(now) <= 4.0
