@@ -92,6 +92,7 @@ def test_a_task_that_died_in_the_middle_goes_on_from_there(
         from pyspark import TaskContext
 
         context = TaskContext.get()
+        assert context is not None
         yield from batches
         flag = mark / str(context.partitionId())
         if not flag.exists():

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pyspark
 import pytest
 
@@ -86,6 +86,7 @@ class Cluster:
         found = wait_until(
             lambda: re.search(r"Starting Spark master at (spark://\S+)", log.read_text()), log.read_text, START_SECONDS
         )
+        assert found is not None
         self.master = found[1]
         for number in range(2):
             self._start(
@@ -165,7 +166,7 @@ def test_a_submitted_job_whose_executors_are_killed(
     for executor in cluster.executors()[:1]:
         executor.kill()
     assert job.wait(200) == 0, told()
-    places = []
+    places: list[tuple[str, int, int]] = []
     for path in (str(table), f"{table}_dead_letters"):
         rows = open_table(TableFormat.DELTA, path).dataset().to_table(columns=["topic", "queue_id", "queue_offset"])
         places += zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True)

@@ -35,7 +35,7 @@ class Stream:
         sink = sink.trigger(availableNow=True) if now else sink.trigger(processingTime="100 milliseconds")
         return sink.start(str(self.where / "table"))
 
-    def run(self, **options: str) -> list[dict[str, Any]]:
+    def run(self, **options: Any) -> list[dict[str, Any]]:
         """Read what is there; the batches."""
         query = self.start(**options)
         query.awaitTermination()
