@@ -56,6 +56,8 @@ class PayloadParser:
         count = len(bodies)
         if not count:
             return [pa.array([], field.type) for field in self._fields]
+        if not _are_objects(bodies):
+            return None
         lines = pc.binary_join_element_wise(bodies, _LINE, b"")
         assert isinstance(lines, pa.BinaryArray)
         data = _values_of(lines)
@@ -75,7 +77,7 @@ class PayloadParser:
         except pa.ArrowInvalid:
             return None
         if table.num_rows != count:
-            return None  # empty bodies, or two in one
+            return None  # two objects in one body
         return [_one(table.column(field.name)) for field in self._fields]
 
     def _one_by_one(self, bodies: pa.BinaryArray) -> tuple[list[pa.Array], pa.Array, pa.Array]:
@@ -144,6 +146,20 @@ def _load_cbor(body: bytes) -> Any:
     if stream.tell() != len(body):
         raise ValueError("bytes behind the CBOR value")
     return value
+
+
+def _are_objects(bodies: pa.BinaryArray) -> bool:
+    """Whether each begins and ends as an object does.
+
+    Then none is empty, none goes on in the next, and as many rows as bodies are a row for each.  (pyarrow's reader
+    does not survive a block of nothing but `null`.)
+    """
+    _, offsets, data = bodies.buffers()
+    bounds = np.frombuffer(offsets, np.int32)[bodies.offset : bodies.offset + len(bodies) + 1]
+    if not bool((bounds[1:] > bounds[:-1]).all()):
+        return False
+    values = np.frombuffer(data, np.uint8)
+    return bool((values[bounds[:-1]] == ord("{")).all() and (values[bounds[1:] - 1] == ord("}")).all())
 
 
 def _values_of(lines: pa.BinaryArray) -> pa.Buffer:

@@ -94,3 +94,27 @@ def test_deep_bodies_do_not_end_the_process():
     deep = b'{"o": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     _, errors, _ = parsed(Parse.JSON, [deep, json.dumps({"n": 1}).encode()])
     assert errors[0] and errors[1] is None
+
+
+@pytest.mark.parametrize("bodies", [[b"null"], [b"null", b"null"], [b" null "], [b"{}", b"null"], [b"null", b"{}"]])
+def test_null_is_no_body(bodies: list[bytes]):
+    """pyarrow's reader ends the process over a block of nothing but null."""
+    rows, errors, raw = parsed(Parse.JSON, bodies)
+    assert [kept for kept in raw if kept is not None] == [body for body in bodies if b"null" in body]
+    assert [error is None for error in errors] == [b"null" not in body for body in bodies]
+    assert len(rows) == len(bodies)
+
+
+def test_rows_are_not_taken_for_those_of_a_neighbour():
+    """Two objects in one body and none in the next are as many rows as bodies."""
+    for bodies in ([b'{"n": 1}{"n": 2}', b""], [b'{"n": 1} {"n": 2}', b'{"n":', b"3}"], [b'{"n": 1}{"n": 2}', b" "]):
+        rows, errors, _ = parsed(Parse.JSON, bodies)
+        assert all(errors)
+        assert {row["n"] for row in rows} == {None}
+
+
+def test_bodies_may_have_lines_and_spaces():
+    pretty = json.dumps({"n": 1, "o": {"x": 2.0, "y z": "a"}}, indent=2).encode()
+    rows, errors, _ = parsed(Parse.JSON, [pretty, b" " + pretty + b"\n", b'{"n": 3}'])
+    assert errors == [None, None, None]
+    assert [row["n"] for row in rows] == [1, 1, 3]
