@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import threading
 import uuid
 from collections.abc import Iterator
 from hashlib import md5
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,7 +16,7 @@ import pytest
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import put_group
 from tests.support.http_pull import http_json
-from tests.support.rocketmq_client import GrpcClient, resource
+from tests.support.rocketmq_client import SERVICE, GrpcClient, resource
 from tests.support.server import ServerProcess
 
 
@@ -198,6 +200,53 @@ def test_transactions_end_once(client: GrpcClient, topic: str, group: str) -> No
     assert end(v2.COMMIT) == v2.OK
     assert end(v2.ROLLBACK) == v2.INVALID_TRANSACTION_ID
     assert [found.body for found in client.receive(topic, group)] == [b"half"]
+
+
+def test_a_producer_may_be_silent_as_long_as_it_says(client: GrpcClient, topic: str) -> None:
+    """By default it is asked after a second here."""
+    message = client.message(
+        topic, message_type=v2.TRANSACTION, orphaned_transaction_recovery_duration={"seconds": 7200}
+    )
+    assert client.send(message).status.code == v2.BAD_REQUEST
+    for seconds in (600, 0):
+        message = client.message(
+            topic,
+            b"%d" % seconds,
+            message_type=v2.TRANSACTION,
+            orphaned_transaction_recovery_duration={"seconds": seconds},
+        )
+        assert client.send(message).status.code == v2.OK
+    said = v2.Settings(publishing=v2.Publishing(topics=[resource(topic)]))
+    stopped = threading.Event()
+
+    def commands() -> Iterator[v2.TelemetryCommand]:
+        yield v2.TelemetryCommand(settings=said)
+        stopped.wait(3)
+
+    ask = client.channel.stream_stream(
+        SERVICE + "Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
+    )
+    asked = [
+        command.recover_orphaned_transaction_command.message.body
+        for command in ask(commands(), timeout=30, metadata=client.metadata())
+        if command.HasField("recover_orphaned_transaction_command")
+    ]
+    assert set(asked) == {b"0"}
+
+
+def test_a_full_store_refuses_sends_and_lets_consumers_go_on(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, {"grpc.lease_seconds": "5"}) as server:
+        with GrpcClient(server.address("grpc")) as client:
+            client.send(client.message("t", b"before"))
+        server.settings["store.disk_refuse_free_bytes"] = str(1 << 60)
+        assert server.stop() == 0
+        server.restart()
+        with GrpcClient(server.address("grpc")) as client:
+            half = client.message("t", message_type=v2.TRANSACTION)
+            assert client.send(client.message("t")).status.code == v2.TOO_MANY_REQUESTS
+            assert client.send(half).status.code == v2.TOO_MANY_REQUESTS
+            [found] = client.receive("t", "g")
+            assert client.ack("t", "g", found).status.code == v2.OK
 
 
 # -- consuming ---------------------------------------------------------------------------------------------------------
