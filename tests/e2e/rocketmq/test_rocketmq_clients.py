@@ -214,4 +214,5 @@ def test_workers_share_the_port(tmp_path: Path) -> None:
             with GrpcClient(cluster.gateways[0].address("grpc")) as client:
                 assert client.send(client.message("u")).status.code == v2.OK
                 found += len(client.receive("u", "others"))
+        assert cluster.stop() == 0  # workers outlive a parent that is killed
         assert found == 10
