@@ -59,6 +59,7 @@ class SystemProperty:
     PRIORITY: Final = "priority"  # decimal, 0 is the lowest
     DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"
+    CHECK_AFTER_MS: Final = "check_after_ms"  # decimal: of a half message, how long its producer may be silent
     AMQP: Final = "amqp"  # bytes: exchange, routing key and properties as an AMQP client published them
     BRIDGE: Final = "bridge"  # the bridge that it came in by, of a message that came so
 

@@ -44,8 +44,7 @@ class Aside:
             deliver_at_ms = int(message.system[SystemProperty.DELIVER_AT_MS])
             self.timers.add(deliver_at_ms, message.message_id, commit_log_offset)
         else:
-            transaction_id = message.system_text(SystemProperty.TRANSACTION_ID) or ""
-            self.halves.add(message.topic, transaction_id, commit_log_offset, store_time_ms)
+            self.halves.add(message, commit_log_offset, store_time_ms)
 
     def settle(self, origin: Origin, commit_log_offset: int) -> None:
         """The record at an offset ends the waiting of a kept one."""

@@ -13,6 +13,8 @@ from typing import Final
 import msgspec
 
 from broker.store.changed_rows import ChangedRows
+from domain.message import Message, SystemProperty
+from domain.transaction import check_after_ms
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(tuple[str, str, int, int]).decode
@@ -46,10 +48,12 @@ class HalfMessages:
 
     # -- as the log says -----------------------------------------------------------------------------------------
 
-    def add(self, topic: str, transaction_id: str, commit_log_offset: int, store_time_ms: int) -> None:
+    def add(self, message: Message, commit_log_offset: int, store_time_ms: int) -> None:
         """A half record was stored."""
         if commit_log_offset not in self._by_offset:
-            half = Half((topic, transaction_id), commit_log_offset, store_time_ms + self._check_after_ms)
+            transaction_id = message.system_text(SystemProperty.TRANSACTION_ID) or ""
+            due_ms = store_time_ms + check_after_ms(message, self._check_after_ms)
+            half = Half((message.topic, transaction_id), commit_log_offset, due_ms)
             self._put(half)
             self._rows.mark(_row_key(commit_log_offset), half, commit_log_offset)
 

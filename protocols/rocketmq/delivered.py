@@ -41,6 +41,7 @@ _UNTOLD: Final = _IN_FIELDS | {
     SystemProperty.RETRY_QUEUE,
     SystemProperty.RETRY_QUEUE_OFFSET,
     SystemProperty.SENT_TO,
+    SystemProperty.CHECK_AFTER_MS,
 }
 """What has a field, and what is another door's or the store's own."""
 _PLAIN_SYSTEM: Final = frozenset({SystemProperty.PROTOCOL, SystemProperty.BORN_HOST})

@@ -28,7 +28,7 @@ from protocols.rocketmq.mapping import (
     domain_id,
     keys_of,
 )
-from protocols.rocketmq.names import epoch_ms
+from protocols.rocketmq.names import epoch_ms, milliseconds
 from protocols.rocketmq.properties import KEPT_PREFIX, PREFIX, RESERVED, bring_back
 
 PROTOCOL: Final = "rocketmq"
@@ -53,6 +53,7 @@ class PublishLimits:
     property_bytes: int = 16 << 10
     message_group_bytes: int = 64
     lite_topic_characters: int = 64
+    recovery_ms: int = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,12 @@ def _take_kind(
         if system.priority < 0:
             raise WireError(v2.BAD_REQUEST, "a priority is not negative")
         own[SystemProperty.PRIORITY] = str(system.priority)
+    elif kind == v2.TRANSACTION and system.HasField("orphaned_transaction_recovery_duration"):
+        recovery_ms = milliseconds(system.orphaned_transaction_recovery_duration)
+        if not 0 <= recovery_ms <= limits.recovery_ms:
+            text = f"a producer may be silent for at most {limits.recovery_ms // 1000} s before it is asked"
+            raise WireError(v2.BAD_REQUEST, text)
+        own[SystemProperty.CHECK_AFTER_MS] = str(recovery_ms)
     elif kind == v2.LITE:
         check_lite_topic(system.lite_topic, limits)
         message.sub_topic = f"{message.sub_topic}{LITE_SEPARATOR}{system.lite_topic}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.message import Message, StoredMessage, SystemProperty
-from domain.transaction import TransactionEnd
+from domain.transaction import TransactionEnd, check_after_ms
 from store_client.memory.messages import Messages
 from store_client.memory.state import State, as_message, as_stored
 from store_client.memory.timers import Timers
@@ -63,7 +63,7 @@ class Transactions:
             return EntrepotError(Code.BAD_REQUEST, f"a half message of transaction {name!r} is waiting already")
         now = self._state.clock.now_ms()
         stored = as_stored(message, commit_log_offset=self._state.next_place(), store_time_ms=now)
-        self._halves[message.topic, name] = _Half(stored, now + self._check_after_ms)
+        self._halves[message.topic, name] = _Half(stored, now + check_after_ms(message, self._check_after_ms))
         return None
 
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:

@@ -51,6 +51,67 @@ def test_a_gateway_is_killed_every_two_seconds(tmp_path: Path) -> None:
         assert twice <= load.doubtful, twice - load.doubtful
 
 
+class OrderedConsumers:
+    """Consumers of a FIFO group, every third of whom dies with what it holds."""
+
+    def __init__(self, addresses: list[str]) -> None:
+        self._addresses = addresses
+        self.settled: dict[str, list[int]] = defaultdict(list)
+        self._asked: dict[str, set[int]] = defaultdict(set)
+        self.faults: list[str] = []
+        self._holders: dict[str, tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        """Until all is settled, or something is wrong."""
+        threads = [threading.Thread(target=self._consume, args=(number,)) for number in range(CONSUMERS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+
+    def _consume(self, number: int) -> None:
+        address = self._addresses[number % len(self._addresses)]
+        turn = 0
+        while sum(map(len, self.settled.values())) < GROUPS * PER_GROUP and not self.faults:
+            turn += 1
+            try:
+                with GrpcClient(address, client_id=f"c{number}-{turn}") as client:
+                    self._work(f"c{number}", client, crashes=turn % 3 == 2)
+            except grpc.RpcError as error:
+                self.faults.append(f"c{number}: {error}")
+
+    def _work(self, name: str, client: GrpcClient, *, crashes: bool) -> None:
+        found = client.receive("fifo", "ordered", 16, wait_ms=300, invisible_ms=LEASE_MS)
+        taken_at = time.monotonic()
+        with self._lock:
+            before: dict[str, set[int]] = defaultdict(set)
+            for message in found:
+                group, number = message.system_properties.message_group, int(message.body)
+                if not set(range(number)) <= self._asked[group] | before[group]:
+                    self.faults.append(f"{number} of {group} comes before its predecessors are acknowledged")
+                before[group].add(number)
+                other, since = self._holders.get(group, (name, taken_at))
+                if other != name and taken_at - since < LEASE_MS / 1000 / 2:
+                    self.faults.append(f"{group} is with {other} and {name}")
+                if not crashes:
+                    self._holders[group] = (name, taken_at)
+        if crashes or not found:
+            return
+        with self._lock:  # from here on the next one may have it
+            for message in found:
+                self._holders.pop(message.system_properties.message_group, None)
+                self._asked[message.system_properties.message_group].add(int(message.body))
+        answer = client.ack("fifo", "ordered", *found)
+        with self._lock:
+            for message, entry in zip(found, answer.entries, strict=True):
+                group = message.system_properties.message_group
+                if entry.status.code == v2.OK:
+                    self.settled[group].append(int(message.body))
+                elif time.monotonic() - taken_at < LEASE_MS / 1000 / 2:
+                    self.faults.append(f"{group}: {entry.status}")
+
+
 @pytest.mark.xdist_group("cluster")
 @pytest.mark.timeout(180)
 def test_message_groups_with_consumers_that_crash(tmp_path: Path) -> None:
@@ -65,53 +126,8 @@ def test_message_groups_with_consumers_that_crash(tmp_path: Path) -> None:
                     for group in range(GROUPS)
                 ]
                 assert producer.send(*messages).status.code == v2.OK
-        settled: dict[str, list[int]] = defaultdict(list)
-        holders: dict[str, tuple[str, float]] = {}
-        faults: list[str] = []
-        lock = threading.Lock()
-
-        def consume(name: str, address: str) -> None:
-            for turn in range(10_000):
-                if sum(map(len, settled.values())) >= GROUPS * PER_GROUP or faults:
-                    return
-                try:
-                    with GrpcClient(address, client_id=f"{name}-{turn}") as client:
-                        work(name, client, crashes=turn % 3 == 2)
-                except grpc.RpcError as error:
-                    faults.append(f"{name}: {error}")
-
-        def work(name: str, client: GrpcClient, *, crashes: bool) -> None:
-            found = client.receive("fifo", "ordered", 16, wait_ms=300, invisible_ms=LEASE_MS)
-            taken_at = time.monotonic()
-            with lock:
-                for message in found:
-                    group = message.system_properties.message_group
-                    other, since = holders.get(group, (name, taken_at))
-                    if other != name and taken_at - since < LEASE_MS / 1000 / 2:
-                        faults.append(f"{group} is with {other} and {name}")
-                    if not crashes:
-                        holders[group] = (name, taken_at)
-            if crashes:
-                return  # it dies with what it holds
-            with lock:  # from here on the next one may have it
-                for message in found:
-                    holders.pop(message.system_properties.message_group, None)
-            answer = client.ack("fifo", "ordered", *found) if found else None
-            with lock:
-                for place, message in enumerate(found):
-                    group = message.system_properties.message_group
-                    assert answer is not None
-                    if answer.entries[place].status.code == v2.OK:
-                        settled[group].append(int(message.body))
-                    elif time.monotonic() - taken_at < LEASE_MS / 1000 / 2:
-                        faults.append(f"{group}: {answer.entries[place].status}")
-
-        threads = [
-            threading.Thread(target=consume, args=(f"c{number}", addresses[number % 2])) for number in range(CONSUMERS)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(120)
-        assert not faults
+        consumers = OrderedConsumers(addresses)
+        consumers.run()
+        assert not consumers.faults
+        settled = {group: sorted(numbers) for group, numbers in consumers.settled.items()}
         assert settled == {f"g{group}": list(range(PER_GROUP)) for group in range(GROUPS)}

@@ -215,6 +215,19 @@ async def test_a_silent_producer_is_asked_after_a_while(store: Store, clock: Man
     assert codes(await end(store, "a", commit=True)) == [None]
 
 
+async def test_a_message_may_say_how_long_its_producer_may_be_silent(store: Store, clock: ManualClock):
+    for name, silence_ms in (("long", CHECK_AFTER_MS + 5_000), ("short", 1_000)):
+        own = {SystemProperty.TRANSACTION_ID: name, SystemProperty.CHECK_AFTER_MS: str(silence_ms)}
+        await prepare(store, replace(half(name), system=own))
+    clock.advance(1_000)
+    assert await checks(store) == ["short"]
+    assert codes(await end(store, "short", commit=False)) == [None]
+    clock.advance(CHECK_AFTER_MS + 3_999)
+    assert await checks(store) == []
+    clock.advance(1)
+    assert await checks(store) == ["long"]
+
+
 async def test_it_is_asked_again_after_the_interval(store: Store, clock: ManualClock):
     await prepare(store, half("a"))
     clock.advance(CHECK_AFTER_MS)

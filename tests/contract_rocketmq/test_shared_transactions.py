@@ -9,6 +9,7 @@ NOT_CARRIED: dict[str, str] = {
     "test_a_deleted_topic_takes_them_along": why.TOPOLOGY,
     "test_a_committed_one_waits_for_its_time": why.ONE_KIND,
     "test_a_silent_producer_is_asked_after_a_while": why.CHECKS,
+    "test_a_message_may_say_how_long_its_producer_may_be_silent": why.CHECKS,
     "test_it_is_asked_again_after_the_interval": why.CHECKS,
     "test_after_the_last_check_it_is_rolled_back": why.CHECKS,
     "test_until_the_next_check_is_due_the_last_one_may_be_answered": why.CHECKS,

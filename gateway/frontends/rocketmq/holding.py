@@ -155,8 +155,26 @@ class Holding:
             for handle in handles:
                 client.held.pop(handle, None)
 
+    async def goodbye(self, client_id: str) -> None:
+        """A client ends: others get what it held, also what it got from another gateway."""
+        try:
+            [found] = await self._store.get([_key(client_id)])
+        except EntrepotError as error:
+            if error.code is not Code.UNSUPPORTED:
+                raise
+            found = None
+        client = self._clients.pop(client_id, None)
+        held = {} if client is None else client.held
+        record = None if found is None else _read(found.value)
+        if record is not None:
+            held |= {handle: _Held(topic, group, at_ms, 0) for handle, topic, group, at_ms in record.messages}
+        if found is not None:
+            await self._store.write([KeyValueChange(found.key, None)])
+        for topic, group, handles in _by_place(held):
+            await self._store.change_invisible_duration(topic, group, handles, 0, release=True)
+
     async def gone(self, client_id: str) -> None:
-        """A client has said goodbye, or is silent: others get what it held, unless it has moved."""
+        """A client is silent: others get what it held, unless it has moved."""
         client = self._clients.pop(client_id, None)
         if client is None or not client.is_heard:
             return
@@ -176,6 +194,8 @@ class Holding:
                     await self._look_at(client_id, client)
                 except EntrepotError as error:  # a broker is away: the next look may find it
                     log.warning("what a consumer holds was not renewed", client=client_id, problem=error.message)
+                except Exception:  # a fault of ours: what all the others hold is renewed all the same
+                    log.exception("what a consumer holds was not looked after", client=client_id)
             if self._looks % SWEEP_LOOKS == 0:
                 await self._sweep()
 
@@ -194,6 +214,7 @@ class Holding:
         await self._record(client_id, age_ms=int(self._look_seconds * 1000))
 
     async def _renew(self, client: _Client, topic: str, group: str, handles: list[str], now_ms: int) -> None:
+        handles = [handle for handle in handles if handle in client.held]  # the others were settled meanwhile
         tired = [handle for handle in handles if now_ms - client.held[handle].popped_ms > self._max_hold_ms]
         for handle in tired:  # its lease ends by itself
             del client.held[handle]

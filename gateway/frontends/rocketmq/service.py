@@ -68,7 +68,28 @@ class RocketMqService:
 
     def handler(self) -> grpc.GenericRpcHandler[Any, Any]:
         """For a server."""
-        unary: dict[str, tuple[Any, Any, Unary]] = {
+        streamed: dict[str, tuple[Any, Any, Streamed]] = {
+            "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receiving.receive),
+            "PullMessage": (v2.PullMessageRequest, v2.PullMessageResponse, self._offsets.pull),
+        }
+        methods: dict[str, Any] = {
+            name: grpc.unary_unary_rpc_method_handler(
+                self._unary(name, answer, work), question.FromString, answer.SerializeToString
+            )
+            for name, (question, answer, work) in self._unary_calls().items()
+        }
+        for name, (question, answer, work) in streamed.items():
+            methods[name] = grpc.unary_stream_rpc_method_handler(
+                self._stream(name, answer, work), question.FromString, answer.SerializeToString
+            )
+        methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
+            self._converse, v2.TelemetryCommand.FromString, v2.TelemetryCommand.SerializeToString
+        )
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    def _unary_calls(self) -> dict[str, tuple[Any, Any, Unary]]:
+        """Calls with one answer: question, answer, and who does it."""
+        return {
             "QueryRoute": (v2.QueryRouteRequest, v2.QueryRouteResponse, self._routes.query_route),
             "QueryAssignment": (v2.QueryAssignmentRequest, v2.QueryAssignmentResponse, self._routes.query_assignment),
             "Heartbeat": (v2.HeartbeatRequest, v2.HeartbeatResponse, self._telemetry.heartbeat),
@@ -100,24 +121,6 @@ class RocketMqService:
                 self._lite.sync,
             ),
         }
-        streamed: dict[str, tuple[Any, Any, Streamed]] = {
-            "ReceiveMessage": (v2.ReceiveMessageRequest, v2.ReceiveMessageResponse, self._receiving.receive),
-            "PullMessage": (v2.PullMessageRequest, v2.PullMessageResponse, self._offsets.pull),
-        }
-        methods: dict[str, Any] = {
-            name: grpc.unary_unary_rpc_method_handler(
-                self._unary(name, answer, work), question.FromString, answer.SerializeToString
-            )
-            for name, (question, answer, work) in unary.items()
-        }
-        for name, (question, answer, work) in streamed.items():
-            methods[name] = grpc.unary_stream_rpc_method_handler(
-                self._stream(name, answer, work), question.FromString, answer.SerializeToString
-            )
-        methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
-            self._converse, v2.TelemetryCommand.FromString, v2.TelemetryCommand.SerializeToString
-        )
-        return grpc.method_handlers_generic_handler(SERVICE, methods)
 
     def _unary(self, name: str, answer: Any, work: Unary) -> Callable[[Any, Context], Awaitable[Any]]:
         access, counters = self.frontend.access, self.frontend.counters

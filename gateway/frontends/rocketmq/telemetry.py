@@ -143,7 +143,7 @@ class Telemetry:
     ) -> v2.NotifyClientTerminationResponse:
         """The client ends: others get what it held."""
         group = group_of(question.group) if question.HasField("group") else None
-        await self._holding.gone(caller.client_id)
+        await self._holding.goodbye(caller.client_id)
         await self._lite.forget(caller.client_id, group)
         return v2.NotifyClientTerminationResponse(status=OK_STATUS)
 

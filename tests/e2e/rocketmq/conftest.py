@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 
+import httpx2
 import pytest
 
 from tests.support.http_pull import http_json
+from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_peers.peer import RocketMqPeer
+from tests.support.rocketmq_site import Site
 from tests.support.server import ServerProcess
 
 LANGUAGES = ("python", "node")
@@ -35,3 +39,27 @@ def peer(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[Rock
 def put_group(server: ServerProcess, name: str, **fields: object) -> None:
     """Define a consumer group, as an operator does."""
     http_json(server, "PUT", f"/api/v1/groups/{name}", fields)
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def group() -> str:
+    return f"g-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def client(server: ServerProcess) -> Iterator[GrpcClient]:
+    with GrpcClient(server.address("grpc")) as connected:
+        yield connected
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    settings = {"security.initial_admin": "root", "security.initial_admin_password": "pw"}
+    with ServerProcess(tmp_path_factory.mktemp("site"), settings) as server:  # noqa: SIM117
+        with httpx2.Client(base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False) as root:
+            yield Site(server, root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,6 @@ from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
-
-
-@pytest.fixture
-def topic() -> str:
-    return f"t-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def group() -> str:
-    return f"g-{uuid.uuid4().hex[:12]}"
 
 
 def test_a_message_arrives_as_it_was_sent(peer: RocketMqPeer, topic: str, group: str) -> None:
@@ -225,4 +214,5 @@ def test_workers_share_the_port(tmp_path: Path) -> None:
             with GrpcClient(cluster.gateways[0].address("grpc")) as client:
                 assert client.send(client.message("u")).status.code == v2.OK
                 found += len(client.receive("u", "others"))
+        assert cluster.stop() == 0  # workers outlive a parent that is killed
         assert found == 10

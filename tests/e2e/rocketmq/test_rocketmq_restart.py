@@ -185,6 +185,22 @@ def test_a_delivery_is_settled_through_another_gateway(cluster: ClusterProcesses
         assert again.body == found[2].body
 
 
+def test_a_goodbye_at_another_gateway(cluster: ClusterProcesses) -> None:
+    """What a push consumer got through one gateway, and says goodbye to at another, goes to others at once."""
+    first, second = (GrpcClient(gateway.address("grpc"), client_id="one") for gateway in cluster.gateways)
+    with first, second:
+        first.send(first.message("t", b"held"))
+        [held] = first.receive("t", "workers", wait_ms=5000, auto_renew=True)
+        heartbeat = v2.HeartbeatRequest(group=v2.Resource(name="workers"), client_type=v2.PUSH_CONSUMER)
+        for _ in range(3):  # for longer than a lease of 2 s
+            assert first.call("Heartbeat", heartbeat).status.code == v2.OK
+            assert second.receive("t", "workers", wait_ms=1000) == []
+        goodbye = v2.NotifyClientTerminationRequest(group=v2.Resource(name="workers"))
+        assert second.call("NotifyClientTermination", goodbye).status.code == v2.OK
+        [found] = second.receive("t", "workers", wait_ms=1500)
+        assert found.system_properties.message_id == held.system_properties.message_id
+
+
 def test_a_half_message_outlives_its_gateway(cluster: ClusterProcesses) -> None:
     first, second = (GrpcClient(gateway.address("grpc")) for gateway in cluster.gateways)
     with first, second:

@@ -6,8 +6,6 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,60 +14,13 @@ import httpx2
 import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
-from protocols.rocketmq.headers import Credentials
 from tests.e2e.rocketmq.conftest import LANGUAGES
 from tests.support.certificates import TestAuthority
-from tests.support.rocketmq_client import GrpcClient, resource
+from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
+from tests.support.rocketmq_site import EVERYTHING, SECRET, Site
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
-
-SECRET = "a-signing-secret"
-Needs = tuple[tuple[str, str], ...]
-
-
-@dataclass
-class Site:
-    """A running server with users, and its super user."""
-
-    server: ServerProcess
-    root: httpx2.Client
-
-    def user(self, *statements: dict[str, Any], name: str = "", secret: str = SECRET) -> str:
-        name = name or f"u{uuid.uuid4().hex[:10]}"
-        assert self.root.put(f"/api/v1/users/{name}", json={"signingSecret": secret}).status_code in (200, 201)
-        self.policy(name, *statements)
-        return name
-
-    def policy(self, name: str, *statements: dict[str, Any]) -> None:
-        assert self.root.put(f"/api/v1/acls/{name}", json={"statements": list(statements)}).status_code in (200, 201)
-
-    def client(self, name: str, secret: str = SECRET, **others: Any) -> GrpcClient:
-        return GrpcClient(self.server.address("grpc"), Credentials(name, secret), **others)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    settings = {"security.initial_admin": "root", "security.initial_admin_password": "pw"}
-    with ServerProcess(tmp_path_factory.mktemp("site"), settings) as server:  # noqa: SIM117
-        with httpx2.Client(base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False) as root:
-            yield Site(server, root)
-
-
-def allow(*needs: tuple[str, str], effect: str = "ALLOW") -> dict[str, Any]:
-    return {
-        "effect": effect,
-        "actions": sorted({action for action, _ in needs}),
-        "resources": sorted({place for _, place in needs}),
-    }
-
-
-def statements(needs: Needs) -> list[dict[str, Any]]:
-    return [allow(need) for need in needs]
-
-
-EVERYTHING = {"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "Group:*"]}
-
 
 # -- who ---------------------------------------------------------------------------------------------------------------
 
@@ -170,205 +121,6 @@ def test_old_signatures_where_they_are_not_taken(tmp_path: Path) -> None:
             assert heartbeat(site.client(name, now_ms=now_ms)) == v2.OK
             assert heartbeat(site.client(name, now_ms=now_ms - 120_000)) == v2.UNAUTHORIZED
             assert heartbeat(site.client(name, now_ms=now_ms + 120_000)) == v2.UNAUTHORIZED
-
-
-# -- what: the grid --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Operation:
-    """What it is called, what it needs, and how it is tried: with a client, a topic and a group, giving the code."""
-
-    name: str
-    needs: Callable[[str, str], Needs]
-    attempt: Callable[[GrpcClient, GrpcClient, str, str], Any]
-
-
-def _receive(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    status, _ = client.try_receive(topic, group)
-    return v2.OK if status.code == v2.MESSAGE_NOT_FOUND else status.code
-
-
-def _popped(root: GrpcClient, topic: str, group: str) -> v2.Message:
-    root.send(root.message(topic))
-    [found] = root.receive(topic, group, 1)
-    return found
-
-
-def _ack(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    return client.ack(topic, group, _popped(root, topic, group)).status.code
-
-
-def _change(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    handle = _popped(root, topic, group).system_properties.receipt_handle
-    question = v2.ChangeInvisibleDurationRequest(topic=resource(topic), group=resource(group), receipt_handle=handle)
-    question.invisible_duration.FromSeconds(60)
-    return client.call("ChangeInvisibleDuration", question).status.code
-
-
-def _forward(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    handle = _popped(root, topic, group).system_properties.receipt_handle
-    question = v2.ForwardMessageToDeadLetterQueueRequest(
-        topic=resource(topic), group=resource(group), receipt_handle=handle
-    )
-    return client.call("ForwardMessageToDeadLetterQueue", question).status.code
-
-
-def _send(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    return client.send(client.message(topic)).status.code
-
-
-def _send_below(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    return client.send(client.message(topic, properties={"entrepot_sub_topic": f"{topic}/line"})).status.code
-
-
-def _send_lite(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    return client.send(client.message(topic, lite_topic="line", message_type=v2.LITE)).status.code
-
-
-def _recall(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    later = {"seconds": int(time.time()) + 600}
-    [entry] = root.send(root.message(topic, message_type=v2.DELAY, delivery_timestamp=later)).entries
-    question = v2.RecallMessageRequest(topic=resource(topic), recall_handle=entry.recall_handle)
-    return client.call("RecallMessage", question).status.code
-
-
-def _end(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    [entry] = root.send(root.message(topic, message_type=v2.TRANSACTION)).entries
-    question = v2.EndTransactionRequest(
-        topic=resource(topic), transaction_id=entry.transaction_id, resolution=v2.COMMIT
-    )
-    return client.call("EndTransaction", question).status.code
-
-
-def _route(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    return client.call("QueryRoute", v2.QueryRouteRequest(topic=resource(topic))).status.code
-
-
-def _assignment(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    question = v2.QueryAssignmentRequest(topic=resource(topic), group=resource(group))
-    return client.call("QueryAssignment", question).status.code
-
-
-def _heartbeat(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    question = v2.HeartbeatRequest(group=resource(group), client_type=v2.SIMPLE_CONSUMER)
-    return client.call("Heartbeat", question).status.code
-
-
-def _settings(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    said = v2.Settings(publishing=v2.Publishing(topics=[resource(topic)]))
-    [answer] = client.telemetry(v2.TelemetryCommand(settings=said))
-    return answer.status.code
-
-
-def _consumer_settings(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    said = v2.Settings(subscription=v2.Subscription(group=resource(group)))
-    [answer] = client.telemetry(v2.TelemetryCommand(settings=said))
-    return answer.status.code
-
-
-def _queue(topic: str) -> v2.MessageQueue:
-    return v2.MessageQueue(topic=resource(topic), id=0)
-
-
-def _pull(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    question = v2.PullMessageRequest(message_queue=_queue(topic), batch_size=1, group=resource(group))
-    code = next(iter(client.stream("PullMessage", question))).status.code
-    return v2.OK if code == v2.MESSAGE_NOT_FOUND else code
-
-
-def _query_offset(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    return client.call("QueryOffset", v2.QueryOffsetRequest(message_queue=_queue(topic))).status.code
-
-
-def _get_offset(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    root.call("UpdateOffset", v2.UpdateOffsetRequest(message_queue=_queue(topic), group=resource(group)))
-    return client.call("GetOffset", v2.GetOffsetRequest(message_queue=_queue(topic), group=resource(group))).status.code
-
-
-def _update_offset(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    question = v2.UpdateOffsetRequest(message_queue=_queue(topic), group=resource(group))
-    return client.call("UpdateOffset", question).status.code
-
-
-def _lite(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
-    question = v2.SyncLiteSubscriptionRequest(topic=resource(topic), group=resource(group), lite_topic_set=["a"])
-    return client.call("SyncLiteSubscription", question).status.code
-
-
-def consuming(topic: str, group: str) -> Needs:
-    return (("SUB", f"Topic:{topic}/#"), ("SUB", f"Group:{group}"))
-
-
-def publishing(topic: str, group: str) -> Needs:
-    return (("PUB", f"Topic:{topic}"),)
-
-
-def publishing_below(topic: str, group: str) -> Needs:
-    return (("PUB", f"Topic:{topic}"), ("PUB", f"Topic:{topic}/line"))
-
-
-def moving(topic: str, group: str) -> Needs:
-    return (("PUB", f"Topic:{topic}/#"),)
-
-
-def reading(topic: str, group: str) -> Needs:
-    return (("SUB", f"Topic:{topic}/#"),)
-
-
-def belonging(topic: str, group: str) -> Needs:
-    return (("SUB", f"Group:{group}"),)
-
-
-OPERATIONS = [
-    Operation("ReceiveMessage", consuming, _receive),
-    Operation("AckMessage", consuming, _ack),
-    Operation("ChangeInvisibleDuration", consuming, _change),
-    Operation("ForwardMessageToDeadLetterQueue", consuming, _forward),
-    Operation("SyncLiteSubscription", consuming, _lite),
-    Operation("PullMessage", consuming, _pull),
-    Operation("GetOffset", consuming, _get_offset),
-    Operation("UpdateOffset", consuming, _update_offset),
-    Operation("QueryOffset", reading, _query_offset),
-    Operation("SendMessage", publishing, _send),
-    Operation("SendMessage below", publishing_below, _send_below),
-    Operation("SendMessage lite", publishing_below, _send_lite),
-    Operation("EndTransaction", publishing, _end),
-    Operation("RecallMessage", moving, _recall),
-    Operation("Telemetry of a producer", publishing, _settings),
-    Operation("Telemetry of a consumer", belonging, _consumer_settings),
-    Operation("Heartbeat", belonging, _heartbeat),
-    Operation("QueryRoute to send", publishing, _route),
-    Operation("QueryRoute to receive", reading, _route),
-    Operation("QueryAssignment", reading, _assignment),
-]
-DECISIONS = ["exactly", "nothing", "all but one", "denied besides", "super"]
-
-
-@pytest.mark.parametrize("decision", DECISIONS)
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_the_grid(site: Site, operation: Operation, decision: str) -> None:
-    topic, group = f"t-{uuid.uuid4().hex[:10]}", f"g-{uuid.uuid4().hex[:10]}"
-    assert site.root.put(f"/api/v1/topics/{topic}", json={"queues": 1}).status_code == 201
-    needs = operation.needs(topic, group)
-    if decision == "exactly":
-        name = site.user(*statements(needs))
-    elif decision == "nothing":
-        name = site.user()
-    elif decision == "all but one":
-        name = site.user(*statements(needs[1:]))
-    elif decision == "denied besides":
-        name = site.user(EVERYTHING, allow(needs[-1], effect="DENY"))
-        if operation.name.startswith("Query") and operation.name != "QueryOffset":
-            site.policy(name, *statements(needs), allow(needs[-1], effect="DENY"))
-    else:
-        name = site.user()
-        assert site.root.put(f"/api/v1/users/{name}", json={"super": True}).status_code == 200
-    helper = site.user(EVERYTHING)
-    with site.client(name) as client, site.client(helper) as root:
-        code = operation.attempt(client, root, topic, group)
-    expected = v2.OK if decision in ("exactly", "super") else v2.FORBIDDEN
-    assert v2.Code.Name(code) == v2.Code.Name(expected)
 
 
 def test_a_right_that_is_taken_away_counts_at_once(site: Site) -> None:
