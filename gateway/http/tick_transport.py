@@ -80,12 +80,9 @@ class TickHttpProtocol(HttpToolsProtocol):
         self.waiting_since = self.loop.time()
         super().on_message_begin()
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if len(self.headers) >= MAX_HEADERS:
-            raise TooManyHeadersError
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        if len(self.headers) > MAX_HEADERS:
+            raise TooManyHeadersError
         self._is_head, self._head_bytes = False, 0
         super().on_headers_complete()
 
