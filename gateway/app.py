@@ -161,7 +161,7 @@ class Gateway:
         self.sender = Sender(store, topology, clock)
         self.security = Security(store, settings.security, clock)
         self.event_rules = EventRules(store)
-        self._admission = self.sender.admission = Admission(self.event_rules)
+        self._admission = Admission(self.event_rules, self.sender)
         self.subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
         self._webhooks: Webhooks | None = None
         self._http_context: HttpContext | None = None

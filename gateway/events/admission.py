@@ -12,7 +12,7 @@ from domain.errors import Code, EntrepotError
 from domain.message import ROUND_ROBIN, Message
 from domain.names import is_hidden_topic, qualified, split_name
 from gateway.events.rules import DIVERT, EventRule, EventRules
-from gateway.messaging.send import OnSent, Refusals
+from gateway.messaging.send import OnSent, Refusals, Sender
 
 FAULT_PROPERTY: Final = "ce_schemafault"
 """Of a diverted message: why it does not conform."""
@@ -23,14 +23,15 @@ ORIGIN_PROPERTY: Final = "ce_divertedfrom"
 class Admission:
     """`gateway.messaging.send.Admission`."""
 
-    def __init__(self, rules: EventRules) -> None:
-        self._rules = rules
+    def __init__(self, rules: EventRules, sender: Sender) -> None:
+        self._rules, self._sender = rules, sender
+        rules.on_schemas = self._attach
         self.refused = 0
         self.diverted = 0
 
-    @property
-    def is_needed(self) -> bool:
-        return self._rules.has_schemas
+    def _attach(self, has_schemas: bool) -> None:
+        """Where no topic has a schema, nobody is asked."""
+        self._sender.admission = self if has_schemas else None
 
     def examine(self, messages: Sequence[Message], on_sent: OnSent) -> tuple[Sequence[Message], OnSent]:
         """What is to be stored, and who is told of it."""

@@ -101,16 +101,14 @@ class EventRules:
     def __init__(self, store: KeyValues) -> None:
         self._table = DefinitionTable(store, PREFIX, _encode, _decode)
         self._with_schema = 0
+        self.on_schemas: Callable[[bool], None] = lambda has_schemas: None
+        """Told whether any topic has a schema."""
         self._table.on_change.append(self._count)
         self.of: Callable[[str], EventRule | None] = self._table.get
 
     def _count(self, topic: str, before: EventRule | None, now: EventRule | None) -> None:
         self._with_schema += bool(now and now.has_schema) - bool(before and before.has_schema)
-
-    @property
-    def has_schemas(self) -> bool:
-        """Whether any topic has a schema."""
-        return self._with_schema > 0
+        self.on_schemas(self._with_schema > 0)
 
     async def start(self, wait_seconds: float = 0) -> None:
         await self._table.start(wait_seconds)

@@ -45,6 +45,7 @@ _SUFFIX_LENGTH: Final = len(SUFFIX)
 Trace = list[tuple[str, str]]
 """`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""
 TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
+_EXAMINED: Final = TRACE_HEADERS | {b"content-type", b"content-length", b"content-encoding"}
 MAX_TRACE_BYTES: Final = 512
 NO_TRACE: Final[Trace] = []
 
@@ -146,7 +147,8 @@ class PublishRoute:
         body = await read_body(receive, self._max_body_bytes, declared)
         mode = binding.content_mode(content_type)
         if mode is binding.ContentMode.BINARY:
-            messages = [to_message(_traced(_from_binary(headers, content_type, body), trace), plain)]
+            event = _from_binary(headers, content_type, body)
+            messages = [to_message(_traced(event, trace) if trace else event, plain)]
         elif mode is binding.ContentMode.STRUCTURED:
             messages = [to_message(_traced(binding.from_structured(body, content_type), trace), plain)]
         else:
@@ -186,14 +188,17 @@ def _examined(headers: Headers) -> tuple[bytes, int | None, Trace]:
     """Content-Type (empty if none), Content-Length, trace.  Refuses a coded body, which nobody here would decode."""
     content_type, declared, trace = b"", None, NO_TRACE
     for name, value in headers:
+        if name not in _EXAMINED:
+            continue
         if name == b"content-type":
             content_type = value
         elif name == b"content-length":
             declared = int(value) if value.isdigit() else None
-        elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+        elif name in TRACE_HEADERS:
+            if value.isascii() and len(value) <= MAX_TRACE_BYTES:
+                trace = [*trace, (name.decode(), value.decode())]
+        elif value.strip().lower() not in (b"", b"identity"):
             raise UnsupportedFormatError("bodies with a Content-Encoding are not taken: send the body as it is")
-        elif name in TRACE_HEADERS and value.isascii() and len(value) <= MAX_TRACE_BYTES:
-            trace = [*trace, (name.decode(), value.decode())]
     return content_type, declared, trace
 
 

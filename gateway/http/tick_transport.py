@@ -62,6 +62,8 @@ class TickHttpProtocol(HttpToolsProtocol):
     """Since when a request is on its way in, or the first one is waited for; 0: neither."""
     _head_bytes = 0
     _is_head = True
+    _messages = 0
+    """Requests that have come in whole."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wrap the transport before anything is written to it."""
@@ -69,28 +71,27 @@ class TickHttpProtocol(HttpToolsProtocol):
         super().connection_made(TickTransport(transport, self.loop))  # type: ignore[arg-type]
 
     def data_received(self, data: bytes) -> None:
-        """A head that does not end is ended."""
+        """Note what stays unfinished; a head that does not end is ended."""
+        before = self._messages
         super().data_received(data)
+        if self._messages != before:
+            return
+        if not self.waiting_since:
+            self.waiting_since = self.loop.time()
         if self._is_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.send_400_response("The head of the request is too large")
 
-    def on_message_begin(self) -> None:
-        self.waiting_since = self.loop.time()
-        super().on_message_begin()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if len(self.headers) >= MAX_HEADERS:
-            raise TooManyHeadersError
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        if len(self.headers) > MAX_HEADERS:
+            raise TooManyHeadersError
         self._is_head, self._head_bytes = False, 0
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._is_head, self.waiting_since = True, 0.0
+        self._messages += 1
         super().on_message_complete()
 
     def handle_websocket_upgrade(self) -> None:

@@ -58,11 +58,6 @@ class Bindings(Protocol):
 class Admission(Protocol):
     """What is asked of messages before they are taken."""
 
-    @property
-    def is_needed(self) -> bool:
-        """Whether anything is."""
-        ...
-
     def examine(self, messages: Sequence[Message], on_sent: OnSent) -> tuple[Sequence[Message], OnSent]:
         """The messages to take, and who is told; what is refused is told to the `on_sent` given."""
         ...
@@ -97,7 +92,7 @@ class Sender:
 
     def send(self, messages: Sequence[Message], on_sent: OnSent) -> None:
         """Take messages; `on_sent` is called when they are durable, refused, or the store failed."""
-        if self.admission is not None and self.admission.is_needed:
+        if self.admission is not None:
             messages, on_sent = self.admission.examine(messages, on_sent)
         self._messages += messages
         self._calls.append((len(messages), on_sent))

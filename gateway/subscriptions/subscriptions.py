@@ -8,10 +8,12 @@ another group.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
+from weakref import WeakValueDictionary
 
 import msgspec
 import structlog
@@ -73,6 +75,8 @@ class Subscriptions:
         self._definitions = DefinitionTable(store, DEFINITION_PREFIX, encode_subscription, decode_subscription)
         self._states = DefinitionTable(store, STATE_PREFIX, encode_state, decode_state)
         self._topics = DefinitionTable(store, TOPIC_PREFIX, encode_topic, decode_topic)
+        self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """By topic: changes of this gateway wait for each other, so that only other gateways come between."""
         self.by_topic: dict[str, SubscribedTopic] = {}
         self.on_change: list[OnChange] = []
         self.on_dispatch: list[Callable[[str, TopicRecord | None], None]] = []
@@ -132,7 +136,8 @@ class Subscriptions:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {len(self)} subscriptions, the limit")
         await self._make_feed(made)
         try:
-            return await self._create(record, position)
+            async with self._change_of(record.topic):
+                return await self._create(record, position)
         except BaseException:
             await self._forget_store(made)
             raise
@@ -169,6 +174,11 @@ class Subscriptions:
         """Change one, in place of what is known of it.  Raises EventFilterError, PRECONDITION_FAILED."""
         made = Subscription(record)
         await self._make_feed(made)
+        async with self._change_of(record.topic):
+            return await self._update(before, made)
+
+    async def _update(self, before: Subscription, made: Subscription) -> Subscription:
+        record = made.record
         for _ in range(MAX_TRIES):
             topic = await self.current(record.topic)
             if topic is None or self._definitions.get(before.key) is not before:
@@ -188,6 +198,10 @@ class Subscriptions:
 
     async def delete(self, subscription: Subscription) -> None:
         """Forget one, with what waits for its sink."""
+        async with self._change_of(subscription.topic):
+            await self._delete(subscription)
+
+    async def _delete(self, subscription: Subscription) -> None:
         key, topic = subscription.key, subscription.topic
         for _ in range(MAX_TRIES):
             record = await self.current(topic)
@@ -256,6 +270,12 @@ class Subscriptions:
                 except EntrepotError as error:
                     if error.code is not Code.PRECONDITION_FAILED:  # another gateway has seen it, too
                         raise
+
+    def _change_of(self, topic: str) -> asyncio.Lock:
+        lock = self._changing.get(topic)
+        if lock is None:
+            lock = self._changing[topic] = asyncio.Lock()
+        return lock
 
     async def _write(self, made: Subscription, expected: int, topic: TopicRecord, expected_topic: int) -> None:
         changes = [

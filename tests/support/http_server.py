@@ -117,7 +117,7 @@ class HttpServer:
             clock=clock,
             is_ready=lambda: self.ready,
         )
-        self.context.sender.admission = Admission(self.context.event_rules)
+        Admission(self.context.event_rules, self.context.sender)
         await self.context.event_rules.start()
         await subscriptions.start()
         await self.context.retained.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
@@ -325,3 +326,16 @@ def test_what_a_gateway_left_that_died_in_the_middle_is_deleted(
     publish(client, topic, event(1))
     assert [one["id"] for one in events_of(receiver.wait(topic, 1)[0])] == ["e1"]
     assert client.get(f"/subscriptions/{made['id']}").status_code == 200
+
+
+def test_many_are_made_and_ended_at_one_time(client: httpx2.Client, topic: str, server: HttpServer) -> None:
+    def make(_: int) -> str:
+        answer = client.post("/subscriptions", json=body(topic))
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    with ThreadPoolExecutor(32) as pool:
+        made = list(pool.map(make, range(100)))
+        assert len(set(made)) == 100
+        assert set(pool.map(lambda each: client.delete(f"/subscriptions/{each}").status_code, made)) == {204}
+    assert client.get("/subscriptions", params={"source": topic}).json() == []
