@@ -73,6 +73,7 @@ def ingest(
     vacuum_hours: Annotated[int, typer.Option(min=0, help="What readers may still need.")] = 168,
     group: Annotated[str, typer.Option(help="The consumer group that shows the lag; - for none.")] = "",
     metrics_address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Serve figures for Prometheus.")] = "",
+    native: Annotated[bool, typer.Option("--native", help="Delta by Spark's own library, whose jars it has.")] = False,
     conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark's.")] = None,
     catalog: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of pyiceberg's catalog.")] = None,
     java: Annotated[str, typer.Option(metavar="PATH", help="The Java to use.", show_default="found")] = "",
@@ -97,7 +98,7 @@ def ingest(
                     cluster,
                     _tls(tls),
                 ),
-                table=str(Path(table).absolute()),
+                table=_table_path(table, checkpoint, native=native, derive=derive),
                 subscribe=topic,
                 subscribe_pattern=topic_pattern,
                 format=TableFormat(table_format),
@@ -119,6 +120,7 @@ def ingest(
                 vacuum_hours=vacuum_hours,
                 group=_group(group, table, data_dir),
                 catalog=tuple(_pairs(catalog)),
+                is_native=native,
             )
             pause = trigger if trigger == "availableNow" else f"{seconds_of(trigger)} seconds"
         except (ValueError, OSError) as error:
@@ -219,6 +221,14 @@ def _checkpoint_of(table: str, checkpoint: str) -> Path:
     if not table and not checkpoint:
         _usage("give --table or --checkpoint")
     return Path(checkpoint or f"{table.rstrip('/')}_checkpoint").absolute()
+
+
+def _table_path(table: str, checkpoint: str, *, native: bool, derive: bool) -> str:
+    if "://" not in table:
+        return str(Path(table).absolute())
+    if not native or derive or not checkpoint:
+        raise ValueError("a table at a URL takes --native, --no-derive and a --checkpoint that all processes see")
+    return table
 
 
 def _listed(text: str) -> tuple[str, ...]:

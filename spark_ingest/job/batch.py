@@ -24,6 +24,7 @@ from spark_ingest.job import rows as row_kinds
 from spark_ingest.job.devices import devices_of, merge_devices
 from spark_ingest.job.gaps import append_gaps, fill_gaps, gaps_of, points_of
 from spark_ingest.job.minutes import merge_minutes, minutes_of
+from spark_ingest.job.native import append_native, read_native
 from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, DUPLICATE, EVENT_TIME, GOOD, LATE, device_column
 from spark_ingest.job.settings import JobSettings
 from spark_ingest.job.state import BatchState, read_state, write_state
@@ -46,17 +47,17 @@ class BatchJob:
     def __call__(self, rows: DataFrame, batch: int) -> None:
         settings = self.settings
         app = self._app()
+        if settings.is_native:
+            self._natively(rows, app, batch)
+            return
         main = self._table(settings.table)
         staging = Staging(settings.table, app, batch)
         staging.clear()
         if main.committed(app) >= batch or read_state(settings.folder, batch).has_no_good_rows:
             return
         began_ms = _now_ms()
-        before = read_state(settings.folder, batch - 1)
-        watermark = None
-        if settings.watermark_seconds is not None:
-            watermark = before.watermark(settings.watermark_seconds)
-        marked = self._marked(rows, main, watermark)
+        before, watermark = self._before(batch)
+        marked = self._marked(rows, self._earlier(rows, main, watermark), watermark)
         stage(marked, staging, one_write=settings.format is TableFormat.DELTA)
         files = {kind: staging.files(kind) for kind in KINDS}
         schema = to_arrow_schema(_without(marked.schema, (*DEAD_COLUMNS, KIND)), timezone="UTC")
@@ -64,7 +65,8 @@ class BatchJob:
             names = [*(name for name in ENVELOPE if name in marked.columns), *DEAD_COLUMNS]
             dead = to_arrow_schema(StructType([marked.schema[name] for name in names]), timezone="UTC")
             self._table(settings.sibling("dead_letters")).commit(files[DEAD], dead, app, batch)
-        derived = self._derive(rows.sparkSession, files, app, batch)
+        spark = rows.sparkSession
+        derived = self._derive(_read(spark, files[GOOD]), _read(spark, files[LATE]), app, batch)
         if files[LATE]:
             self._table(settings.sibling("late")).commit(files[LATE], schema, app, batch)
         counts = {kind: sum(each.rows for each in files[kind]) for kind in KINDS}
@@ -76,6 +78,40 @@ class BatchJob:
         staging.clear()
         self._maintain(main, batch)
 
+    def _natively(self, rows: DataFrame, app: str, batch: int) -> None:
+        """The same, with Spark's own Delta committing."""
+        settings, began_ms = self.settings, _now_ms()
+        before, watermark = self._before(batch)
+        known = read_native(rows.sparkSession, settings.table) if settings.deduplicates else None
+        marked = self._marked(rows, known, watermark)
+        marked.persist()
+        try:
+            counted = marked.groupBy(KIND).agg(
+                F.count("*").alias("rows"), F.max(EVENT_TIME).alias("event"), F.max("store_time").alias("stored")
+            )
+            found = {row[KIND]: row for row in counted.collect()}
+            frames = {kind: rows_of_kind(marked, kind) for kind in found}
+            if DEAD in frames:
+                append_native(frames[DEAD], settings.sibling("dead_letters"), app, batch)
+            derived = self._derive(frames.get(GOOD), frames.get(LATE), app, batch)
+            if LATE in frames:
+                append_native(frames[LATE], settings.sibling("late"), app, batch)
+            newest = before.newest_ms
+            if GOOD in found:
+                newest = _believed_ms(found[GOOD]["event"], found[GOOD]["stored"], newest)
+            counts = {kind: found[kind]["rows"] if kind in found else 0 for kind in KINDS}
+            write_state(settings.folder, BatchState(batch, newest, counts, 0, began_ms, _now_ms(), derived))
+            if GOOD in frames:
+                append_native(frames[GOOD], settings.table, app, batch)
+        finally:
+            marked.unpersist()
+
+    def _before(self, batch: int) -> tuple[BatchState, datetime | None]:
+        """The state that the batch begins with, and the watermark that follows from it."""
+        before = read_state(self.settings.folder, batch - 1)
+        delay = self.settings.watermark_seconds
+        return before, None if delay is None else before.watermark(delay)
+
     def _app(self) -> str:
         """The query's id: batches are counted anew with another checkpoint."""
         metadata = self.settings.checkpoint_path / "metadata"
@@ -84,25 +120,30 @@ class BatchJob:
     def _table(self, path: str) -> Table:
         return open_table(self.settings.format, path, dict(self.settings.catalog))
 
-    def _marked(self, rows: DataFrame, main: Table, watermark: datetime | None) -> DataFrame:
-        settings = self.settings
-        flat = row_kinds.with_event_time(row_kinds.flattened(rows), settings.columns.time)
+    def _marked(self, rows: DataFrame, earlier: DataFrame | None, watermark: datetime | None) -> DataFrame:
+        """Rows with their kind.  `earlier`: rows of the table, where duplicates are told by them."""
+        settings, columns = self.settings, self.settings.columns
+        flat = row_kinds.with_event_time(row_kinds.flattened(rows), columns.time)
         marked = row_kinds.with_kind(flat, watermark)
         if not settings.deduplicates:
             return marked
-        earlier = None
-        known = main.files(newer_than=watermark)
-        if known:
-            columns = settings.columns
-            table = rows.sparkSession.read.schema(_without(marked.schema, (*DEAD_COLUMNS, KIND))).parquet(*known)
+        if earlier is not None:
             if watermark is not None:
-                table = table.where(F.col(EVENT_TIME) >= F.lit(watermark))
-            earlier = table.select(
+                earlier = earlier.where(F.col(EVENT_TIME) >= F.lit(watermark))
+            earlier = earlier.select(
                 device_column(columns).alias("_device"), F.col(f"`{columns.sequence}`").alias("_sequence")
             )
-        return row_kinds.with_duplicates(marked, settings.columns, earlier)
+        return row_kinds.with_duplicates(marked, columns, earlier)
 
-    def _derive(self, spark: SparkSession, files: dict[str, list[StagedFile]], app: str, batch: int) -> dict[str, int]:
+    def _earlier(self, rows: DataFrame, main: Table, watermark: datetime | None) -> DataFrame | None:
+        """The files of the main table among which duplicates are looked for."""
+        known = main.files(newer_than=watermark) if self.settings.deduplicates else []
+        if not known:
+            return None
+        flat = row_kinds.with_event_time(row_kinds.flattened(rows), self.settings.columns.time)
+        return rows.sparkSession.read.schema(_without(flat.schema, DEAD_COLUMNS)).parquet(*known)
+
+    def _derive(self, good: DataFrame | None, late: DataFrame | None, app: str, batch: int) -> dict[str, int]:
         """Commit the tables that are made of the rows, gaps first: they want to know how devices stood before."""
         settings, columns = self.settings, self.settings.columns
         if not settings.is_deriving:
@@ -110,10 +151,10 @@ class BatchJob:
         found: dict[str, int] = {}
         gaps_path, devices_path = settings.sibling("gaps"), settings.sibling("devices")
         arrived: list[DataFrame] = []
-        if (late := _read(spark, files[LATE])) is not None:
+        if late is not None:
             arrived.append(points_of(late, columns))
-        if (good := _read(spark, files[GOOD])) is not None:
-            last, points = _last_of(spark, devices_path), points_of(good, columns)
+        if good is not None:
+            last, points = _last_of(good.sparkSession, devices_path), points_of(good, columns)
             gaps = gaps_of(points, last, settings.silence_seconds).toArrow()
             append_gaps(gaps_path, gaps, app, batch)
             found["gaps"] = gaps.num_rows
@@ -153,12 +194,17 @@ def stage(marked: DataFrame, staging: Staging, *, one_write: bool) -> None:
     marked.persist()
     try:
         for row in marked.groupBy(KIND).count().collect():
-            kind = row[KIND]
-            dropped = [name for name in marked.columns if kind == DEAD and name not in (*ENVELOPE, *DEAD_COLUMNS)]
-            dropped = dropped if kind == DEAD else [KIND, *DEAD_COLUMNS]
-            marked.where(F.col(KIND) == kind).drop(*dropped).write.parquet(str(staging.path / f"{KIND}={kind}"))
+            rows_of_kind(marked, row[KIND]).write.parquet(str(staging.path / f"{KIND}={row[KIND]}"))
     finally:
         marked.unpersist()
+
+
+def rows_of_kind(marked: DataFrame, kind: str) -> DataFrame:
+    """The rows of a kind, with the columns that its table has."""
+    rows = marked.where(F.col(KIND) == kind)
+    if kind == DEAD:
+        return rows.select(*(name for name in marked.columns if name in ENVELOPE or name in DEAD_COLUMNS))
+    return rows.drop(KIND, *DEAD_COLUMNS)
 
 
 def _read(spark: SparkSession, files: list[StagedFile]) -> DataFrame | None:
@@ -180,12 +226,15 @@ def _newest_ms(files: list[StagedFile], before: int | None) -> int | None:
     """The newest event time that is believed."""
     newest = before
     for each in files:
-        event, stored = each.greatest.get(EVENT_TIME), each.greatest.get("store_time")
-        if event is None or stored is None:
-            continue
-        at = int(min(event.timestamp(), stored.timestamp() + FUTURE_SECONDS) * 1000)
-        newest = at if newest is None else max(newest, at)
+        newest = _believed_ms(each.greatest.get(EVENT_TIME), each.greatest.get("store_time"), newest)
     return newest
+
+
+def _believed_ms(event: datetime | None, stored: datetime | None, before: int | None) -> int | None:
+    if event is None or stored is None:
+        return before
+    at = int(min(event.timestamp(), stored.timestamp() + FUTURE_SECONDS) * 1000)
+    return at if before is None else max(before, at)
 
 
 def _without(schema: StructType, names: tuple[str, ...]) -> StructType:

@@ -60,6 +60,8 @@ def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSett
         raise OptionError(str(error)) from error
     if settings.deduplicates and not columns.sequence:
         raise OptionError("which column numbers a device's messages? Duplicates are told by it (--sequence)")
+    if settings.is_native:
+        return replace(settings, columns=columns)  # Delta's own library looks at types
     table = open_table(settings.format, settings.table, dict(settings.catalog))
     if table.exists():
         check_types(settings.table, table.schema(), to_arrow_schema(flat, timezone="UTC"))

@@ -72,6 +72,8 @@ class JobSettings:
     vacuum_hours: int = 168
     group: str = ""
     catalog: tuple[tuple[str, str], ...] = ()
+    is_native: bool = False
+    """Whether Delta is written by Spark's own library, whose jars it has."""
 
     @property
     def checkpoint_path(self) -> Path:

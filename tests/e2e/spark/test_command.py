@@ -87,6 +87,7 @@ def test_what_is_wrong_is_one_line(ingest: Ingest, topic: str, tmp_path: Path, s
         (["ingest", "--topic", topic, "--table", "x"], "brokers, name servers or a data directory", 1),
         (["ingest", "--topic", topic, "--table", "x", "--server", "127.0.0.1:1", "--trigger", "soon"], "duration", 2),
         (["ingest", "--topic", topic, "--table", "x", "--server", "127.0.0.1:1", "--format", "csv"], "csv", 2),
+        (["ingest", "--topic", topic, "--table", "s3://x/y", "--server", "127.0.0.1:1"], "takes --native", 2),
         (["ingest", "status", "--table", str(tmp_path / "none")], "there is no job", 1),
         (["ingest", "report", "--table", str(tmp_path / "none")], "there is no job", 1),
     ):
