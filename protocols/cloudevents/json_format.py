@@ -138,7 +138,7 @@ def _decode_object(text: bytes) -> CloudEvent:
         return CloudEvent(attributes, _decode_base64(data_base64), typed or NO_TYPED_EXTENSIONS)
     implied_json = content_type is None and data is not None
     if data is not None and content_type is not None and not media_type.is_json(content_type):
-        data = _text_of(data)
+        data = _text_of(data, content_type)
     return CloudEvent(attributes, data, typed or NO_TYPED_EXTENSIONS, implied_json)
 
 
@@ -185,11 +185,18 @@ def _decode_base64(text: str) -> bytes:
         raise CloudEventError(f"'data_base64' is not Base64: {error}") from None
 
 
-def _text_of(data: bytes) -> bytes | None:
-    """Data of a type other than JSON: a string is the text itself; null is no data; else the JSON text (3.1.2)."""
+def _text_of(data: bytes, content_type: str) -> bytes | None:
+    """Data of a type other than JSON: a string is the text itself, in the charset that the type says; null is no data;
+    else the JSON text (3.1.2)."""
     if data[:1] == b'"':
         text: str = _VALUE.decode(data)
-        return text.encode()
+        charset = media_type.charset(content_type)
+        try:
+            return text.encode(charset or "ascii")
+        except UnicodeEncodeError:
+            raise CloudEventError(
+                f"'data' cannot be written in the charset of {content_type[:80]!r}; send it as 'data_base64'", "data"
+            ) from None
     return None if data == b"null" else data
 
 
