@@ -27,6 +27,7 @@ UNBOUND: Final = (
     Unbound("CORE 3.1.2-6", "An incompatible schema should have another dataschema", _PRODUCERS),
     Unbound("CORE 3.1.2-7", "All producers of a source take time in the same way", _PRODUCERS),
     Unbound("CORE 3.2-3", "Extensions should be defined wholly, with telling names that nobody has yet", _AUTHORS),
+    Unbound("CORE 3.2-4", "An extension that copies values elsewhere should say which of them counts", _AUTHORS),
     Unbound("CORE 4-2", "Events should be small, with links to what is large", _PRODUCERS),
     Unbound("CORE 5-2", "Nothing sensitive should be in attributes; data should be encrypted", _PRODUCERS),
     Unbound("HTTP 3.3-4", "A format for batched mode defines its batches", _AUTHORS),
@@ -59,5 +60,7 @@ DEVIATIONS: Final = {
     "the answer is 404 where `topics.auto_create` is off.",
     "WEBHOOK 3-1": "Without a sinkcredential there is no token: the URL may be the secret, or the signature the proof. "
     "The credential PLAIN of the Subscriptions API is sent as Basic.",
+    "WEBHOOK 4.2-1": "Headers of consent beside a status other than 2xx are no consent.",
+    "WEBHOOK 4.2.2-1": "Consent without a WebHook-Allowed-Rate is taken, and allows any rate up to the subscription's.",
 }
 """By number."""

@@ -26,7 +26,8 @@ def lines() -> Iterator[str]:
     yield "\n## CloudEvents 1.0.2: core, HTTP binding, JSON format, webhooks\n"
     yield (
         f"{len(STATEMENTS)} statements; numbers are sections and a count within. The core has no numbers: 1 is its "
-        "overview and terms, 2 names and types, 3 attributes, 4 size limits, 5 privacy. "
+        "overview and terms, 2 names and types, 3 attributes, 4 size limits, 5 privacy. CORE 1.1-2, 1.1-4, 2-2 and 2-3 "
+        "are of the draft of 1.0.3, which says plainly what 1.0.2 means. "
         f"{len(CASES)} cases are requests to a running server, and what is received of them; {len(DELIVERIES)} more, "
         "*sent*, are what a receiver of webhooks is sent (`tests/conformance/cloudevents`). `¹` marks what we do not "
         "keep to the letter; why stands below. CESQL has the suite of its specification: "

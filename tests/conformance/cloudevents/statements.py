@@ -239,6 +239,8 @@ STATEMENTS: Final = (
         SENDER,
         "The rate that is allowed is kept to",
         (
+            _SENT + "test_the_rate_allowed_is_kept_to",
+            _SENT + "test_headers_of_consent_without_a_rate_allow_any",
             _API + "test_a_receiver_is_asked_and_consents",
             _API + "test_who_did_not_consent_is_sent_to_slowly_where_that_is_optional",
         ),

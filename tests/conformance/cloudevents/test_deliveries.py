@@ -103,3 +103,25 @@ def test_retry_after_is_a_date_too(client: httpx2.Client, receiver: WebhookRecei
     publish(client, topic)
     receiver.wait(topic, 2)
     assert time.time() >= moment
+
+
+def test_the_rate_allowed_is_kept_to(client: httpx2.Client, receiver: WebhookReceiver, topic: str) -> None:
+    receiver.behave(topic, rate=120)
+    made = subscribe(client, receiver, topic, handshake="required")
+    wait_for(lambda: client.get(f"/subscriptions/{made['id']}").json()["status"]["consent"] == "granted")
+    for number in range(5):
+        publish(client, topic, {**BINARY, "ce-id": str(number)})
+    found = receiver.wait(topic, 5)
+    assert found[-1]["at"] - found[0]["at"] >= 1.4, found  # two a second, and one ahead
+
+
+def test_headers_of_consent_without_a_rate_allow_any(
+    client: httpx2.Client, receiver: WebhookReceiver, topic: str
+) -> None:
+    made = subscribe(client, receiver, topic, handshake="required", ratelimit=6000)
+    publish(client, topic)
+    receiver.wait(topic, 1)
+    [asked] = receiver.seen(topic + ":options")
+    assert asked["headers"]["webhook-request-rate"] == "6000"
+    status = client.get(f"/subscriptions/{made['id']}").json()["status"]
+    assert (status["consent"], status["allowedrate"]) == ("granted", "*")
