@@ -85,6 +85,17 @@ def encode_batch(events: Iterable[CloudEvent]) -> bytes:
     return orjson.dumps([_members(event) for event in events])
 
 
+def encoded_text(text: str, content_type: str) -> bytes:
+    """Data that came as text, in the charset that its type says.  Raises where that has not all its characters; of a
+    charset that is not known only ASCII is."""
+    try:
+        return text.encode(media_type.charset(content_type) or "ascii")
+    except UnicodeEncodeError:
+        raise CloudEventError(
+            f"the data cannot be written in the charset of {content_type[:80]!r}; send it as bytes", "datacontenttype"
+        ) from None
+
+
 def is_json(data: bytes) -> bool:
     """Whether the bytes are one JSON text in UTF-8 (RFC 8259).  One that is nested too deep to check counts as none."""
     try:
@@ -186,17 +197,9 @@ def _decode_base64(text: str) -> bytes:
 
 
 def _text_of(data: bytes, content_type: str) -> bytes | None:
-    """Data of a type other than JSON: a string is the text itself, in the charset that the type says; null is no data;
-    else the JSON text (3.1.2)."""
+    """Data of a type other than JSON: a string is the text itself; null is no data; else the JSON text (3.1.2)."""
     if data[:1] == b'"':
-        text: str = _VALUE.decode(data)
-        charset = media_type.charset(content_type)
-        try:
-            return text.encode(charset or "ascii")
-        except UnicodeEncodeError:
-            raise CloudEventError(
-                f"'data' cannot be written in the charset of {content_type[:80]!r}; send it as 'data_base64'", "data"
-            ) from None
+        return encoded_text(_VALUE.decode(data), content_type)
     return None if data == b"null" else data
 
 

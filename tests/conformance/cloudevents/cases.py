@@ -141,6 +141,14 @@ CASES: Final = (
         b'\n\x011\x12\x02/s\x1a\x031.0"\x01t:\x02hi',
         event={"id": "1", "source": "/s", "type": "t"},
     ),
+    Case(
+        "the Protobuf format: text in another charset",
+        ("JSON 3.1.2-3",),
+        {"content-type": "application/cloudevents+protobuf"},
+        b'\n\x011\x12\x02/s\x1a\x031.0"\x01t*3\n\x0fdatacontenttype\x12 \x1a\x1etext/plain; charset=iso-8859-1'
+        b":\x02\xc3\xa9",
+        event={"data": None, "data_base64": "6Q=="},
+    ),
     # binary mode
     Case(
         "Content-Type is datacontenttype",
