@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Final
+from collections.abc import MutableMapping
+from typing import Any, Final
 from urllib.parse import parse_qs
 
 from domain.access.model import Action, Principal, ResourceType
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
-from gateway.http.asgi import Scope
+from gateway.http.asgi import Scope, Send
 from gateway.security.credentials import Credentials
 from gateway.security.security import PrincipalChange, Security, refusal_of
 
 PROTOCOL: Final = "http"
+_CACHE_CONTROL: Final = b"cache-control"
 
 
 class HttpAccess:
@@ -68,6 +70,23 @@ class HttpAccess:
 
     def _forget(self, change: PrincipalChange) -> None:
         self._known.clear()
+
+
+def kept_private(scope: Scope, send: Send) -> Send:
+    """Successes of a request with a token in its query are for nobody else: no cache on the way gives them to others
+    (WebHook specification 3.2, RFC 6750 2.3)."""
+    if b"access_token=" not in (scope.get("query_string") or b""):
+        return send
+
+    async def send_private(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start" and 200 <= message["status"] < 300:
+            headers = list(message.get("headers", ()))
+            said = [value for name, value in headers if name.lower() == _CACHE_CONTROL]
+            others = [header for header in headers if header[0].lower() != _CACHE_CONTROL]
+            message = {**message, "headers": [*others, (_CACHE_CONTROL, b", ".join([b"private", *said]))]}
+        await send(message)
+
+    return send_private
 
 
 def _source(scope: Scope) -> str:

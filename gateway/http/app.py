@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from gateway.http.access import HttpAccess
+from gateway.http.access import HttpAccess, kept_private
 from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from gateway.http.asyncapi import asyncapi_routes
@@ -37,6 +37,7 @@ def build_app(context: HttpContext) -> AsgiApp:
         if scope["type"] == "websocket":
             await sockets(scope, receive, send)
             return
+        send = kept_private(scope, send)
         raw_topic = topic_in(scope.get("raw_path") or b"")
         if raw_topic is not None:
             await publish(scope, receive, send, raw_topic)

@@ -18,8 +18,9 @@ MAX_ATTRIBUTES: Final = 128
 """Most context attributes an event may have."""
 MAX_ATTRIBUTE_NAME_LENGTH: Final = 128
 """Longest attribute name taken.  The specification says SHOULD NOT exceed 20, so longer ones are no error."""
-MAX_ATTRIBUTE_VALUE_BYTES: Final = 16 * 1024
-"""Largest attribute value, in UTF-8."""
+MAX_ATTRIBUTE_VALUE_BYTES: Final = 65_535
+"""Largest attribute value, in UTF-8: that of a string of MQTT, so that an event of 64 KiB is forwarded whichever of
+its attributes is that long (size limits of the core)."""
 
 REQUIRED_ATTRIBUTES: Final = ("id", "source", "type", "specversion")
 CORE_ATTRIBUTES: Final = frozenset({*REQUIRED_ATTRIBUTES, "datacontenttype", "dataschema", "subject", "time"})

@@ -85,6 +85,17 @@ def encode_batch(events: Iterable[CloudEvent]) -> bytes:
     return orjson.dumps([_members(event) for event in events])
 
 
+def encoded_text(text: str, content_type: str) -> bytes:
+    """Data that came as text, in the charset that its type says.  Raises where that has not all its characters; of a
+    charset that is not known only ASCII is."""
+    try:
+        return text.encode(media_type.charset(content_type) or "ascii")
+    except UnicodeEncodeError:
+        raise CloudEventError(
+            f"the data cannot be written in the charset of {content_type[:80]!r}; send it as bytes", "datacontenttype"
+        ) from None
+
+
 def is_json(data: bytes) -> bool:
     """Whether the bytes are one JSON text in UTF-8 (RFC 8259).  One that is nested too deep to check counts as none."""
     try:
@@ -138,7 +149,7 @@ def _decode_object(text: bytes) -> CloudEvent:
         return CloudEvent(attributes, _decode_base64(data_base64), typed or NO_TYPED_EXTENSIONS)
     implied_json = content_type is None and data is not None
     if data is not None and content_type is not None and not media_type.is_json(content_type):
-        data = _text_of(data)
+        data = _text_of(data, content_type)
     return CloudEvent(attributes, data, typed or NO_TYPED_EXTENSIONS, implied_json)
 
 
@@ -185,11 +196,10 @@ def _decode_base64(text: str) -> bytes:
         raise CloudEventError(f"'data_base64' is not Base64: {error}") from None
 
 
-def _text_of(data: bytes) -> bytes | None:
+def _text_of(data: bytes, content_type: str) -> bytes | None:
     """Data of a type other than JSON: a string is the text itself; null is no data; else the JSON text (3.1.2)."""
     if data[:1] == b'"':
-        text: str = _VALUE.decode(data)
-        return text.encode()
+        return encoded_text(_VALUE.decode(data), content_type)
     return None if data == b"null" else data
 
 

@@ -174,7 +174,7 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
 
 def _structured(stored: StoredMessage) -> CloudEvent | None:
     """The event in a body that another door's producer said to be one (MQTT binding 3.2, AMQP binding 3.2); None where
-    it is none.  What the message has besides is not in it (HTTP binding 3.2.2), but where it was dead-lettered."""
+    it is none.  What the message has besides is not in it (HTTP binding 3.2.3), but where it was dead-lettered."""
     try:
         event = decode_event(stored.body)
     except CloudEventError:

@@ -14,6 +14,11 @@ _TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN} *(?:;[\x20-\x7e]*)?")
 _CHARSET = re.compile(r";\s*charset\s*=\s*\"?([^\s\";]+)", re.IGNORECASE)
 _UTF_8_CHARSETS: Final = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
+_KNOWN_CHARSET = re.compile(
+    r"iso-8859-(?:[1-9]|1[013-6])|latin1|windows-125[0-8]|koi8-[ru]|utf-(?:16|32)(?:[lb]e)?|"
+    r"shift_jis|euc-(?:jp|kr)|iso-2022-jp|big5|gb2312|gbk|gb18030"
+)
+"""Charsets of the web that text is encoded in; no other codec is looked up by a name that a client sends."""
 _TEXT_SUBTYPES: Final = ("/xml", "+xml", "/javascript", "/x-www-form-urlencoded", "/yaml", "+yaml", "/x-ndjson")
 _CACHED_TYPES = 512
 
@@ -33,6 +38,16 @@ def is_utf_8(content_type: str) -> bool:
     """Whether the type's charset is UTF-8 or a part of it; so it is without a word about it."""
     charset = _CHARSET.search(content_type)
     return charset is None or charset[1].lower() in _UTF_8_CHARSETS
+
+
+@lru_cache(_CACHED_TYPES)
+def charset(content_type: str) -> str | None:
+    """The codec of text of this type: UTF-8 where the type says nothing; None for a charset that is not known."""
+    if is_utf_8(content_type):
+        return "utf-8"
+    found = _CHARSET.search(content_type)
+    name = found[1].lower() if found is not None else ""
+    return name if _KNOWN_CHARSET.fullmatch(name) is not None else None
 
 
 @lru_cache(_CACHED_TYPES)

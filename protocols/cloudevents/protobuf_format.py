@@ -15,7 +15,7 @@ from domain.timestamp import to_rfc3339
 from protocols.cloudevents import cloudevents_pb2 as pb
 from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
 from protocols.cloudevents.event import NO_TYPED_EXTENSIONS, CloudEvent, ExtensionType, check_attributes, check_name
-from protocols.cloudevents.json_format import MAX_BATCH_EVENTS
+from protocols.cloudevents.json_format import MAX_BATCH_EVENTS, encoded_text
 
 PROTOBUF: Final = "application/protobuf"
 _IN_FIELDS: Final = frozenset({"id", "source", "specversion", "type"})
@@ -68,7 +68,7 @@ def _event(message: pb.CloudEvent) -> CloudEvent:
     if kind == "binary_data":
         data = message.binary_data
     elif kind == "text_data":
-        data = message.text_data.encode()
+        data = encoded_text(message.text_data, attributes.get("datacontenttype", ""))
     elif kind == "proto_data":
         data = message.proto_data.value
         attributes.setdefault("datacontenttype", PROTOBUF)

@@ -9,12 +9,14 @@ BINARY: Final = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-t
 STRUCTURED: Final = {"content-type": "application/cloudevents+json"}
 BATCH: Final = {"content-type": "application/cloudevents-batch+json"}
 EVENT: Final = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
+NULL: Final = object()
+"""Of a member that is there, and is null."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """`event`: members that the received event has; None for one that it has not.  `count`: how many are received.
-    `words` are in the problem's detail."""
+    """`event`: members that the received event has; None for one that it has not, `NULL` for one that is null.
+    `count`: how many are received.  `words` are in the problem's detail."""
 
     name: str
     proves: tuple[str, ...]

@@ -11,8 +11,10 @@ import httpx2
 import pytest
 
 from tests.conformance.cloudevents import report
-from tests.conformance.cloudevents.case import Case
+from tests.conformance.cloudevents.case import NULL, Case
 from tests.conformance.cloudevents.cases import CASES
+from tests.conformance.cloudevents.deliveries import DELIVERIES
+from tests.conformance.cloudevents.differences import DEVIATIONS, UNBOUND
 from tests.conformance.cloudevents.statements import STATEMENTS
 from tests.e2e.http.steps import receive, settle
 from tests.support.http_server import HttpServer, serving
@@ -40,17 +42,23 @@ def test_case(server: HttpServer, case: Case) -> None:
             assert all(word in answer.json()["detail"] for word in case.words), answer.text
             assert found == []
             return
+        assert (answer.headers["content-type"], answer.json()) == ("application/json", {})
         assert len(found) == case.count
         for name, value in case.event.items():
             if value is None:
                 assert name not in found[0]["event"]
+            elif value is NULL:
+                assert found[0]["event"][name] is None
             else:
                 assert found[0]["event"][name] == value and type(found[0]["event"][name]) is type(value)
 
 
 def test_names_and_numbers_are_there_once() -> None:
-    assert [name for name, times in Counter(case.name for case in CASES).items() if times > 1] == []
-    assert [number for number, times in Counter(one.number for one in STATEMENTS).items() if times > 1] == []
+    names = Counter([case.name for case in CASES] + [case.name for case in DELIVERIES])
+    assert [name for name, times in names.items() if times > 1] == []
+    numbers = Counter([one.number for one in STATEMENTS] + [one.number for one in UNBOUND])
+    assert [number for number, times in numbers.items() if times > 1] == []
+    assert set(DEVIATIONS) <= {one.number for one in STATEMENTS}
 
 
 def test_no_statement_without_a_proof() -> None:
