@@ -17,7 +17,13 @@ from domain.routing.topic_filter import MAX_LEVELS, is_valid_name, matches
 from domain.topic import own_queues
 from protocols.cloudevents import http
 from protocols.cloudevents.errors import CloudEventError
-from protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent, ExtensionType, check_attributes
+from protocols.cloudevents.event import (
+    MAX_ATTRIBUTE_VALUE_BYTES,
+    MAX_ATTRIBUTES,
+    CloudEvent,
+    ExtensionType,
+    check_attributes,
+)
 from protocols.cloudevents.json_format import decode_event, encode_event
 from protocols.cloudevents.mapping import (
     DEAD_LETTER_EXTENSIONS,
@@ -330,7 +336,9 @@ def test_limit_of_extensions_from_properties() -> None:
         for more in ((), (("ce_id", "1"),)):
             event = check_valid(to_event(foreign(properties=properties + more)))
             assert len(event.attributes) == MAX_ATTRIBUTES
-    assert "long" not in to_event(foreign(properties=(("long", "x" * 16_385),))).attributes
+    too_long = "x" * (MAX_ATTRIBUTE_VALUE_BYTES + 1)
+    assert "long" not in to_event(foreign(properties=(("long", too_long),))).attributes
+    assert "long" in to_event(foreign(properties=(("long", too_long[1:]),))).attributes
 
 
 def test_a_dead_letter_tells_where_it_came_from() -> None:
