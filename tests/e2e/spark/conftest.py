@@ -21,6 +21,7 @@ ROOT = HERE.parents[2]
 Read = Callable[..., DataFrame]
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks at the marks when it has its turn
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All of them in one worker, and with time for a machine that is busy."""
     for item in items:
