@@ -101,8 +101,9 @@ class StoreService:
             wire.MATCHING_OFFSETS: store.matching_offsets,
             wire.OFFSET_AT: store.offset_at,
             wire.BOUNDS: store.bounds,
-            wire.RECORDS: store.records,
-            wire.BYTES_BETWEEN: store.bytes_between,
+            # looked up when they are called: a store that has no log serves the rest
+            wire.RECORDS: lambda *asked: store.records(*asked),
+            wire.BYTES_BETWEEN: lambda *asked: store.bytes_between(*asked),
             wire.QUERY: self._query,
             wire.MESSAGES_BY_ID: _stored(store.messages_by_id),
             wire.MESSAGE_AT: self._message_at,
