@@ -85,15 +85,15 @@ def ingest(
         _usage("give --table, and --topic or --topic-pattern")
     with _told():
         from spark_ingest.job.settings import DeviceColumns, JobSettings, seconds_of
-        from spark_ingest.source.options import Parse
+        from spark_ingest.source.options import Parse, listed
         from spark_ingest.tables import TableFormat
         from store_client.blocking import StoreLocation
 
         try:
             settings = JobSettings(
                 location=StoreLocation(
-                    _listed(server),
-                    _listed(nameserver),
+                    listed(server),
+                    listed(nameserver),
                     str(Path(data_dir).absolute()) if data_dir else "",
                     cluster,
                     _tls(tls),
@@ -111,7 +111,7 @@ def ingest(
                 fails_on_data_loss=data_loss,
                 max_offsets=max_messages,
                 includes_properties=properties,
-                columns=DeviceColumns(device, sequence, time, _listed(metrics)),
+                columns=DeviceColumns(device, sequence, time, listed(metrics)),
                 watermark_seconds=seconds_of(watermark) if watermark else None,
                 deduplicates=dedupe,
                 is_deriving=derive and parse != "none",
@@ -220,7 +220,9 @@ def script() -> None:
 def _checkpoint_of(table: str, checkpoint: str) -> Path:
     if not table and not checkpoint:
         _usage("give --table or --checkpoint")
-    return Path(checkpoint or f"{table.rstrip('/')}_checkpoint").absolute()
+    from spark_ingest.job.settings import checkpoint_of
+
+    return checkpoint_of(table, checkpoint)
 
 
 def _table_path(table: str, checkpoint: str, *, native: bool, derive: bool) -> str:
@@ -229,10 +231,6 @@ def _table_path(table: str, checkpoint: str, *, native: bool, derive: bool) -> s
     if not native or derive or not checkpoint:
         raise ValueError("a table at a URL takes --native, --no-derive and a --checkpoint that all processes see")
     return table
-
-
-def _listed(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _tls(text: str) -> tuple[str, str, str]:

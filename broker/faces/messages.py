@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
-from broker.consume.runs import check_inside, read_run
+from broker.consume.places import bounds_of, check_inside, place_of
+from broker.consume.runs import read_run
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
 from broker.faces.core import BrokerCore
@@ -21,7 +22,7 @@ from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.message import Message, StoredMessage, compaction_key
 from domain.ports import Pulled, Tail
-from domain.position import Position, PositionKind
+from domain.position import Position
 from domain.topic import QueueBounds, Topic
 
 MAX_READ_BYTES: Final = 16 << 20
@@ -198,21 +199,14 @@ class MessageFace(BrokerCore):
 
     def place_of(self, queue: ConsumeQueue, position: Position) -> int:
         """The queue offset of a position."""
-        if position.kind is PositionKind.EARLIEST:
-            return queue.min_offset
-        if position.kind is PositionKind.LATEST:
-            return queue.visible_offset
-        if position.kind is PositionKind.OFFSET:
-            return min(max(position.value, queue.min_offset), queue.visible_offset)
-        return self.engine.first_since(queue, position.value)
+        return place_of(self.engine, queue, position)
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
         return self.bounds_of(self.existing_topic(topic))
 
     def bounds_of(self, topic: Topic) -> list[QueueBounds]:
         """What can be read of each queue."""
-        queues = (self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues))
-        return [QueueBounds(q.queue_id, q.min_offset, q.visible_offset) for q in queues]
+        return bounds_of(self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues))
 
     def tail(
         self,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from broker.consume.runs import MAX_FOUND, check_inside
-from broker.consume.scan import scan_filtered
+from broker.consume.places import bounds_of, place_of
+from broker.consume.runs import find_entries
 from broker.inspect.log_files import LogFiles, Segment
 from broker.inspect.read_only import IdleSyncChannel, ReadOnlyDisk, ReadRows
 from broker.inspect.state_rows import read_state
@@ -25,10 +25,10 @@ from broker.opening import assemble
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.record_runs import bytes_between, entries_at, entries_between
+from broker.store.record_runs import bytes_between
 from domain.errors import Code, CorruptedError, EntrepotError
-from domain.expression.filter import FilterExpression, compile_filter
-from domain.position import Position, PositionKind
+from domain.expression.filter import FilterExpression
+from domain.position import Position
 from domain.topic import QueueBounds
 from protocols.remoting.records import RecordRun
 
@@ -72,19 +72,11 @@ class OfflineStore:
         definition = self._registry.topics.get(topic)
         if definition is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
-        queues = (self._queue(topic, queue_id) for queue_id in range(definition.queues))
-        return [QueueBounds(queue.queue_id, queue.min_offset, queue.visible_offset) for queue in queues]
+        return bounds_of(self._queue(topic, queue_id) for queue_id in range(definition.queues))
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
-        queue = self._queue(topic, queue_id)
-        if position.kind is PositionKind.EARLIEST:
-            return queue.min_offset
-        if position.kind is PositionKind.LATEST:
-            return queue.visible_offset
-        if position.kind is PositionKind.OFFSET:
-            return min(max(position.value, queue.min_offset), queue.visible_offset)
-        return self._engine.first_since(queue, position.value)
+        return place_of(self._engine, self._queue(topic, queue_id), position)
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """About how many bytes of the log the messages from an offset up to another have."""
@@ -105,17 +97,7 @@ class OfflineStore:
         Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET, ILLEGAL_FILTER_EXPRESSION, MESSAGE_CORRUPTED.
         """
         queue = self._queue(topic, queue_id)
-        check_inside(queue, from_offset)
-        end = min(to_offset, queue.visible_offset)
-        compiled = None if filter is None else compile_filter(filter)
-        if compiled is None or compiled.accepts_all:
-            entries = entries_between(queue, from_offset, end, max_bytes)
-            next_offset = from_offset + len(entries)
-        else:
-            found = scan_filtered(self._engine, queue, from_offset, end, compiled, MAX_FOUND)
-            if found.corrupted:
-                raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is harmed")
-            entries, next_offset = entries_at(queue, found.offsets), found.next_offset
+        entries, next_offset = find_entries(self._engine, queue, from_offset, to_offset, max_bytes, filter)
         places = entries["commit_log_offset"].astype(np.int64)
         if not len(entries):
             return RecordRun(entries, places, b"", next_offset, queue.min_offset, queue.visible_offset)

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import orjson
 from fastapi import Request, Response
+from pydantic import BaseModel, ValidationError
 
 from gateway.http.asgi import declared_length, read_body
+from gateway.http.problems import bad_json
+
+if TYPE_CHECKING:
+    from gateway.http.context import HttpContext
+
+_Body = TypeVar("_Body", bound=BaseModel)
 
 
 async def json_body(request: Request, limit: int) -> bytes:
     """The request's body, not decoded yet."""
     return await read_body(request.receive, limit, declared_length(request.scope["headers"]))
+
+
+async def body_of(request: Request, context: HttpContext, kind: type[_Body]) -> _Body:
+    """The body of a request; none is as good as `{}`."""
+    body = await json_body(request, context.settings.http.max_body_bytes)
+    try:
+        return kind.model_validate_json(body or b"{}")
+    except ValidationError as error:
+        raise bad_json(error) from None
+
+
+def json_answer(value: Any, status: int = 200) -> Response:
+    """A JSON answer, whatever its type."""
+    return json_response(orjson.dumps(value), status)
 
 
 def json_response(body: bytes, status: int = 200) -> Response:

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 from domain.access.model import Action, ResourceType, whole_topic
 from domain.errors import Code, EntrepotError
 from gateway.http.access import HttpAccess
-from gateway.http.admin.common import CREATED, NO_CONTENT, OK, json_answer
+from gateway.http.admin.common import CREATED, NO_CONTENT, OK
 from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_body, json_response, schema_of_body
+from gateway.http.bodies import json_answer, json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, namespace_of
 from gateway.http.problems import MissingError, bad_json, bad_request

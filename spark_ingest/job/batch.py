@@ -57,7 +57,8 @@ class BatchJob:
             return
         began_ms = _now_ms()
         before, watermark = self._before(batch)
-        marked = self._marked(rows, self._earlier(rows, main, watermark), watermark)
+        flat = self._flat(rows)
+        marked = self._marked(flat, self._earlier(flat, main, watermark), watermark)
         stage(marked, staging, one_write=settings.format is TableFormat.DELTA)
         files = {kind: staging.files(kind) for kind in KINDS}
         schema = to_arrow_schema(_without(marked.schema, (*DEAD_COLUMNS, KIND)), timezone="UTC")
@@ -83,7 +84,7 @@ class BatchJob:
         settings, began_ms = self.settings, _now_ms()
         before, watermark = self._before(batch)
         known = read_native(rows.sparkSession, settings.table) if settings.deduplicates else None
-        marked = self._marked(rows, known, watermark)
+        marked = self._marked(self._flat(rows), known, watermark)
         marked.persist()
         try:
             counted = marked.groupBy(KIND).agg(
@@ -120,10 +121,13 @@ class BatchJob:
     def _table(self, path: str) -> Table:
         return open_table(self.settings.format, path, dict(self.settings.catalog))
 
-    def _marked(self, rows: DataFrame, earlier: DataFrame | None, watermark: datetime | None) -> DataFrame:
+    def _flat(self, rows: DataFrame) -> DataFrame:
+        """Rows with the columns of the table, and their time."""
+        return row_kinds.with_event_time(row_kinds.flattened(rows), self.settings.columns.time)
+
+    def _marked(self, flat: DataFrame, earlier: DataFrame | None, watermark: datetime | None) -> DataFrame:
         """Rows with their kind.  `earlier`: rows of the table, where duplicates are told by them."""
         settings, columns = self.settings, self.settings.columns
-        flat = row_kinds.with_event_time(row_kinds.flattened(rows), columns.time)
         marked = row_kinds.with_kind(flat, watermark)
         if not settings.deduplicates:
             return marked
@@ -135,13 +139,12 @@ class BatchJob:
             )
         return row_kinds.with_duplicates(marked, columns, earlier)
 
-    def _earlier(self, rows: DataFrame, main: Table, watermark: datetime | None) -> DataFrame | None:
+    def _earlier(self, flat: DataFrame, main: Table, watermark: datetime | None) -> DataFrame | None:
         """The files of the main table among which duplicates are looked for."""
         known = main.files(newer_than=watermark) if self.settings.deduplicates else []
         if not known:
             return None
-        flat = row_kinds.with_event_time(row_kinds.flattened(rows), self.settings.columns.time)
-        return rows.sparkSession.read.schema(_without(flat.schema, DEAD_COLUMNS)).parquet(*known)
+        return flat.sparkSession.read.schema(_without(flat.schema, DEAD_COLUMNS)).parquet(*known)
 
     def _derive(self, good: DataFrame | None, late: DataFrame | None, app: str, batch: int) -> dict[str, int]:
         """Commit the tables that are made of the rows, gaps first: they want to know how devices stood before."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pyarrow as pa
+from deltalake import write_deltalake
 
-from spark_ingest.tables.delta import DeltaTableFiles, transaction_of
+from spark_ingest.tables.delta import DeltaTableFiles, last_batch, transaction_of
 
 
 def merge_once(
@@ -24,9 +25,8 @@ def merge_once(
 
     `when`: matched rows for which `update` holds; `otherwise` is for the rest of them.
     """
-    files = DeltaTableFiles(path)
-    table = files.prepare(rows.schema)
-    if files.committed(app) >= batch or not rows.num_rows:
+    table = DeltaTableFiles(path).prepare(rows.schema)
+    if last_batch(table, app) >= batch or not rows.num_rows:
         return
     merger = table.merge(
         rows, match, source_alias="s", target_alias="t", commit_properties=transaction_of(app, batch)
@@ -38,9 +38,6 @@ def merge_once(
 
 def append_once(path: str, rows: pa.Table, app: str, batch: int) -> None:
     """Add rows; nothing if the batch is in the table."""
-    from deltalake import write_deltalake
-
-    files = DeltaTableFiles(path)
-    table = files.prepare(rows.schema)
-    if files.committed(app) < batch:
+    table = DeltaTableFiles(path).prepare(rows.schema)
+    if last_batch(table, app) < batch:
         write_deltalake(table, rows, mode="append", commit_properties=transaction_of(app, batch))

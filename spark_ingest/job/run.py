@@ -17,9 +17,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from domain.errors import EntrepotError
 from spark_ingest.job.batch import BatchJob
 from spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
-from spark_ingest.job.settings import JobSettings, replace_file, save_settings
+from spark_ingest.job.settings import JobSettings, save_settings
 from spark_ingest.job.watching import JobProgress, progress_of
 from spark_ingest.source.stores import reader_of
+from spark_ingest.tables.staging import replace_file
 from store_client.blocking import BlockingStore
 
 LOOK_SECONDS: Final = 0.5

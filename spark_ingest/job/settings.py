@@ -12,6 +12,7 @@ import orjson
 
 from spark_ingest.source.options import Parse
 from spark_ingest.tables import TableFormat
+from spark_ingest.tables.staging import replace_file
 from store_client.blocking import StoreLocation
 
 FOLDER: Final = "entrepot"
@@ -78,7 +79,7 @@ class JobSettings:
     @property
     def checkpoint_path(self) -> Path:
         """Where Spark keeps the job's offsets."""
-        return Path(self.checkpoint or f"{self.table.rstrip('/')}_checkpoint").absolute()
+        return checkpoint_of(self.table, self.checkpoint)
 
     @property
     def folder(self) -> Path:
@@ -117,6 +118,11 @@ class JobSettings:
         }
 
 
+def checkpoint_of(table: str, checkpoint: str = "") -> Path:
+    """Where a job keeps its place: where it is told to, else beside its table."""
+    return Path(checkpoint or f"{table.rstrip('/')}_checkpoint").absolute()
+
+
 def save_settings(settings: JobSettings) -> None:
     """Keep them in the checkpoint, for `status` and `report`, and so that a later start has the same columns."""
     settings.folder.mkdir(parents=True, exist_ok=True)
@@ -137,13 +143,6 @@ def load_settings(checkpoint: Path) -> JobSettings | None:
     kept = {name: _tuples(value) for name, value in found.items()}
     settings = JobSettings(location=location, columns=names, **kept)
     return replace(settings, format=TableFormat(settings.format), parse=Parse(settings.parse))
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
-    scratch = path.with_suffix(path.suffix + ".new")
-    scratch.write_bytes(content)
-    scratch.replace(path)
 
 
 def _tuples(value: Any) -> Any:

@@ -14,7 +14,7 @@ from typing import Final
 
 import orjson
 
-from spark_ingest.job.settings import replace_file
+from spark_ingest.tables.staging import replace_file
 
 KEPT_BATCHES: Final = 5_000
 """Files of so many batches stay, for the report."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,28 @@ class NoJobError(Exception):
 @dataclass(frozen=True)
 class JobStatus:
     """`end`: what Spark has committed.  `latest`: where the queues end now, empty where no store answered (`unreached`
-    says why)."""
+    says why).  `states`: of the batches that are kept, in order."""
 
     settings: JobSettings
     batch: int
     end: Offsets
     latest: Offsets
     unreached: str
-    last: BatchState | None
-    rows: dict[str, int] = field(default_factory=dict)
+    states: list[BatchState]
+
+    @property
+    def last(self) -> BatchState | None:
+        """The last batch that is known of."""
+        return self.states[-1] if self.states else None
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many there were, by kind."""
+        found: dict[str, int] = {}
+        for state in self.states:
+            for kind, count in state.rows.items():
+                found[kind] = found.get(kind, 0) + count
+        return found
 
     @property
     def lags(self) -> dict[tuple[str, int], int]:
@@ -85,11 +98,6 @@ def job_status(checkpoint: Path) -> JobStatus:
     if settings is None:
         raise NoJobError(f"there is no job at {checkpoint}")
     batch, end = committed_offsets(checkpoint)
-    states = all_states(settings.folder)
-    rows: dict[str, int] = {}
-    for state in states:
-        for kind, count in state.rows.items():
-            rows[kind] = rows.get(kind, 0) + count
     latest: Offsets = {}
     unreached = ""
     try:
@@ -98,7 +106,7 @@ def job_status(checkpoint: Path) -> JobStatus:
         latest = {t: {b.queue_id: b.max_offset for b in reader.bounds(t)} for t in topics if t}
     except EntrepotError as error:
         unreached = error.message
-    return JobStatus(settings, batch, end, latest, unreached, states[-1] if states else None, rows)
+    return JobStatus(settings, batch, end, latest, unreached, all_states(settings.folder))
 
 
 def committed_offsets(checkpoint: Path) -> tuple[int, Offsets]:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_ingest.job.settings import JobSettings
-from spark_ingest.job.state import BatchState, all_states
 from spark_ingest.job.status import JobStatus, job_status
 from spark_ingest.report.anomalies import Anomaly, Series, anomalies_of, usual_of
 from spark_ingest.tables.delta import DeltaTableFiles
@@ -27,7 +26,6 @@ class ReportData:
     """`progress`: a line for each batch as the job told it; `drawn`: the series that are drawn."""
 
     status: JobStatus
-    states: list[BatchState]
     progress: list[dict[str, Any]]
     drawn: list[Series] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
@@ -55,7 +53,6 @@ def gather(checkpoint: Path, devices: int) -> ReportData:
         silent = [row for row in rows if (newest - row["last_seen"]).total_seconds() > limit]
     return ReportData(
         status=status,
-        states=all_states(settings.folder),
         progress=read_progress(settings.folder),
         drawn=_drawn(series, anomalies, gap_counts, devices),
         anomalies=sorted(anomalies, key=lambda a: (a.device, a.time)),

@@ -25,15 +25,15 @@ _BLUE, _RED, _GREY, _AMBER = "#2563eb", "#dc2626", "#94a3b8", "#f59e0b"
 def throughput(data: ReportData) -> go.Figure:
     """Rows per second of each batch, and rows so far, by kind."""
     figure = make_subplots(specs=[[{"secondary_y": True}]])
-    times = [_time(state.ended_ms) for state in data.states]
-    total = [sum(state.rows.values()) for state in data.states]
+    times = [_time(state.ended_ms) for state in data.status.states]
+    total = [sum(state.rows.values()) for state in data.status.states]
     rates = [
         rows / max((state.ended_ms - state.began_ms) / 1000, 0.001)
-        for rows, state in zip(total, data.states, strict=True)
+        for rows, state in zip(total, data.status.states, strict=True)
     ]
     figure.add_trace(go.Bar(x=times, y=rates, name="rows/s of the batch", marker_color=_BLUE, opacity=0.6))
     for kind, colour in (("good", "#16a34a"), ("dead", _RED), ("late", _AMBER), ("duplicate", _GREY)):
-        counts = _running(state.rows.get(kind, 0) for state in data.states)
+        counts = _running(state.rows.get(kind, 0) for state in data.status.states)
         if counts and counts[-1]:
             figure.add_trace(go.Scatter(x=times, y=counts, name=f"{kind}, so far", line_color=colour), secondary_y=True)
     figure.update_layout(title="Throughput", **_LAYOUT)

@@ -115,8 +115,8 @@ def read_location(options: Mapping[str, str]) -> StoreLocation:
     tls = tuple(found.get(f"tls.{name}", "") for name in ("certificate", "key", "ca"))
     try:
         return StoreLocation(
-            brokers=_listed(found.get("servers", "")),
-            name_servers=_listed(found.get("nameservers", "")),
+            brokers=listed(found.get("servers", "")),
+            name_servers=listed(found.get("nameservers", "")),
             data_dir=found.get("datadir", ""),
             cluster=found.get("cluster", ""),
             tls=(tls[0], tls[1], tls[2]),
@@ -140,7 +140,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     """The options of a reader.  Raises OptionError."""
     check_names(given)
     options = {name.lower(): value for name, value in given.items()}
-    topics, pattern = _listed(options.get("subscribe", options.get("path", ""))), options.get("subscribepattern", "")
+    topics, pattern = listed(options.get("subscribe", options.get("path", ""))), options.get("subscribepattern", "")
     if bool(topics) == bool(pattern):
         raise OptionError("which topics? Give subscribe (a list) or subscribePattern, one of the two")
     try:
@@ -169,7 +169,7 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
         max_records_per_partition=_number(options, "maxRecordsPerPartition", 1) or 1_000_000,
         fails_on_data_loss=_flag(options, "failOnDataLoss", default=True),
         includes_properties=_flag(options, "includeProperties", default=False),
-        columns=_listed(options.get("columns", "")),
+        columns=listed(options.get("columns", "")),
         filter=_filter(options),
         parse=Parse(parse),
         payload_schema=schema,
@@ -177,7 +177,8 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _listed(text: str) -> tuple[str, ...]:
+def listed(text: str) -> tuple[str, ...]:
+    """The parts of a list with commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 

@@ -41,8 +41,7 @@ class DeltaTableFiles:
         return pa.schema(self.open().schema().to_arrow())
 
     def committed(self, app: str) -> int:
-        version = self.open().transaction_version(app) if self.exists() else None
-        return -1 if version is None else version
+        return last_batch(self.open(), app) if self.exists() else -1
 
     def prepare(self, schema: pa.Schema) -> DeltaTable:
         """The table, with these columns among its own; made if it is not there."""
@@ -59,8 +58,7 @@ class DeltaTableFiles:
 
     def commit(self, files: Sequence[StagedFile], schema: pa.Schema, app: str, batch: int) -> None:
         table = self.prepare(schema)
-        version = table.transaction_version(app)
-        if version is not None and version >= batch:
+        if last_batch(table, app) >= batch:
             return
         folder = Path(self._path) / "data" / f"{app[:8]}-{batch}-{uuid.uuid4().hex[:8]}"
         moved = move_durably(files, folder) if files else []
@@ -112,6 +110,12 @@ class DeltaTableFiles:
             "files_made": done["numFilesAdded"],
             "files_removed": len(removed),
         }
+
+
+def last_batch(table: DeltaTable, app: str) -> int:
+    """The last batch of a job that is in an open table; -1 for none."""
+    version = table.transaction_version(app)
+    return -1 if version is None else version
 
 
 def transaction_of(app: str, batch: int) -> CommitProperties:

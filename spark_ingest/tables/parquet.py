@@ -15,12 +15,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
+import pyarrow.ipc
 
-from spark_ingest.tables.staging import StagedFile, move_durably, staged_file, sync_folder
+from spark_ingest.tables.staging import StagedFile, move_durably, replace_file, staged_file, sync_folder
 from spark_ingest.tables.table import TableError, check_types
 
 PARTITION: Final = "ingest_batch="
+SCHEMA_FILE: Final = "_schema"
+"""The table's columns.  What begins with an underscore is no data to any reader."""
 
 
 class ParquetFolders:
@@ -37,17 +39,10 @@ class ParquetFolders:
         return bool(self._folders())
 
     def schema(self) -> pa.Schema:
-        """Of the columns of all batches."""
-        files = self.files()
-        if not files:
+        """Of the columns of all batches: a batch has those of its time."""
+        if not self.exists():
             raise TableError(f"there is no Parquet table at {self._root}")
-        # a batch has the columns of its time; each set of columns is read once
-        return pa.unify_schemas([pq.read_schema(Path(folder) / name) for folder, name in self._one_of_each()])
-
-    def _one_of_each(self) -> list[tuple[Path, str]]:
-        return [
-            (folder, next(folder.glob("*.parquet")).name) for folder in self._folders() if any(folder.glob("*.parquet"))
-        ]
+        return pa.ipc.read_schema(pa.py_buffer((self._root / SCHEMA_FILE).read_bytes()))
 
     def committed(self, app: str) -> int:
         prefix = f"{PARTITION}{app[:8]}-"
@@ -60,13 +55,22 @@ class ParquetFolders:
         target = self._root / f"{PARTITION}{app[:8]}-{batch:09d}"
         if target.exists() or self.committed(app) >= batch:
             return
-        if self.exists():
-            check_types(self.path, self.schema(), schema)
+        self._prepare(schema)
         hidden = self._root / f"_{target.name}-{uuid.uuid4().hex[:8]}"
         hidden.mkdir(parents=True)
         move_durably(files, hidden)
         hidden.rename(target)
         sync_folder(self._root)
+
+    def _prepare(self, schema: pa.Schema) -> None:
+        """Note the columns that are new, before there is a batch with them."""
+        if self.exists():
+            known = self.schema()
+            if not check_types(self.path, known, schema):
+                return
+            schema = pa.unify_schemas([known, schema])
+        self._root.mkdir(parents=True, exist_ok=True)
+        replace_file(self._root / SCHEMA_FILE, schema.serialize().to_pybytes())
 
     def _folders(self) -> list[Path]:
         return sorted(self._root.glob(f"{PARTITION}*")) if self._root.is_dir() else []

@@ -128,6 +128,13 @@ def move_durably(files: Iterable[StagedFile], folder: Path) -> list[StagedFile]:
     return moved
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    scratch = path.with_suffix(path.suffix + ".new")
+    scratch.write_bytes(content)
+    scratch.replace(path)
+
+
 def sync_folder(folder: Path) -> None:
     """Make renames in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY)

@@ -14,12 +14,16 @@ from tests.support.server import Process, ServerProcess
 class NameServerProcess(Process):
     """`entrepot nameserver`."""
 
+    doors = ("nameserver",)
+
     def _arguments(self) -> list[str]:
-        return ["nameserver", *(() if self.ports else ("--port", "0"))]
+        return ["nameserver"]
 
 
 class BrokerProcess(Process):
     """`entrepot broker`, with a data directory of its own."""
+
+    doors = ("broker",)
 
     def __init__(
         self, directory: Path, name_servers: Sequence[NameServerProcess], settings: dict[str, str], name: str
@@ -31,11 +35,13 @@ class BrokerProcess(Process):
 
     def _arguments(self) -> list[str]:
         flags = ["--data-dir", str(self.data_dir), "--name", self.broker_name]
-        return ["broker", *flags, *_asking(self._name_servers), *(() if self.ports else ("--port", "0"))]
+        return ["broker", *flags, *_asking(self._name_servers)]
 
 
 class GatewayProcess(Process):
     """`entrepot gateway`, which keeps nothing.  `brokers`: asked by their addresses, without a name server."""
+
+    doors = ServerProcess.doors
 
     def __init__(
         self,
@@ -51,7 +57,7 @@ class GatewayProcess(Process):
 
     def _arguments(self) -> list[str]:
         flags = ["--broker", ",".join(each.address("broker") for each in self.brokers)] if self.brokers else []
-        return ["gateway", "--free-ports", *_asking(self.name_servers), *flags]
+        return ["gateway", *_asking(self.name_servers), *flags]
 
 
 def _asking(name_servers: Sequence[NameServerProcess]) -> list[str]:

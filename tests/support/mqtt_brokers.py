@@ -16,18 +16,11 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
+from tests.support.ports import ReservedPort
 from tests.support.waiting import wait_until
 
 STOP_SECONDS = 20.0
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
-
-
-def free_port() -> int:
-    """A port that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class OtherBroker:
@@ -35,7 +28,8 @@ class OtherBroker:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.port = free_port()
+        self._reserved = ReservedPort()
+        self.port = self._reserved.number
         self._process: subprocess.Popen[bytes] | None = None
 
     def command(self) -> list[str]:

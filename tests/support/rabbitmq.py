@@ -10,7 +10,7 @@ from typing import IO, Final, Self
 
 import pytest
 
-from tests.support.mqtt_brokers import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import wait_until
 
 PROGRAM: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")

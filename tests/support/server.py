@@ -8,26 +8,29 @@ import signal
 import subprocess
 import sys
 import time
+from collections import defaultdict
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Self
 
-from gateway.settings import port_key
+from tests.support.ports import ReservedPort
 
 START_SECONDS = 30.0
 STOP_SECONDS = 20.0
-MAX_PORT_TRIES = 50
-"""How often a start is tried again where something else has the port that the process had before."""
 
 
 class Process:
-    """A command of ours in a process of its own.  After the first start it keeps its ports through restarts."""
+    """A command of ours in a process of its own, which keeps its ports through restarts."""
+
+    doors: ClassVar[tuple[str, ...]] = ()
+    """Its listeners that have a free port unless its settings say otherwise."""
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None, name: str = "server") -> None:
         self.directory = directory
         self.settings = dict(settings or {})
         self.name = name
         self.ports: dict[str, str] = {}
+        self._reserved: defaultdict[str, ReservedPort] = defaultdict(ReservedPort)
         self.ready_seconds = 0.0
         self._log = directory / f"{name}.log"
         self.ready_file = directory / ("ready.json" if name == "server" else f"{name}.ready.json")
@@ -71,9 +74,7 @@ class Process:
     def begin(self) -> None:
         """Start, without waiting."""
         self.ready_file.unlink(missing_ok=True)
-        settings = dict(self.settings)
-        for door, address in self.ports.items():
-            settings[port_key(door)] = address.rpartition(":")[2]
+        settings = {**self.settings, **self._port_settings()}
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
         command = [sys.executable, "-m", "gateway.cli", *self._arguments()]
         command += ["--ready-file", str(self.ready_file), *flags]
@@ -85,14 +86,8 @@ class Process:
     def wait_ready(self) -> None:
         """Wait until what was begun is ready."""
         assert self._process is not None
-        again = 0
         while not self.ready_file.exists():
             if self._process.poll() is not None:
-                if again < MAX_PORT_TRIES and self._lost_its_port():
-                    again += 1
-                    time.sleep(0.2)  # whoever took it goes on
-                    self.begin()
-                    continue
                 raise AssertionError(f"{self.name} ended with {self._process.returncode}:\n{self.log_text()}")
             if time.monotonic() - self._started > START_SECONDS:
                 raise AssertionError(f"{self.name} is not ready:\n{self.log_text()}")
@@ -100,9 +95,11 @@ class Process:
         self.ready_seconds = time.monotonic() - self._started
         self.ports = json.loads(self.ready_file.read_bytes())
 
-    def _lost_its_port(self) -> bool:
-        """Whether one of the ports that it had is taken: an outgoing connection may have got it meanwhile."""
-        return bool(self.ports) and "Address already in use" in self.log_text()[-400:]
+    def _port_settings(self) -> dict[str, str]:
+        """A port of its own for every listener that is to have a free one."""
+        asked = {f"{door}.port": "0" for door in self.doors} | self.settings
+        free = [key for key, value in asked.items() if key.endswith("port") and value == "0"]
+        return {key: str(self._reserved[key].number) for key in free}
 
     def restart(self) -> None:
         """Start again on the same ports and data."""
@@ -166,9 +163,11 @@ class Process:
 class ServerProcess(Process):
     """`entrepot serve`: doors and a store in one process."""
 
+    doors = ("mqtt", "amqp", "grpc", "http")
+
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(directory, settings)
         self.data_dir = directory / "data"
 
     def _arguments(self) -> list[str]:
-        return ["serve", "--free-ports", "--data-dir", str(self.data_dir)]
+        return ["serve", "--data-dir", str(self.data_dir)]

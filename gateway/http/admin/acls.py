@@ -9,9 +9,9 @@ from pydantic import Field
 
 from domain.access.evaluator import MAX_RESOURCES, MAX_SOURCES, MAX_STATEMENTS
 from domain.access.model import SUBJECT_PREFIX, Action, Decision, Effect, ResourceType, Statement
-from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, body_of, json_answer, schema_of
+from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, schema_of
 from gateway.http.asgi import name_in_path
-from gateway.http.bodies import schema_of_body
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError, bad_request

@@ -8,7 +8,8 @@ from fastapi import Response
 
 from domain.timestamp import to_rfc3339
 from gateway.bridge.status import BridgeStatus
-from gateway.http.admin.common import PREFIX, json_answer
+from gateway.http.admin.common import PREFIX
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 

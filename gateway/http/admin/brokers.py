@@ -8,8 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from domain.cluster import BrokerStatus, ClusterControl, Clustered
 from domain.errors import Code, EntrepotError
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, body_of, json_answer
+from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 

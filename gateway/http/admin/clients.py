@@ -9,8 +9,9 @@ from fastapi import Query, Response
 
 from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.frontends.mqtt.frontend import MqttFrontend
-from gateway.http.admin.common import NO_CONTENT, PREFIX, json_answer, time_shape
+from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import version_name
 from gateway.http.namespaced import Routes

@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
-import orjson
-from fastapi import Request, Response
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from domain.errors import Code, EntrepotError
 from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
-from gateway.http.bodies import json_body, json_response
-from gateway.http.context import HttpContext
-from gateway.http.problems import bad_json, bad_request
+from gateway.http.problems import bad_request
 
 PREFIX: Final = "/api/v1"
 CREATED: Final = 201
@@ -28,7 +24,6 @@ Number = Annotated[int, Field(ge=-MAX_NUMBER, le=MAX_NUMBER)]
 Offset = Annotated[int, Field(ge=0, le=MAX_NUMBER)]
 
 _Status = TypeVar("_Status")
-_Body = TypeVar("_Body", bound="Body")
 
 
 class Body(BaseModel):
@@ -51,15 +46,6 @@ class Change(Body):
         return fields
 
 
-async def body_of(request: Request, context: HttpContext, kind: type[_Body]) -> _Body:
-    """The body of a request; none is as good as `{}`."""
-    body = await json_body(request, context.settings.http.max_body_bytes)
-    try:
-        return kind.model_validate_json(body or b"{}")
-    except ValidationError as error:
-        raise bad_json(error) from None
-
-
 def schema_of(kind: type[Body]) -> dict[str, Any]:
     """A body's schema for the OpenAPI document, with its parts in place."""
     schema = kind.model_json_schema()
@@ -74,11 +60,6 @@ def schema_of(kind: type[Body]) -> dict[str, Any]:
 
     filled_schema: dict[str, Any] = filled(schema)
     return filled_schema
-
-
-def json_answer(value: dict[str, Any], status: int = OK) -> Response:
-    """A JSON answer."""
-    return json_response(orjson.dumps(value), status)
 
 
 def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:

@@ -22,19 +22,9 @@ from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_topic, split_name
 from domain.ports import Store
 from domain.shard import broker_of_place, broker_of_queue, first_place, first_queue, local_place
-from gateway.http.admin.common import (
-    MAX_NUMBER,
-    PREFIX,
-    Body,
-    Offset,
-    body_of,
-    json_answer,
-    refusal_shape,
-    schema_of,
-    time_shape,
-)
+from gateway.http.admin.common import MAX_NUMBER, PREFIX, Body, Offset, refusal_shape, schema_of, time_shape
 from gateway.http.admin.messages import full_shape, message_shape
-from gateway.http.bodies import schema_of_body
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, group_name
 from gateway.http.problems import bad_request

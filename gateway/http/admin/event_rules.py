@@ -18,8 +18,8 @@ from gateway.events.rules import (
     EventRule,
     EventRuleRecord,
 )
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Change, body_of, json_answer, schema_of
-from gateway.http.bodies import schema_of_body
+from gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, namespace_of, topic_name
 from gateway.http.problems import bad_request

@@ -24,12 +24,10 @@ from gateway.http.admin.common import (
     Change,
     Number,
     Offset,
-    body_of,
-    json_answer,
     schema_of,
     statuses_of,
 )
-from gateway.http.bodies import schema_of_body
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, group_name, namespace_of, topic_name
 from gateway.http.problems import bad_request

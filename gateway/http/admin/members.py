@@ -19,9 +19,9 @@ from domain.membership import (
 )
 from domain.timestamp import to_rfc3339
 from domain.topic import MAX_QUEUES
-from gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, body_of, json_answer, schema_of
+from gateway.http.admin.common import MAX_NUMBER, NO_CONTENT, PREFIX, Body, Offset, schema_of
 from gateway.http.asgi import ClientGoneError, name_in_path, until_gone
-from gateway.http.bodies import schema_of_body
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, group_name, topic_name
 from gateway.http.problems import bad_request

@@ -13,8 +13,9 @@ from domain.message import PropertyValue, StoredMessage
 from domain.names import is_system_topic, split_name
 from domain.ports import Store
 from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, HopKind, MessageConsumer, MessageHop, MessageQuery
-from gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, json_answer, time_shape
+from gateway.http.admin.common import MAX_CURSOR_LENGTH, PREFIX, epoch_ms_of, time_shape
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, topic_name
 from gateway.http.problems import MissingError

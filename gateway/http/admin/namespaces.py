@@ -8,8 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from domain.names import split_name
 from domain.ports import Store
-from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body, body_of, json_answer
+from gateway.http.admin.common import CREATED, NO_CONTENT, OK, PREFIX, Body
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, known_namespace
 

@@ -9,9 +9,10 @@ from fastapi import Query, Request, Response
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.query import MAX_QUERY_MESSAGES
-from gateway.http.admin.common import MAX_NUMBER, PREFIX, json_answer
+from gateway.http.admin.common import MAX_NUMBER, PREFIX
 from gateway.http.admin.messages import DEFAULT_LIMIT, full_shape
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, topic_name
 from gateway.http.problems import bad_request

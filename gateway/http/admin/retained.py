@@ -11,9 +11,10 @@ from domain.message import SystemProperty
 from domain.retained import NEVER, RetainedMessage, expiry_of
 from domain.routing.topic_filter import MAX_TOPIC_BYTES, is_valid_filter
 from domain.timestamp import MAX_EPOCH_MS
-from gateway.http.admin.common import NO_CONTENT, PREFIX, json_answer, time_shape
+from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from gateway.http.admin.messages import id_text
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError, bad_request

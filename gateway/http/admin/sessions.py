@@ -11,8 +11,9 @@ from domain.errors import Code, EntrepotError
 from domain.timestamp import MAX_EPOCH_MS
 from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.http.admin.clients import MAX_LIMIT, MAX_TEXT, mqtt_of, subscription_shape
-from gateway.http.admin.common import NO_CONTENT, PREFIX, json_answer, time_shape
+from gateway.http.admin.common import NO_CONTENT, PREFIX, time_shape
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import version_name
 from gateway.http.namespaced import Routes

@@ -12,20 +12,10 @@ from domain.ports import Store
 from domain.recall_handle import RecallHandle
 from domain.timestamp import MAX_EPOCH_MS, to_rfc3339
 from domain.timing import TimedMessage, TimerCursor
-from gateway.http.admin.common import (
-    MAX_CURSOR_LENGTH,
-    MAX_NUMBER,
-    NO_CONTENT,
-    PREFIX,
-    Body,
-    body_of,
-    epoch_ms_of,
-    json_answer,
-    schema_of,
-)
+from gateway.http.admin.common import MAX_CURSOR_LENGTH, MAX_NUMBER, NO_CONTENT, PREFIX, Body, epoch_ms_of, schema_of
 from gateway.http.admin.messages import message_shape
 from gateway.http.asgi import name_in_path
-from gateway.http.bodies import schema_of_body
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, namespace_of, topic_name
 from gateway.http.problems import MissingError, bad_request

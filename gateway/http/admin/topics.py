@@ -20,13 +20,11 @@ from gateway.http.admin.common import (
     Body,
     Change,
     Number,
-    body_of,
-    json_answer,
     refusal_shape,
     schema_of,
     statuses_of,
 )
-from gateway.http.bodies import schema_of_body
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, namespace_of, topic_name
 from gateway.http.problems import bad_request

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from gateway.frontends.mqtt.traces import MAX_ENTRIES, MAX_SECONDS, Trace
 from gateway.http.admin.clients import mqtt_of
-from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, body_of, json_answer, schema_of, time_shape
+from gateway.http.admin.common import NO_CONTENT, PREFIX, Body, schema_of, time_shape
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError

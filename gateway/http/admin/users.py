@@ -10,19 +10,9 @@ from typing import Any, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from domain.timestamp import to_rfc3339
-from gateway.http.admin.common import (
-    CREATED,
-    MAX_NUMBER,
-    NO_CONTENT,
-    OK,
-    PREFIX,
-    Change,
-    body_of,
-    json_answer,
-    schema_of,
-)
+from gateway.http.admin.common import CREATED, MAX_NUMBER, NO_CONTENT, OK, PREFIX, Change, schema_of
 from gateway.http.asgi import name_in_path
-from gateway.http.bodies import schema_of_body
+from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
 from gateway.http.problems import MissingError

@@ -18,16 +18,15 @@ from domain.routing import exchange as exchanges
 from domain.routing.binding import Binding, DestinationKind
 from gateway.frontends.amqp.topology import read_name
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
 from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.door import (
     CREATED,
     ArgumentsBody,
-    body_of,
     exchange_name_in_path,
     frontend_of,
-    json_answer,
     missing,
     new_router,
     nothing,

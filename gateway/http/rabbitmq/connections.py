@@ -11,9 +11,10 @@ from gateway.frontends.amqp.consuming import Consumer
 from gateway.frontends.amqp.conversation import AmqpConversation
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError
-from gateway.http.rabbitmq.door import frontend_of, json_answer, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.door import frontend_of, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.shapes import node_name, plain
 from protocols.amqp.reply_codes import ReplyCode

@@ -12,10 +12,10 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from domain.routing.exchange import RESERVED_PREFIX
-from gateway.http.bodies import json_body
+from gateway.http.bodies import json_answer, json_body
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.door import frontend_of, json_answer, new_router, nothing, vhost_in_path
+from gateway.http.rabbitmq.door import frontend_of, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.importing import Import
 from gateway.http.rabbitmq.permissions import permission_rows
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape, plain, policy_shape

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import orjson
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from domain.errors import Code, EntrepotError
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.http.asgi import name_in_path
-from gateway.http.bodies import json_body, json_response
 from gateway.http.context import HttpContext
 from gateway.http.problems import (
     MissingError,
     answer_of,
-    bad_json,
     log_refusal,
     problem_answer,
 )
@@ -34,7 +32,6 @@ DEFAULT_EXCHANGE_NAME: Final = "amq.default"
 NO_CONTENT: Final = 204
 CREATED: Final = 201
 
-_Body = TypeVar("_Body", bound="LenientBody")
 _CODES: Final[Mapping[ReplyCode, Code]] = {
     ReplyCode.NOT_FOUND: Code.TOPIC_NOT_FOUND,
     ReplyCode.ACCESS_REFUSED: Code.FORBIDDEN,
@@ -130,20 +127,6 @@ def missing(kind: str, name: str, vhost: Vhost) -> MissingError:
     return MissingError(
         f"{kind}-not-found", f"The {kind} does not exist", f"no {kind} '{name}' in vhost '{vhost.name}'"
     )
-
-
-async def body_of(request: Request, context: HttpContext, kind: type[_Body]) -> _Body:
-    """The body of a request; none is as good as `{}`."""
-    body = await json_body(request, context.settings.http.max_body_bytes)
-    try:
-        return kind.model_validate_json(body or b"{}")
-    except ValidationError as error:
-        raise bad_json(error) from None
-
-
-def json_answer(value: Any, status: int = 200) -> Response:
-    """A JSON answer, whatever its type."""
-    return json_response(orjson.dumps(value), status)
 
 
 def nothing() -> Response:

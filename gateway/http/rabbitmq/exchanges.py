@@ -20,6 +20,7 @@ from domain.routing.exchange_routing import UnknownExchange
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.amqp.publishing import all_keys, without_bcc
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import bad_request
 from gateway.http.rabbitmq import declaring
@@ -27,11 +28,9 @@ from gateway.http.rabbitmq.bindings import default_bindings
 from gateway.http.rabbitmq.door import (
     ArgumentsBody,
     LenientBody,
-    body_of,
     created,
     exchange_name_in_path,
     frontend_of,
-    json_answer,
     missing,
     new_router,
     nothing,

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 
+from gateway.http.bodies import json_answer
 from gateway.http.problems import bad_request
-from gateway.http.rabbitmq.door import json_answer
 
 MAX_PAGE_SIZE: Final = 500
 DEFAULT_PAGE_SIZE: Final = 100

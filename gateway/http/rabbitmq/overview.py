@@ -10,10 +10,11 @@ from fastapi import APIRouter, Request, Response
 from domain.routing.exchange import ExchangeType
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError
 from gateway.http.rabbitmq import declaring
-from gateway.http.rabbitmq.door import frontend_of, json_answer, new_router, vhost_in_path
+from gateway.http.rabbitmq.door import frontend_of, new_router, vhost_in_path
 from gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.queues import add_counts

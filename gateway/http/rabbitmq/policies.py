@@ -9,19 +9,10 @@ from pydantic import Field
 
 from domain.queue_policy import ApplyTo, Policy
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq import declaring
-from gateway.http.rabbitmq.door import (
-    LenientBody,
-    body_of,
-    created,
-    frontend_of,
-    json_answer,
-    missing,
-    new_router,
-    nothing,
-    vhost_in_path,
-)
+from gateway.http.rabbitmq.door import LenientBody, created, frontend_of, missing, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.shapes import policy_shape
 from gateway.vhosts.vhost import Vhost

@@ -11,18 +11,10 @@ from pydantic import Field
 from domain.errors import Code, EntrepotError
 from gateway.delivery.leases import Ticket, acknowledge_all
 from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq import declaring
-from gateway.http.rabbitmq.door import (
-    LenientBody,
-    body_of,
-    frontend_of,
-    json_answer,
-    new_router,
-    nothing,
-    queue_in_path,
-    vhost_in_path,
-)
+from gateway.http.rabbitmq.door import LenientBody, frontend_of, new_router, nothing, queue_in_path, vhost_in_path
 from gateway.http.rabbitmq.shapes import plain
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.content import ContentHeader

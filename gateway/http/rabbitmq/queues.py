@@ -13,15 +13,14 @@ from domain.field_value import text_of
 from domain.queue_arguments import DEAD_LETTER_EXCHANGE
 from domain.queue_declaration import queue_text
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.connections import consumer_shape
 from gateway.http.rabbitmq.door import (
     ArgumentsBody,
-    body_of,
     created,
     frontend_of,
-    json_answer,
     missing,
     new_router,
     nothing,

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field, field_validator
 
 from gateway.http.asgi import name_in_path
+from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.problems import MissingError, bad_request
-from gateway.http.rabbitmq.door import LenientBody, body_of, created, json_answer, new_router, nothing
+from gateway.http.rabbitmq.door import LenientBody, created, new_router, nothing
 from gateway.http.rabbitmq.listing import listing
 from gateway.security.administration import By, UserChange
 from gateway.security.records import UserRecord

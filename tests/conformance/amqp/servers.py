@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.conformance.amqp.fetched import CERTIFICATES
-from tests.support.mqtt_brokers import free_port
+from tests.support.ports import free_port
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.settings.tree import Settings
+from tests.support.ports import free_port
 from tests.support.server import ServerProcess
 
 RECEIVE_MAXIMUM: Final = 20
@@ -82,7 +83,7 @@ def mosquitto(directory: Path) -> Iterator[Server]:
     """Mosquitto, in memory alone."""
     program = mosquitto_path()
     assert program is not None, "mosquitto is not installed (make peers)"
-    ports = {"tcp": _free_port(), "ws": _free_port()}
+    ports = {"tcp": free_port(), "ws": free_port()}
     configuration = directory / "mosquitto.conf"
     configuration.write_text(MOSQUITTO_CONFIGURATION.format(**ports))
     with (directory / "mosquitto.log").open("wb") as log:
@@ -93,13 +94,6 @@ def mosquitto(directory: Path) -> Iterator[Server]:
     finally:
         process.terminate()
         process.wait(STOP_SECONDS)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:

@@ -17,7 +17,7 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
-from tests.support.mqtt_brokers import free_port
+from tests.support.ports import free_port
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until

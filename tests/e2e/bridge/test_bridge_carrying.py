@@ -13,7 +13,8 @@ from paho.mqtt.properties import Properties
 
 from tests.support.bridges import await_state, bridge, bridge_settings, remote
 from tests.support.http_pull import events
-from tests.support.mqtt_brokers import Amqtt, Mosquitto, OtherBroker, Peer, free_port
+from tests.support.mqtt_brokers import Amqtt, Mosquitto, OtherBroker, Peer
+from tests.support.ports import free_port
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
 

@@ -15,7 +15,7 @@ import pytest
 from spark_ingest.java import find_java, java_home
 from spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
-from tests.support.mqtt_brokers import free_port
+from tests.support.ports import free_port
 from tests.support.topic_log import TopicWriter
 from tests.support.waiting import wait_until
 

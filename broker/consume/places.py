@@ -1,0 +1,35 @@
+"""Where one is in a queue: what can be read of it, and which offset a position is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.engine import StorageEngine
+from domain.errors import Code, EntrepotError
+from domain.position import Position, PositionKind
+from domain.topic import QueueBounds
+
+
+def place_of(engine: StorageEngine, queue: ConsumeQueue, position: Position) -> int:
+    """The queue offset of a position."""
+    if position.kind is PositionKind.EARLIEST:
+        return queue.min_offset
+    if position.kind is PositionKind.LATEST:
+        return queue.visible_offset
+    if position.kind is PositionKind.OFFSET:
+        return min(max(position.value, queue.min_offset), queue.visible_offset)
+    return engine.first_since(queue, position.value)
+
+
+def bounds_of(queues: Iterable[ConsumeQueue]) -> list[QueueBounds]:
+    """What can be read of each."""
+    return [QueueBounds(queue.queue_id, queue.min_offset, queue.visible_offset) for queue in queues]
+
+
+def check_inside(queue: ConsumeQueue, offset: int) -> None:
+    """Raise ILLEGAL_OFFSET unless the offset is one that can be read, or the end."""
+    if not queue.min_offset <= offset <= queue.visible_offset:
+        raise EntrepotError(
+            Code.ILLEGAL_OFFSET, f"offset {offset} is outside of {queue.min_offset} to {queue.visible_offset}"
+        )
