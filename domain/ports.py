@@ -172,10 +172,19 @@ class Consumption(Protocol):
         ...
 
     async def change_invisible_duration(
-        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+        self,
+        topic: str,
+        group: str,
+        receipt_handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
     ) -> list[EntrepotError | None]:
         """Renew (`release` False: invisible from now on, None = the group's own) or give back (`release` True:
-        visible to others after `invisible_ms`, None = as the group's retry policy says; the handle is void)."""
+        visible to others after `invisible_ms`, None = as the group's retry policy says; the handle is void).
+
+        `suspend`: this delivery does not count as an attempt, the next one has its number again."""
         ...
 
     async def reject(

@@ -246,9 +246,9 @@ class Consumption(Settling):
         self, window: ConsumeWindow, context: HandleContext, marked_id: int, messages: list[StoredMessage]
     ) -> list[Delivery]:
         offsets = [message.queue_offset for message in messages]
-        attempts = window.attempts_of(offsets)
-        handles = context.mint(marked_id, zip(offsets, map(window.stamp_of, attempts), strict=True))
-        return list(map(Delivery, messages, handles, attempts))
+        stamps = map(window.stamp_of, window.deliveries_of(offsets))
+        handles = context.mint(marked_id, zip(offsets, stamps, strict=True))
+        return list(map(Delivery, messages, handles, window.attempts_of(offsets)))
 
     def _apply_limit(self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms) -> None:
         limit = terms.group.max_in_flight

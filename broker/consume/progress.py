@@ -37,6 +37,7 @@ class ConsumptionOp(IntEnum):
     HOLD = 8  # everything before the one offset waits, as far as it was never delivered (FIFO)
     TRIM = 10  # nothing before the one offset can be read any more
     ATTEMPT = 9  # what was just delivered belongs to an attempt id, which stands behind the topic and a NUL
+    UNCOUNT = 11  # the last delivery is no attempt (suspended)
 
 
 def encode_op(
@@ -124,6 +125,8 @@ class Progress:
             window.hold(first)
         elif op == ConsumptionOp.ATTEMPT:
             window.remember_try(attempt_id, offsets, deadline, store_time_ms)
+        elif op == ConsumptionOp.UNCOUNT:
+            window.uncount(offsets)
         else:
             window.change(offsets, deadline, release=op == ConsumptionOp.RELEASE)
 

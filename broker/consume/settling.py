@@ -35,12 +35,22 @@ class Settling(GroupWindows):
         return outcomes
 
     def change_invisible(
-        self, topic: str, group: str, handles: Sequence[str], invisible_ms: int | None, release: bool, now_ms: int
+        self,
+        topic: str,
+        group: str,
+        handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
+        now_ms: int,
     ) -> list[EntrepotError | None]:
-        """A new deadline for what the handles name; a release makes them void."""
+        """A new deadline for what the handles name; a release makes them void; what is suspended was no attempt."""
         current, outcomes = self._current(topic, group, handles)
         op = ConsumptionOp.RELEASE if release else ConsumptionOp.RENEW
         for queue, offsets in current.items():
+            if suspend:
+                self._append(ConsumptionOp.UNCOUNT, group, queue, offsets, 0, now_ms)
             by_delay: dict[int, list[int]] = {}
             for offset in offsets:
                 delay = self._delay(queue, group, offset, release) if invisible_ms is None else invisible_ms

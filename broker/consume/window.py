@@ -8,10 +8,13 @@ Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `
 only with what a record of the log says, live and in recovery alike.  Time comes in.
 
 The row (big-endian): as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1),
-size (4), then of that size status bytes, attempts (2 each) and deadlines (8 each), little-endian; then the attempts
-that consumers named, if there are any, as msgpack.
+size (4), then of that size status bytes, attempts (2 each) and deadlines (8 each), little-endian; then as msgpack, if
+there are any, the attempts that consumers named, or the array of these and of the deliveries that do not count.
 
-Invariants: attempts never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
+A delivery that its consumer suspended does not count as an attempt: the next one has its number again.  What handles
+are stamped with is the number of deliveries, which tells the two apart.
+
+Invariants: deliveries never fall; `base` never passes a message that is not settled; a reminder (`_by_deadline`) counts
 only for the messages that still have the deadline it was made with.
 """
 
@@ -31,8 +34,9 @@ if TYPE_CHECKING:
     from broker.consume.fifo import MessageGroups
 
 _ROW = struct.Struct(">QQQQQI?I")
-_encode_tries = msgspec.msgpack.Encoder().encode
-_decode_tries = msgspec.msgpack.Decoder(dict[str, tuple[int, list[tuple[int, int]]]]).decode
+_encode_extras = msgspec.msgpack.Encoder().encode
+_Tries = dict[str, tuple[int, list[tuple[int, int]]]]
+_decode_extras = msgspec.msgpack.Decoder(_Tries | tuple[_Tries, dict[int, tuple[int, int]]]).decode
 PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 """Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
 by the filter.  From SETTLED on a message is done with."""
@@ -40,6 +44,8 @@ DEFLATE_ABOVE = 16_384
 Try = tuple[int, Sequence[tuple[int, int]]]
 """A consumer's attempt: when it ends, and the offsets and stamps that it got."""
 MAX_TRIES = 1024
+MAX_UNCOUNTED = 0x7FFF
+"""How many deliveries of one message may not count: those behind them do."""
 DONE = bytes((SETTLED, FILTERED))
 RUN = 256
 """Status bytes that are looked at together."""
@@ -63,6 +69,7 @@ class ConsumeWindow:
         "_origin",
         "_status",
         "_timers",
+        "_uncounted",
         "as_of",
         "delivered_end",
         "is_changed",
@@ -92,6 +99,7 @@ class ConsumeWindow:
         self._timers: list[int] = []
         self._by_deadline: dict[int, list[Sequence[int]]] = {}
         self._due: deque[int] = deque()
+        self._uncounted: dict[int, tuple[int, int]] = {}  # by offset: how many, and the number of the last of them
         self.unsettled = 0
 
     @property
@@ -149,12 +157,25 @@ class ConsumeWindow:
         self._due.extendleft(reversed([offset for offset in offsets if offset < frontier]))
 
     def attempt(self, offset: int) -> int:
-        """Deliveries so far; 0 for one never delivered or long settled."""
+        """Deliveries so far that count; 0 for one never delivered or long settled."""
+        return self._deliveries(offset) - self._uncounted_of(offset)
+
+    def _deliveries(self, offset: int) -> int:
         index = offset - self._origin
         return self._attempts[index] if self._head <= index < len(self._attempts) else 0
 
+    def _uncounted_of(self, offset: int) -> int:
+        return self._uncounted[offset][0] if offset in self._uncounted else 0
+
     def attempts_of(self, offsets: Sequence[int]) -> list[int]:
         """`attempt` of each."""
+        found = self.deliveries_of(offsets)
+        if self._uncounted:
+            found = [count - self._uncounted_of(offset) for offset, count in zip(offsets, found, strict=True)]
+        return found
+
+    def deliveries_of(self, offsets: Sequence[int]) -> list[int]:
+        """How often each was delivered."""
         attempts, origin, head = self._attempts, self._origin, self._head
         end = len(attempts)
         return [attempts[offset - origin] if head <= offset - origin < end else 0 for offset in offsets]
@@ -194,12 +215,12 @@ class ConsumeWindow:
         )
 
     def stamp(self, offset: int) -> int:
-        """What a handle for the current attempt bears: attempts begin anew with each reset, stamps do not."""
-        return self.stamp_of(self.attempt(offset))
+        """What a handle for the current delivery bears: deliveries begin anew with each reset, stamps do not."""
+        return self.stamp_of(self._deliveries(offset))
 
-    def stamp_of(self, attempt: int) -> int:
-        """The stamp of an attempt."""
-        return self.generation << ATTEMPT_BITS | attempt
+    def stamp_of(self, delivery: int) -> int:
+        """The stamp of a delivery."""
+        return self.generation << ATTEMPT_BITS | delivery
 
     def is_current(self, offset: int, stamp: int) -> bool:
         """Whether a handle with this stamp may settle the message."""
@@ -226,7 +247,7 @@ class ConsumeWindow:
                 index >= self._head
                 and self._status[index] < SETTLED
                 and self._deadlines[index] <= now_ms
-                and self._attempts[index] >= max_attempts
+                and self._attempts[index] - self._uncounted_of(offset) >= max_attempts
             ):
                 found.append(offset)
         return sorted(set(found))
@@ -242,7 +263,7 @@ class ConsumeWindow:
     # -- changes, as the log says them ---------------------------------------------------------------------------
 
     def deliver(self, offsets: Sequence[int], deadline_ms: int) -> None:
-        """One more attempt for each, invisible until the deadline.  What lies between new ones is not wanted."""
+        """One more delivery for each, invisible until the deadline.  What lies between new ones is not wanted."""
         status, attempts, deadlines, origin = self._status, self._attempts, self._deadlines, self._origin
         new = 0
         if isinstance(offsets, range) and offsets[0] == self.frontier:
@@ -318,6 +339,8 @@ class ConsumeWindow:
             if head <= index < length and status[index] < SETTLED:
                 status[index] = SETTLED
                 self.unsettled -= 1
+                if self._uncounted:
+                    self._uncounted.pop(offset, None)
         while head < length and status[head] >= SETTLED:
             run = status[head : head + RUN]
             head += len(run) - len(run.lstrip(DONE))
@@ -340,6 +363,13 @@ class ConsumeWindow:
                 if release:
                     self._status[index] = RELEASED
         self._remind(deadline_ms, offsets)
+
+    def uncount(self, offsets: Sequence[int]) -> None:
+        """The last delivery of each does not count as an attempt."""
+        for offset in offsets:
+            delivery, (count, last) = self._deliveries(offset), self._uncounted.get(offset, (0, 0))
+            if delivery > last and count < MAX_UNCOUNTED and not self.is_settled(offset):
+                self._uncounted[offset] = count + 1, delivery
 
     def _remind(self, deadline_ms: int, offsets: Sequence[int]) -> None:
         batches = self._by_deadline.get(deadline_ms)
@@ -377,19 +407,23 @@ class ConsumeWindow:
         head = _ROW.pack(
             as_of, self.since, self.generation, self.base, self.delivered_end, len(attempts), deflated, len(data)
         )
-        return head + data + (_encode_tries(self.tries) if self.tries else b"")
+        if self._uncounted:
+            return head + data + _encode_extras((self.tries, self._uncounted))
+        return head + data + (_encode_extras(self.tries) if self.tries else b"")
 
     @classmethod
     def restore(cls, row: bytes) -> ConsumeWindow:
         """The window of a row."""
         as_of, since, generation, base, delivered_end, count, deflated, size = _ROW.unpack_from(row)
-        data, tries = row[_ROW.size : _ROW.size + size], row[_ROW.size + size :]
+        data, extras = row[_ROW.size : _ROW.size + size], row[_ROW.size + size :]
         if deflated:
             data = zlib.decompress(data)
         window = cls(base, since=since)
         window.as_of, window.generation, window.delivered_end = as_of, generation, delivered_end
-        if tries:
-            window.tries = dict(_decode_tries(tries))
+        if extras:
+            found = _decode_extras(extras)
+            tries, window._uncounted = found if isinstance(found, tuple) else (found, {})
+            window.tries = dict(tries)
         window._status[:] = data[:count]
         window._attempts.frombytes(data[count : 3 * count])
         window._deadlines.frombytes(data[3 * count :])

@@ -69,7 +69,7 @@ class ConsumptionFace(MessageFace):
         except asyncio.CancelledError:  # the consumer has gone: give back what it never saw
             handles = [delivery.receipt_handle for delivery in deliveries]
             self.consumption.change_invisible(
-                request.topic, request.group, handles, 0, release=True, now_ms=self.clock.now_ms()
+                request.topic, request.group, handles, 0, release=True, suspend=True, now_ms=self.clock.now_ms()
             )
             self.commit.submit(Confirmation())
             self.polling.wake(request.topic, request.group)
@@ -107,11 +107,18 @@ class ConsumptionFace(MessageFace):
             self.polling.wake(topic, group)
 
     async def change_invisible_duration(
-        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+        self,
+        topic: str,
+        group: str,
+        receipt_handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
     ) -> list[EntrepotError | None]:
         held, now_ms = self._traced(topic, group, receipt_handles) if release else [], self.clock.now_ms()
         outcomes = self.consumption.change_invisible(
-            topic, group, receipt_handles, invisible_ms, release=release, now_ms=now_ms
+            topic, group, receipt_handles, invisible_ms, release=release, suspend=suspend, now_ms=now_ms
         )
         if held:
             self.tracer.settled(HopKind.RETRIED, topic, group, held, now_ms, "given back")

@@ -147,9 +147,11 @@ class StoreService:
         return encode_deliveries(await self.store.pop(request))
 
     async def _change_invisible_duration(
-        self, topic: str, group: str, handles: list[str], invisible_ms: int | None, release: bool
+        self, topic: str, group: str, handles: list[str], invisible_ms: int | None, release: bool, suspend: bool
     ) -> wire.Outcomes:
-        return await self.store.change_invisible_duration(topic, group, handles, invisible_ms, release=release)
+        return await self.store.change_invisible_duration(
+            topic, group, handles, invisible_ms, release=release, suspend=suspend
+        )
 
     # -- topology ------------------------------------------------------------------------------------------------
 

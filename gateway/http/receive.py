@@ -115,7 +115,9 @@ async def _pop_while_connected(
 async def _give_back(context: HttpContext, request: PopRequest, deliveries: list[Delivery]) -> None:
     if deliveries:
         handles = [delivery.receipt_handle for delivery in deliveries]
-        await context.store.change_invisible_duration(request.topic, request.group, handles, 0, release=True)
+        await context.store.change_invisible_duration(
+            request.topic, request.group, handles, 0, release=True, suspend=True
+        )
 
 
 def _received(deliveries: list[Delivery], default_type: str) -> bytes:

@@ -90,6 +90,8 @@ class StateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     callback_token: str = ""
     suspended: str = ""
     """Why nothing is sent any more; empty: it is."""
+    quiet_until_ms: int = 0
+    """The sink asked all of us to leave it alone until then (Retry-After)."""
 
 
 class TopicRecord(msgspec.Struct, frozen=True):

@@ -36,6 +36,9 @@ PAUSE_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 30.0
 """A deliverer that may not send looks again so often, whatever it was told."""
 MAX_REASON: Final = 200
+STATE_TRIES: Final = 3
+SHARED_SECONDS: Final = 1.0
+"""A Retry-After of less is not worth telling the other gateways."""
 RATE_DIVISOR: Final = 60.0
 
 log = structlog.get_logger(__name__)
@@ -133,7 +136,7 @@ class Deliverer:
                 await asyncio.sleep(PAUSE_SECONDS)
             return
         if not is_allowed(self.subscription, self._context.subscriptions.state(self.subscription)):
-            await self._give_back(deliveries, 0)  # that has changed while there was nothing
+            await self._give_back(deliveries, 0, suspend=True)  # that has changed while there was nothing
             return
         size = self.subscription.record.batch_size if self.subscription.record.mode == BATCHED else 1
         for start in range(0, len(deliveries), size):
@@ -157,13 +160,19 @@ class Deliverer:
         now = self._loop.time()
         if self._room() <= 0 or self._circuit.is_trying:
             return LOOK_SECONDS
-        wait = self._circuit.wait(now)
+        wait = self._sink_wait()
         if wait > 0:
             return wait
         rate = self._rate()
         if rate and not self._bucket.take(rate, now):
             return 1 / rate
         return 0.0
+
+    def _sink_wait(self) -> float:
+        """Seconds for which the sink is left alone: by what this gateway saw of it, and by what it asked of another."""
+        quiet_until_ms = self._context.subscriptions.state(self.subscription).quiet_until_ms
+        quiet_ms = quiet_until_ms - self._context.clock.now_ms()
+        return max(self._circuit.wait(self._loop.time()), quiet_ms / 1000)
 
     def _rate(self) -> float:
         """Requests a second; 0 for any."""
@@ -208,8 +217,9 @@ class Deliverer:
             if not deliveries:
                 return
             async with self._context.slots:
-                if self._loop.time() - popped_at > SETTLING_SECONDS / 2 or not self._circuit.enter(self._loop.time()):
-                    await self._give_back(deliveries, round(self._circuit.wait(self._loop.time()) * 1000))
+                wait, is_late = self._sink_wait(), self._loop.time() - popped_at > SETTLING_SECONDS / 2
+                if wait > 0 or is_late or not self._circuit.enter(self._loop.time()):
+                    await self._give_back(deliveries, round(wait * 1000), suspend=True)
                     return
                 try:
                     answer = await self._send(deliveries)
@@ -276,6 +286,8 @@ class Deliverer:
         if answer.status in (429, 503) and asked is not None:
             self._circuit.left()
             self._circuit.pause_until(now + asked)
+            if asked >= SHARED_SECONDS:
+                await self._tell_others(asked)
         elif self._circuit.failed(now):
             log.warning("a sink is left alone for a while", subscription=self.subscription.key, problem=why)
         last = [each for each in deliveries if each.attempt >= record.max_attempts]
@@ -295,10 +307,26 @@ class Deliverer:
         delay_ms = longest / 2 + self._context.jitter.random() * longest / 2
         return round(max(delay_ms, (asked_seconds or 0) * 1000))
 
-    async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int) -> None:
+    async def _tell_others(self, asked_seconds: float) -> None:
+        """The other gateways, and who comes after this one, leave the sink alone as well."""
+        until_ms = self._context.clock.now_ms() + round(asked_seconds * 1000)
+        subscriptions = self._context.subscriptions
+        for _ in range(STATE_TRIES):
+            state = subscriptions.state(self.subscription)
+            if until_ms - state.quiet_until_ms < SHARED_SECONDS * 1000:
+                return  # that is as good as known
+            if await subscriptions.put_state(
+                self.subscription, msgspec.structs.replace(state, quiet_until_ms=until_ms)
+            ):
+                return
+
+    async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int, *, suspend: bool = False) -> None:
+        """`suspend`: nothing was sent."""
         handles = [each.receipt_handle for each in deliveries]
         feed, group = self.subscription.feed, self.subscription.group
-        await self._context.store.change_invisible_duration(feed, group, handles, delay_ms, release=True)
+        await self._context.store.change_invisible_duration(
+            feed, group, handles, delay_ms, release=True, suspend=suspend
+        )
 
     async def _bury(self, deliveries: Sequence[Delivery], why: str) -> None:
         self._context.counters.dead_letters += len(deliveries)
@@ -309,7 +337,7 @@ class Deliverer:
     async def _suspend(self, why: str) -> None:
         """The receiver is gone: it is sent nothing any more until the subscription is changed."""
         subscriptions = self._context.subscriptions
-        for _ in range(3):
+        for _ in range(STATE_TRIES):
             state = msgspec.structs.replace(subscriptions.state(self.subscription), suspended=why)
             if await subscriptions.put_state(self.subscription, state):
                 log.warning("a receiver is gone", subscription=self.subscription.key)

@@ -135,14 +135,16 @@ class Dispatcher:
         await self._store.acknowledge(self.topic, self.group, done)
         if refused:
             late = [handles[place] for place in sorted(refused)]
-            await self._store.change_invisible_duration(self.topic, self.group, late, RELEASE_MS, release=True)
+            await self._store.change_invisible_duration(
+                self.topic, self.group, late, RELEASE_MS, release=True, suspend=True
+            )
         self.dispatched += len(done)
         return len(deliveries) if is_wanted else None
 
     def _give_back(self, handles: Sequence[str]) -> None:
         """It was cut short: others have them at once."""
         task = asyncio.ensure_future(
-            self._store.change_invisible_duration(self.topic, self.group, handles, 0, release=True)
+            self._store.change_invisible_duration(self.topic, self.group, handles, 0, release=True, suspend=True)
         )
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 

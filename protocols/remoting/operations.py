@@ -85,7 +85,7 @@ BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int]
 POP: Final = _operation(20, "pop", tuple[PopRequest], RAW)
 ACKNOWLEDGE: Final = _operation(21, "acknowledge", tuple[str, str, list[str]], Outcomes)
 CHANGE_INVISIBLE_DURATION: Final = _operation(
-    22, "change_invisible_duration", tuple[str, str, list[str], int | None, bool], Outcomes
+    22, "change_invisible_duration", tuple[str, str, list[str], int | None, bool, bool], Outcomes
 )
 REJECT: Final = _operation(23, "reject", tuple[str, str, list[str], str], Outcomes)
 RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus)

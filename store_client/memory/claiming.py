@@ -116,9 +116,7 @@ class Claiming:
                 self._deliver(claim, queue, stored.queue_offset, message, entry)
 
     def _deliver(self, claim: _Claim, queue: Queue, offset: int, message: StoredMessage, entry: Entry) -> None:
-        entry.attempt += 1
-        entry.deadline_ms = claim.deadline_ms
-        entry.handle = secrets.token_urlsafe(24)
+        entry.deliver(secrets.token_urlsafe(24), claim.deadline_ms)
         self.hands[entry.handle] = Hand(claim.topic.name, claim.group.name, queue.topic, queue.queue_id, offset)
         claim.deliveries.append(Delivery(message, entry.handle, entry.attempt))
         self._state.trace(HopKind.DELIVERED, claim.topic.name, message, claim.group.name, entry.attempt)

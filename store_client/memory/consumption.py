@@ -68,11 +68,20 @@ class Consumption:
         return self._settle(topic, group, receipt_handles, consumed)
 
     async def change_invisible_duration(
-        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+        self,
+        topic: str,
+        group: str,
+        receipt_handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
     ) -> list[EntrepotError | None]:
         now = self._state.clock.now_ms()
 
         def change(hand: Hand, entry: Entry) -> None:
+            if suspend:
+                entry.uncount()
             definition = self._state.groups[group]
             if invisible_ms is not None:
                 entry.deadline_ms = now + invisible_ms

@@ -10,9 +10,22 @@ class Entry:
     """What a group knows of one message."""
 
     attempt: int = 0
+    """Deliveries so far that count."""
     deadline_ms: int = 0
     handle: str = ""
     is_settled: bool = False
+    is_uncounted: bool = False
+    """The last delivery was suspended: it was no attempt."""
+
+    def deliver(self, handle: str, deadline_ms: int) -> None:
+        """A consumer gets it."""
+        self.attempt += 1
+        self.handle, self.deadline_ms, self.is_uncounted = handle, deadline_ms, False
+
+    def uncount(self) -> None:
+        """The last delivery does not count."""
+        if not self.is_uncounted:
+            self.attempt, self.is_uncounted = self.attempt - 1, True
 
     def is_in_flight(self, now_ms: int) -> bool:
         """Whether a consumer has it: neither settled, nor given back, nor over its time."""

@@ -109,10 +109,17 @@ class MemoryStore:
         return await self._consumption.acknowledge(topic, group, receipt_handles)
 
     async def change_invisible_duration(
-        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+        self,
+        topic: str,
+        group: str,
+        receipt_handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
     ) -> list[EntrepotError | None]:
         return await self._consumption.change_invisible_duration(
-            topic, group, receipt_handles, invisible_ms, release=release
+            topic, group, receipt_handles, invisible_ms, release=release, suspend=suspend
         )
 
     async def reject(

@@ -31,9 +31,15 @@ class RemoteSettling:
         return await self._settle(wire.ACKNOWLEDGE, topic, group, handles)
 
     async def change_invisible_duration(
-        self, topic: str, group: str, handles: Sequence[str], invisible_ms: int | None, release: bool
+        self,
+        topic: str,
+        group: str,
+        handles: Sequence[str],
+        invisible_ms: int | None,
+        release: bool,
+        suspend: bool,
     ) -> list[EntrepotError | None]:
-        return await self._settle(wire.CHANGE_INVISIBLE_DURATION, topic, group, handles, invisible_ms, release)
+        return await self._settle(wire.CHANGE_INVISIBLE_DURATION, topic, group, handles, invisible_ms, release, suspend)
 
     async def reject(self, topic: str, group: str, handles: Sequence[str], reason: str) -> list[EntrepotError | None]:
         return await self._settle(wire.REJECT, topic, group, handles, reason)

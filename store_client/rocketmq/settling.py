@@ -72,7 +72,14 @@ class Settling:
         return [refusal_of(entry.status) for entry in answer.entries]
 
     async def change_invisible_duration(
-        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+        self,
+        topic: str,
+        group: str,
+        receipt_handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
     ) -> Refusals:
         """A call for each handle: the protocol has no batch of them."""
 
@@ -88,6 +95,7 @@ class Settling:
                 receipt_handle=handle.receipt_handle,
                 invisible_duration=duration(wait_ms),
                 message_id=handle.message_id,
+                suspend=suspend or None,
             )
             answer = await session.call(connection, CHANGE_INVISIBLE, question)
             self._remember(text, _VOID if release else answer.receipt_handle or handle.receipt_handle)

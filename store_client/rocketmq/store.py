@@ -104,10 +104,17 @@ class RocketMqStore(NoMessageFinder, SideKeyValues):
         return await self._settling.acknowledge(topic, group, receipt_handles)
 
     async def change_invisible_duration(
-        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+        self,
+        topic: str,
+        group: str,
+        receipt_handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
     ) -> list[EntrepotError | None]:
         return await self._settling.change_invisible_duration(
-            topic, group, receipt_handles, invisible_ms, release=release
+            topic, group, receipt_handles, invisible_ms, release=release, suspend=suspend
         )
 
     async def reject(

@@ -23,6 +23,8 @@ SETTINGS = {
 }
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 KILLS = 4
+LIMITS = (1, 3, 20)
+"""Attempts after which an event is a dead letter."""
 EVERY_SECONDS = 2.0
 
 
@@ -59,15 +61,15 @@ def test_gateways_are_killed_while_they_deliver(tmp_path: Path) -> None:
             door(cluster.gateways[1]) as two,
         ):
             subscribe(one, receiver.hook("taking"))
-            refused = subscribe(two, receiver.hook("refusing"), maxattempts=3)
+            refused = {most: subscribe(two, receiver.hook("refusing"), maxattempts=most) for most in LIMITS}
             confirmed: set[str] = set()
             number = 0
             for kill in range(KILLS):
                 end = time.monotonic() + EVERY_SECONDS
                 while time.monotonic() < end:
-                    confirmed |= publish([one, two], number, 10)
-                    number += 10
-                    time.sleep(0.05)  # a load, not as fast as it goes
+                    confirmed |= publish([one, two], number, 5)
+                    number += 5
+                    time.sleep(0.1)  # a load, not as fast as it goes
                 gateway = cluster.gateways[kill % 2]
                 gateway.kill()
                 confirmed |= publish([one, two], number, 10)
@@ -76,24 +78,61 @@ def test_gateways_are_killed_while_they_deliver(tmp_path: Path) -> None:
             wait_until(lambda: confirmed <= set(receiver.bodies("taking")), "all is delivered", 90)
             counts = Counter(receiver.bodies("taking"))
             assert set(counts) <= {f"e{n}" for n in range(number)}
-            dead: list[str] = []
-
-            def all_are_dead_letters() -> bool:
-                dead.clear()
-                dead.extend(dead_letters(one, refused))
-                return confirmed <= set(dead)
-
-            wait_until(all_are_dead_letters, lambda: f"{len(dead)} of {len(confirmed)} dead letters", 90)
-            # twice only what a dispatcher had not acknowledged when it was killed; and then the other sink has it twice
-            twice = {name: times for name, times in Counter(dead).items() if times > 1}
-            assert all(counts[name] >= times for name, times in twice.items()), twice
+            dead = {most: await_dead_letters(one, subscription, confirmed) for most, subscription in refused.items()}
+            # twice only what a dispatcher had not acknowledged when it was killed; and then all sinks have it twice
+            times = {most: Counter(name for name, _ in letters) for most, letters in dead.items()}
+            twice = {name for some in times.values() for name, found in some.items() if found > 1}
+            assert all(counts[name] >= some[name] for some in times.values() for name in twice), twice
             assert len(twice) <= 100 * KILLS, "more than dispatchers may have done twice"
+            attempts = {most: {made for _, made in letters} for most, letters in dead.items()}
+            assert attempts == {most: {most} for most in LIMITS}
             print(f"{len(confirmed)} confirmed, {sum(counts.values())} delivered, {len(twice)} dispatched twice")
     finally:
         receiver.stop()
 
 
-def dead_letters(client: httpx2.Client, subscription: str) -> list[str]:
-    """The ids of the events."""
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.timeout(120)
+def test_a_retry_after_counts_for_every_gateway_and_for_those_that_come_later(tmp_path: Path) -> None:
+    seconds = 4
+    receiver = WebhookReceiver()
+    receiver.behave("busy", steps=[{"status": 503, "headers": {"retry-after": str(seconds)}}])
+    try:
+        with (
+            ClusterProcesses(tmp_path, SETTINGS, gateways=2) as cluster,
+            door(cluster.gateways[0]) as one,
+            door(cluster.gateways[1]) as two,
+        ):
+            subscribe(one, receiver.hook("busy"), maxattempts=2)
+            assert publish([one], 0, 1)
+            [refused] = receiver.wait("busy", 1)
+            for number in range(1, 21):
+                assert publish([one if number % 2 else two], number, 1)
+            cluster.gateways[0].kill()
+            cluster.gateways[0].start()
+            wait_until(lambda: len(receiver.bodies("busy")) == 22, "the rest comes later", 60)
+            again = receiver.seen("busy")[1]
+            assert again["at"] - refused["at"] > seconds - 0.1
+            counts = Counter(receiver.bodies("busy"))
+            assert counts == {"e0": 2, **{f"e{n}": 1 for n in range(1, 21)}}
+    finally:
+        receiver.stop()
+
+
+def dead_letters(client: httpx2.Client, subscription: str) -> list[tuple[str, int]]:
+    """The ids of the events, and how often each was tried."""
     text = client.get(f"/api/v1/groups/webhook~{subscription}/dead-letters:export").text
-    return [json.loads(line)["keys"][0] for line in text.splitlines()]
+    letters = [json.loads(line) for line in text.splitlines()]
+    return [(letter["keys"][0], letter["attempts"]) for letter in letters]
+
+
+def await_dead_letters(client: httpx2.Client, subscription: str, confirmed: set[str]) -> list[tuple[str, int]]:
+    """Until all that is confirmed is among them."""
+    found: list[tuple[str, int]] = []
+
+    def all_are_there() -> bool:
+        found[:] = dead_letters(client, subscription)
+        return confirmed <= {name for name, _ in found}
+
+    wait_until(all_are_there, lambda: f"{len(found)} of {len(confirmed)} dead letters", 90)
+    return found

@@ -131,14 +131,15 @@ class PopMachine(RuleBasedStateMachine):
             assert codes(found) == codes(expected)
 
     @precondition(lambda self: self.hands)
-    @rule(places=PLACES, delay=st.none() | DELAY, release=st.booleans())
-    def change(self, places: list[int], delay: int | None, release: bool) -> None:
+    @rule(places=PLACES, delay=st.none() | DELAY, release=st.booleans(), suspend=st.booleans())
+    def change(self, places: list[int], delay: int | None, release: bool, suspend: bool) -> None:
         for (topic, group), (ours, theirs) in self.some(places).items():
             ours, theirs = list(dict.fromkeys(ours)), list(dict.fromkeys(theirs))
             delay = 0 if release and delay is None else delay  # the groups' retry policy
-            expected = self.ask(self.model.change_invisible_duration(topic, group, theirs, delay, release=release))
+            how = {"release": release, "suspend": suspend}
+            expected = self.ask(self.model.change_invisible_duration(topic, group, theirs, delay, **how))
             now = self.clock.now_ms()
-            found = self.store.consumption.change_invisible(topic, group, ours, delay, release, now)
+            found = self.store.consumption.change_invisible(topic, group, ours, delay, **how, now_ms=now)
             self.store.answer()
             assert codes(found) == codes(expected)
 

@@ -13,13 +13,14 @@ from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, codes, handles, pop
 
 VOID = Code.INVALID_RECEIPT_HANDLE
+MAX_ATTEMPTS = 3
 
 
 @pytest.fixture(autouse=True)
 async def topic_with_three(store: Store) -> None:
     await store.put_topic(Topic("t", queues=1))
     await store.put_topic(Topic("u", queues=1))
-    await store.put_group(ConsumerGroup("g", max_attempts=3, invisible_seconds=10))
+    await store.put_group(ConsumerGroup("g", max_attempts=MAX_ATTEMPTS, invisible_seconds=10))
     await append(store, "t", "a", "b", "c")
 
 
@@ -114,6 +115,38 @@ async def test_renewing_after_expiry_and_before_redelivery(store: Store, clock: 
     assert codes(await store.change_invisible_duration("t", "g", handles(found), 5_000, release=False)) == [None] * 3
     assert await pop(store, "t") == []
     assert codes(await store.acknowledge("t", "g", handles(found))) == [None] * 3
+
+
+@pytest.mark.parametrize("release", [False, True])
+async def test_what_is_suspended_was_no_attempt(store: Store, clock: ManualClock, release: bool):
+    found, old = await pop(store, "t"), []
+    await store.acknowledge("t", "g", handles(found)[1:])
+    for _ in range(MAX_ATTEMPTS + 3):
+        old += handles(found)[:1]
+        for _ in range(1 if release else 2):  # twice is no more than once
+            changed = store.change_invisible_duration("t", "g", old[-1:], 5_000, release=release, suspend=True)
+            assert codes(await changed) == [None]
+        assert await pop(store, "t") == []
+        clock.advance(5_000)
+        found = await pop(store, "t")
+        assert (bodies(found), found[0].attempt) == (["a"], 1)
+        assert codes(await store.acknowledge("t", "g", old)) == [VOID] * len(old), "a new delivery, with a new handle"
+    clock.advance(10_000)
+    [again] = await pop(store, "t")
+    assert again.attempt == 2, "what ran out counts"
+    assert codes(await store.acknowledge("t", "g", [again.receipt_handle])) == [None]
+
+
+async def test_a_suspended_last_attempt_comes_again(store: Store, clock: ManualClock):
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        found = [each for each in await pop(store, "t") if each.message.body == b"a"]
+        assert found[0].attempt == attempt
+        is_last = attempt == MAX_ATTEMPTS
+        await store.change_invisible_duration("t", "g", handles(found), 0, release=True, suspend=is_last)
+    found = [each for each in await pop(store, "t") if each.message.body == b"a"]
+    assert found[0].attempt == MAX_ATTEMPTS
+    await store.change_invisible_duration("t", "g", handles(found), 0, release=True)
+    assert b"a" not in {each.message.body for each in await pop(store, "t")}, "a dead letter"
 
 
 @pytest.mark.parametrize("delay", [0, 3_000, 30_000])

@@ -119,13 +119,20 @@ class DoorMachine(RuleBasedStateMachine):
         assert [entry.status.code for entry in answer.entries] == [status_of(each).code for each in expected]
 
     @precondition(lambda self: self.hands)
-    @rule(client=CLIENTS, place=st.integers(0, 20), invisible_ms=st.sampled_from([0, 1, 500, 20_000]))
-    def change(self, client: str, place: int, invisible_ms: int) -> None:
+    @rule(
+        client=CLIENTS,
+        place=st.integers(0, 20),
+        invisible_ms=st.sampled_from([0, 1, 500, 20_000]),
+        suspend=st.sampled_from([None, False, True]),
+    )
+    def change(self, client: str, place: int, invisible_ms: int, suspend: bool | None) -> None:
         [ours], [theirs] = self.some([place])
-        question = v2.ChangeInvisibleDurationRequest(group=GROUP, topic=TOPIC, receipt_handle=ours)
+        question = v2.ChangeInvisibleDurationRequest(group=GROUP, topic=TOPIC, receipt_handle=ours, suspend=suspend)
         question.invisible_duration.FromMilliseconds(invisible_ms)
         expected = self.ask(
-            self.model.change_invisible_duration("t", "g", [theirs], invisible_ms, release=invisible_ms == 0)
+            self.model.change_invisible_duration(
+                "t", "g", [theirs], invisible_ms, release=invisible_ms == 0, suspend=bool(suspend)
+            )
         )
         assert (
             self.code(self.door.service._receiving.change(question, self.caller(client))) == status_of(expected[0]).code

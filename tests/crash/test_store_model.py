@@ -218,8 +218,13 @@ class RetryMachine(TwoStores):
                 self.hands.append((topic, group, some[0], theirs[place][0]))
 
     @precondition(lambda self: self.hands)
-    @rule(places=PLACES, how=st.sampled_from(["acknowledge", "reject", "release", "renew"]), delay=st.integers(0, 700))
-    def settle(self, places: list[int], how: str, delay: int) -> None:
+    @rule(
+        places=PLACES,
+        how=st.sampled_from(["acknowledge", "reject", "release", "renew"]),
+        delay=st.integers(0, 700),
+        suspend=st.booleans(),
+    )
+    def settle(self, places: list[int], how: str, delay: int, suspend: bool) -> None:
         for place in dict.fromkeys(place % len(self.hands) for place in places):
             topic, group, ours, theirs = self.hands[-1 - place]
             answers = []
@@ -227,7 +232,9 @@ class RetryMachine(TwoStores):
                 if how in ("acknowledge", "reject"):
                     answers.append(codes(wait(getattr(store, how)(topic, group, [handle]))))
                 else:
-                    change = store.change_invisible_duration(topic, group, [handle], delay, release=how == "release")
+                    change = store.change_invisible_duration(
+                        topic, group, [handle], delay, release=how == "release", suspend=suspend
+                    )
                     answers.append(codes(wait(change)))
             self.store.answer()
             assert answers[0] == answers[1]

@@ -470,7 +470,12 @@ class RocketMqServer:
     async def _change(self, question: Any, context: Any) -> Any:
         hand = self._hand(question, question.receipt_handle)
         [refusal] = await self.brokers[hand.broker].change_invisible_duration(
-            hand.topic, hand.group, [hand.handle], _ms(question.invisible_duration), release=False
+            hand.topic,
+            hand.group,
+            [hand.handle],
+            _ms(question.invisible_duration),
+            release=False,
+            suspend=question.suspend,
         )
         if refusal is not None:
             raise refusal

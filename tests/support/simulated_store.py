@@ -174,7 +174,7 @@ class SimulatedStore:
             self.world.history.change_visibility(one.group, one.message_id, self.now_ms + invisible_ms)
             handle = [one.delivery.receipt_handle]
             outcomes += self.consumption.change_invisible(
-                one.topic, one.group, handle, invisible_ms, release, self.now_ms
+                one.topic, one.group, handle, invisible_ms, release=release, now_ms=self.now_ms
             )
         return outcomes
 

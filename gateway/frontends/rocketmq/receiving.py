@@ -149,7 +149,7 @@ class Receiving:
         await asyncio.wait((pop,))
         if not pop.cancelled() and pop.exception() is None and not request.attempt_id:
             for group, _, deliveries in pop.result():
-                await self._release(request.topic, group, deliveries)
+                await self._release(request.topic, group, deliveries, suspend=True)
 
     def _give_back(self, topic: str, popped: Popped, caller: Caller) -> None:
         """The client went while it was told."""
@@ -157,10 +157,13 @@ class Receiving:
             self._holding.forget(caller.client_id, [delivery.receipt_handle for delivery in deliveries])
             self._frontend.spawn(self._release(topic, group, deliveries))
 
-    async def _release(self, topic: str, group: str, deliveries: Sequence[Delivery]) -> None:
+    async def _release(self, topic: str, group: str, deliveries: Sequence[Delivery], *, suspend: bool = False) -> None:
+        """`suspend`: the client was told nothing of them."""
         handles = [delivery.receipt_handle for delivery in deliveries]
         if handles:
-            await self._frontend.store.change_invisible_duration(topic, group, handles, 0, release=True)
+            await self._frontend.store.change_invisible_duration(
+                topic, group, handles, 0, release=True, suspend=suspend
+            )
 
     # -- settle ------------------------------------------------------------------------------------------------------
 
@@ -202,14 +205,20 @@ class Receiving:
         self, question: v2.ChangeInvisibleDurationRequest, caller: Caller
     ) -> v2.ChangeInvisibleDurationResponse:
         """A message stays invisible for another time, from now on: longer for who works on it, as long as another
-        attempt has to wait for who failed.  The handle stays good until that time is over."""
+        attempt has to wait for who failed.  The handle stays good until that time is over.  What is suspended was no
+        attempt."""
         topic, group = self._names(question.topic, question.group, caller)
         group = self._lite.group_of(group, topic, question.lite_topic) if question.lite_topic else group
         wanted_ms = milliseconds(question.invisible_duration)
         if wanted_ms:
             _invisible_ms(wanted_ms)
         [refusal] = await self._frontend.store.change_invisible_duration(
-            topic, group, [question.receipt_handle], wanted_ms, release=not wanted_ms
+            topic,
+            group,
+            [question.receipt_handle],
+            wanted_ms,
+            release=not wanted_ms,
+            suspend=question.suspend,
         )
         if refusal is not None:
             raise refusal

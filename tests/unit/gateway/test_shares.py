@@ -58,10 +58,19 @@ class FailingStore(MemoryStore):
         return await super().acknowledge(topic, group, receipt_handles)
 
     async def change_invisible_duration(
-        self, topic: str, group: str, receipt_handles: Sequence[str], invisible_ms: int | None, *, release: bool
+        self,
+        topic: str,
+        group: str,
+        receipt_handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
     ) -> list[EntrepotError | None]:
         self._fail("release" if release else "renew")
-        return await super().change_invisible_duration(topic, group, receipt_handles, invisible_ms, release=release)
+        return await super().change_invisible_duration(
+            topic, group, receipt_handles, invisible_ms, release=release, suspend=suspend
+        )
 
 
 @pytest.fixture
