@@ -319,9 +319,11 @@ class MessageFinder(Protocol):
         """Messages of a topic, the newest first.  Raises TOPIC_NOT_FOUND, BAD_REQUEST (a cursor that is none)."""
         ...
 
-    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         """Every stored message with an id, the newest first: producers choose ids, and a dead letter keeps that of the
-        message it was made from.  At most MAX_QUERY_MESSAGES."""
+        message it was made from.  At most MAX_QUERY_MESSAGES.
+
+        A broker that is away is passed over; with `everywhere` that raises UNAVAILABLE."""
         ...
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:

@@ -86,7 +86,7 @@ class FinderFace(BrokerCore):
             return None
         return message if commit_log_offset >= self.registry.topic_since(message.topic) else None
 
-    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         offsets = islice(self.engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
         found = (self._message_at(offset) for offset in offsets)
         same = (message for message in found if message is not None and message.message_id == message_id)

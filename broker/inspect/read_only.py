@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from broker.store.state_file import Rows
+from broker.store.store_files import lock_directory
 from domain.errors import StoreFailedError
 
 
@@ -190,13 +191,10 @@ class SharedLock:
         except FileNotFoundError:
             return
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            lock_directory(descriptor, root, fcntl.LOCK_SH, ": stop it first")
+        except StoreFailedError:
             os.close(descriptor)
-            raise StoreFailedError(
-                f"the data directory {root} is in use by process {owner or 'unknown'}: stop it first"
-            ) from None
+            raise
         self._descriptor = descriptor
 
     def release(self) -> None:

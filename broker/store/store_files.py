@@ -102,8 +102,31 @@ LOCK_PAUSE_SECONDS: Final = 0.01
 
 
 def _is_alive(process_id: str) -> bool:
-    """Whether the process that wrote its id into the lock file still lives."""
-    return process_id.isdecimal() and os.path.exists(f"/proc/{process_id}")
+    """Whether the process that wrote its id into the lock file still lives, and is not merely unburied."""
+    try:
+        with open(f"/proc/{int(process_id)}/stat", "rb") as stat:
+            state = stat.read().rpartition(b")")[2].split()[0]
+    except (ValueError, OSError):
+        return False
+    return state not in (b"Z", b"X")
+
+
+def lock_directory(descriptor: int, root: str, how: int, advice: str = "") -> None:
+    """Lock a data directory by its lock file's descriptor: `how` is fcntl's LOCK_EX or LOCK_SH.  What a process that
+    is dead has left behind, its sync process writing its last words, is waited for.
+
+    Raises StoreFailedError where a process that lives has it.
+    """
+    for tries in reversed(range(LOCK_TRIES)):
+        try:
+            fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+            return
+        except OSError:
+            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            if _is_alive(owner) or not tries:
+                text = f"the data directory {root} is in use by process {owner or 'unknown'}{advice}"
+                raise StoreFailedError(text) from None
+            time.sleep(LOCK_PAUSE_SECONDS)
 
 
 class DirectoryLock:
@@ -116,20 +139,11 @@ class DirectoryLock:
     def __init__(self, root: str) -> None:
         os.makedirs(root, exist_ok=True)
         self._descriptor = os.open(f"{root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        for _ in range(LOCK_TRIES):
-            try:
-                fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                owner = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
-                if _is_alive(owner):
-                    break
-                time.sleep(LOCK_PAUSE_SECONDS)  # its sync process ends by itself
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            lock_directory(self._descriptor, root, fcntl.LOCK_EX)
+        except StoreFailedError:
             os.close(self._descriptor)
-            raise StoreFailedError(f"the data directory {root} is in use by process {owner or 'unknown'}") from None
+            raise
         os.ftruncate(self._descriptor, 0)
         os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
 

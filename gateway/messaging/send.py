@@ -127,9 +127,7 @@ class Sender:
         future: asyncio.Future[Refusals] = self._loop.create_future()
         for name in sorted({message.topic for message in messages if self._store.topic(message.topic) is None}):
             await self._topology.ensure(name)
-        if self.bindings is not None and self.bindings.is_needed:
-            self.bindings.add_queues(messages, self._clock.now_ms())
-        self._stamp(messages)
+        self.place(messages)
         confirmation = self._store.append_half(messages)
 
         def settled(failure: EntrepotError | None) -> None:
@@ -143,6 +141,12 @@ class Sender:
 
         confirmation.when_settled(settled)
         return await future
+
+    def place(self, messages: Sequence[Message]) -> None:
+        """Give each the queues that it is to be in: its own, and those that are bound to its name."""
+        if self.bindings is not None and self.bindings.is_needed:
+            self.bindings.add_queues(messages, self._clock.now_ms())
+        self._stamp(messages)
 
     async def settle(self) -> None:
         """Return when all that was sent before is settled.  Raises what made the store fail."""

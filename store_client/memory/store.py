@@ -207,7 +207,7 @@ class MemoryStore:
     async def query(self, query: MessageQuery) -> MessagePage:
         return await self._finder.query(query)
 
-    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         return await self._finder.messages_by_id(message_id)
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:

@@ -120,6 +120,13 @@ class Cluster:
             raise unavailable(what)
         return found
 
+    def all_ready(self, what: str) -> list[BrokerClient]:
+        """The same.  Raises UNAVAILABLE where one that is known is away."""
+        found = self.some_ready(what)
+        if len(found) < len(self.clients):
+            raise unavailable(what)
+        return found
+
     def of_number(self, number: int) -> BrokerClient | None:
         found = [c for c in self.clients.values() if c.number == number and (c.info or c.registration)]
         return next((c for c in found if c.is_ready), found[0] if found else None)

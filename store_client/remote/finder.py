@@ -47,10 +47,13 @@ class RemoteFinder:
         found, following = await client.ask(wire.QUERY, query)
         return MessagePage(client.decode(found), following)
 
-    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
-        brokers = self._cluster.some_ready("messages cannot be looked up")
+    async def messages_by_id(self, message_id: bytes, everywhere: bool) -> list[StoredMessage]:
+        what = "messages cannot be looked up"
+        brokers = self._cluster.all_ready(what) if everywhere else self._cluster.some_ready(what)
         answers = await ask_all(brokers, lambda c: c.ask_messages(wire.MESSAGES_BY_ID, message_id))
         found = _all_of(answers)
+        if everywhere:
+            _check_all_answered(answers)
         return sorted(found, key=_newest_first)[:MAX_QUERY_MESSAGES]
 
     async def message_at(self, place: int) -> StoredMessage:
@@ -172,6 +175,13 @@ def _cursor_at(client: BrokerClient, after: TimerCursor) -> TimerCursor:
 def _all_of(answers: list[tuple[BrokerClient, list[StoredMessage] | EntrepotError]]) -> list[StoredMessage]:
     _check_answered(answers)
     return [message for _, told in answers if not isinstance(told, EntrepotError) for message in told]
+
+
+def _check_all_answered(answers: Sequence[tuple[BrokerClient, object]]) -> None:
+    """Raise what one of them refused."""
+    for _, answer in answers:
+        if isinstance(answer, EntrepotError):
+            raise answer
 
 
 def _check_answered(answers: Sequence[tuple[BrokerClient, object]]) -> None:

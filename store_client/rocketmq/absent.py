@@ -28,7 +28,7 @@ class NoMessageFinder:
     async def query(self, query: MessageQuery) -> MessagePage:
         refuse("look messages up")
 
-    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         refuse("look messages up")
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:

@@ -85,7 +85,9 @@ class RocketMqLoad:
             if messages:
                 self.doubtful.update(set(bodies) - self.settled)
                 answer = client.ack(self._topic, self._group, *messages)
-                for body, entry in zip(bodies, answer.entries, strict=True):
+                for body, entry in zip(
+                    bodies, answer.entries, strict=bool(answer.entries)
+                ):  # none: it failed as a whole
                     if entry.status.code == v2.OK:
                         self.settled.add(body)
                         if self.taken[body] == 1:

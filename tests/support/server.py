@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
+from tests.support.launcher import WarmProcess, launch
 from tests.support.ports import ReservedPort
 
 START_SECONDS = 30.0
@@ -34,7 +33,7 @@ class Process:
         self.ready_seconds = 0.0
         self._log = directory / f"{name}.log"
         self.ready_file = directory / ("ready.json" if name == "server" else f"{name}.ready.json")
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: WarmProcess | None = None
         self._started = 0.0
 
     def __enter__(self) -> Self:
@@ -76,12 +75,10 @@ class Process:
         self.ready_file.unlink(missing_ok=True)
         settings = {**self.settings, **self._port_settings()}
         flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-m", "gateway.cli", *self._arguments()]
-        command += ["--ready-file", str(self.ready_file), *flags]
+        arguments = [*self._arguments(), "--ready-file", str(self.ready_file), *flags]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ENTREPOT__")}
         self._started = time.monotonic()
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        self._process = launch(arguments, environment, self._log)
 
     def wait_ready(self) -> None:
         """Wait until what was begun is ready."""

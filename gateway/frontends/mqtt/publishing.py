@@ -18,6 +18,7 @@ import structlog
 from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
 from gateway.frontends.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
+from gateway.messaging.partly_stored import store_the_rest
 from gateway.messaging.send import Refusals, minted_at_ms
 from protocols.mqtt import mapping
 from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
@@ -242,7 +243,8 @@ class Publishing:
             await future
 
     async def _drop_stored(self, sent: _Sent) -> None:
-        """Leave out what an earlier connection had stored before it could say so."""
+        """Leave out what an earlier connection had stored before it could say so.  Of what was stored in part, the rest
+        is stored first."""
         session = self._conversation.session
         assert session is not None
         for place in reversed(range(len(sent.words))):
@@ -253,8 +255,10 @@ class Publishing:
                     sent.note_stored(place)
 
     async def _is_stored(self, message: Message) -> bool:
-        """Whether a message of this id is in a queue, or waits for its time."""
-        store, at_ms = self._conversation.frontend.store, message.system.get(SystemProperty.DELIVER_AT_MS)
+        """Whether a message of this id is in its queues, or waits for its time.  Raises UNAVAILABLE where that cannot
+        be known now."""
+        frontend = self._conversation.frontend
+        store, at_ms = frontend.store, message.system.get(SystemProperty.DELIVER_AT_MS)
         if at_ms is not None:
             try:
                 await store.retime(message.topic, message.message_id, int(at_ms), int(at_ms))
@@ -263,7 +267,10 @@ class Publishing:
                     raise
             else:
                 return True
-        return bool(await store.messages_by_id(message.message_id))
+        found = await store.messages_by_id(message.message_id, everywhere=True)
+        if found:
+            await store_the_rest(store, frontend.sender, message, found)
+        return bool(found)
 
     # -- answers -------------------------------------------------------------------------------------------------
 

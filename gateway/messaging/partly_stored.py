@@ -1,0 +1,39 @@
+"""A message that was stored in part: only some of the brokers that have its queues took it, as others were away.
+
+Who sends it again, under the id that it had, gives it only to those that do not have it.  A broker keeps a message for
+all of its own queues or for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domain.message import Message, StoredMessage, SystemProperty
+from domain.ports import Store
+from domain.shard import broker_of_queue
+from gateway.messaging.appending import append_and_wait
+from gateway.messaging.send import Sender
+
+
+async def store_the_rest(store: Store, sender: Sender, message: Message, found: Sequence[StoredMessage]) -> None:
+    """`found`: what there is of it.  Raises EntrepotError where a broker does not take its part."""
+    sender.place([message])
+    rest = _without(message, {broker_of_queue(each.queue_id) for each in found})
+    if rest is None:
+        return
+    [refusal] = await append_and_wait(store, [rest])
+    if refusal is not None:
+        raise refusal
+
+
+def _without(message: Message, brokers: set[int]) -> Message | None:
+    """The message for its queues of other brokers; None where there are no others."""
+    places = [(message.topic, message.queue_id), *message.further_queues]
+    missing = [place for place in places if broker_of_queue(place[1]) not in brokers]
+    if not missing:
+        return None
+    (topic, queue_id), *further = missing
+    if topic != message.topic:
+        message.system = {**message.system, SystemProperty.SENT_TO: message.topic}
+    message.topic, message.queue_id, message.further_queues = topic, queue_id, tuple(further)
+    return message
