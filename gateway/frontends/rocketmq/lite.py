@@ -16,7 +16,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from domain.consumer_group import LATEST
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.key_value import KeyValueChange, KeyValueEvent
@@ -27,6 +26,7 @@ from domain.revision import BY_USE
 from domain.share import filtered_share_group
 from gateway.frontends.rocketmq.caller import Caller
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+from gateway.frontends.rocketmq.lite_start import begin_at, is_wanted
 from gateway.frontends.rocketmq.names import group_of, topic_of
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import OK_STATUS, WireError
@@ -128,9 +128,9 @@ class LiteSubscriptions:
         if len(wanted) > frontend.settings.lite_subscriptions:
             text = f"a consumer subscribes to at most {frontend.settings.lite_subscriptions} lite topics"
             raise WireError(v2.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, text)
-        option = question.offset_option
-        if option.WhichOneof("offset_type") == "policy" and option.policy == v2.OffsetOption.MAX:
-            await self._begin_at_end(group, topic, wanted - before)
+        if is_wanted(question.offset_option):
+            for name in sorted(wanted - before):
+                await self._begin(group, topic, name, question.offset_option)
         found = known or LiteSubscription(topic, group, 0, ())
         found.change(question.version, tuple(sorted(wanted)))
         key = _key(caller.client_id, group, topic)
@@ -139,13 +139,11 @@ class LiteSubscriptions:
         self._remember(key, found)
         return v2.SyncLiteSubscriptionResponse(status=OK_STATUS)
 
-    async def _begin_at_end(self, group: str, topic: str, lite_topics: Iterable[str]) -> None:
-        """Let groups that nobody has read with begin with what comes."""
-        for name in lite_topics:
-            of = self.group_of(group, topic, name)
-            if self._store.group(of) is None:
-                new = self._frontend.new_group(of)
-                await self._store.put_group(replace(new, start=LATEST, revision=BY_USE))
+    async def _begin(self, group: str, topic: str, lite_topic: str, option: v2.OffsetOption) -> None:
+        of = self.group_of(group, topic, lite_topic)
+        if self._store.group(of) is None:
+            await self._store.put_group(replace(self._frontend.new_group(of), revision=BY_USE))
+        await begin_at(self._store, of, topic, f"{split_name(topic)[1]}{LITE_SEPARATOR}{lite_topic}", option)
 
     async def _keep(self, key: str, found: LiteSubscription | None) -> None:
         value = None if found is None else msgspec.json.encode(LiteRecord(found.version, list(found.lite_topics)))

@@ -242,6 +242,54 @@ def test_lite_subscriptions_have_limits(client: GrpcClient, topic: str, group: s
     assert [found.body for found in client.receive(topic, group, wait_ms=2000)] == [b"n"]
 
 
+@pytest.mark.parametrize(
+    ("option", "expected"),
+    [
+        ({"policy": v2.OffsetOption.MAX}, []),
+        ({"policy": v2.OffsetOption.MIN}, [b"0", b"1", b"2", b"3"]),
+        ({"policy": v2.OffsetOption.LAST}, [b"2", b"3"]),
+        ({"offset": 1}, [b"1", b"2", b"3"]),
+        ({"offset": 9}, []),
+        ({"tail_n": 1}, [b"3"]),
+        ({"tail_n": 9}, [b"0", b"1", b"2", b"3"]),
+        ({"tail_n": 0}, []),
+        ({"timestamp": 0}, [b"0", b"1", b"2", b"3"]),
+        ({"timestamp": 1 << 42}, []),
+    ],
+    ids=str,
+)
+def test_where_a_lite_subscription_begins(
+    client: GrpcClient, topic: str, group: str, option: dict[str, Any], expected: list[bytes]
+) -> None:
+    """Its group has consumed two of the four; others of the parent lie in between."""
+
+    def send(*bodies: bytes) -> None:
+        for body in bodies:
+            for name in ("a", "b"):
+                message = client.message(topic, body, lite_topic=name, message_type=v2.LITE)
+                assert client.send(message).status.code == v2.OK
+
+    send(b"0", b"1")
+    assert sync(client, topic, group, v2.COMPLETE_ADD, "a") == v2.OK
+    for found in client.receive(topic, group, wait_ms=2000):
+        entry = v2.AckMessageEntry(receipt_handle=found.system_properties.receipt_handle, lite_topic="a")
+        question = v2.AckMessageRequest(topic=resource(topic), group=resource(group), entries=[entry])
+        assert client.call("AckMessage", question).status.code == v2.OK
+    assert sync(client, topic, group, v2.COMPLETE_REMOVE) == v2.OK
+    send(b"2", b"3")
+    assert sync(client, topic, group, v2.COMPLETE_ADD, "a", offset_option=v2.OffsetOption(**option)) == v2.OK
+    assert [found.body for found in client.receive(topic, group)] == expected
+    client.send(client.message(topic, b"after", lite_topic="a", message_type=v2.LITE))
+    assert [found.body for found in client.receive(topic, group, wait_ms=2000)] == [b"after"]
+
+
+@pytest.mark.parametrize("option", [{"offset": -1}, {"tail_n": -1}, {"timestamp": -1}], ids=str)
+def test_where_no_lite_subscription_begins(client: GrpcClient, topic: str, group: str, option: dict[str, int]) -> None:
+    assert (
+        sync(client, topic, group, v2.COMPLETE_ADD, "a", offset_option=v2.OffsetOption(**option)) == v2.ILLEGAL_OFFSET
+    )
+
+
 def test_a_lite_subscription_may_begin_at_the_end(client: GrpcClient, topic: str, group: str) -> None:
     client.send(client.message(topic, b"before", lite_topic="a", message_type=v2.LITE))
     option = v2.OffsetOption(policy=v2.OffsetOption.MAX)
