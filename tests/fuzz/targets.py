@@ -1,0 +1,214 @@
+"""What is fuzzed: for each parser one function of bytes, which raises nothing unless the parser is at fault."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+from collections.abc import Callable
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError, Message
+
+from broker.consume.progress import decode_op
+from broker.store import record
+from broker.store.record import InvalidRecordError
+from domain.errors import EntrepotError
+from domain.expression.cesql.expression import compile_cesql
+from domain.expression.cesql.tokens import CesqlParseError
+from domain.expression.event_filter_json import parse_event_filters
+from domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from domain.message import Message as DomainMessage
+from domain.recall_handle import RecallHandle
+from domain.receipt_handle import decode_tails, read_route
+from gateway.frontends.mqtt.names import parse_delayed, parse_replay, parse_share
+from protocols.amqp.errors import FrameError
+from protocols.amqp.field_table import decode_table
+from protocols.cloudevents import http
+from protocols.cloudevents.errors import CloudEventError
+from protocols.cloudevents.webhook import consent_of, retry_after_seconds
+from protocols.mqtt.decoder import Decoder
+from protocols.mqtt.encoder import encode
+from protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
+from protocols.proxy.header import MalformedProxyHeaderError, parse_header
+from protocols.remoting.frames import FrameReader, RemotingError
+from protocols.remoting.message_batch import decode_deliveries, decode_messages, decode_stored
+from protocols.rocketmq import v2_pb2 as v2
+from protocols.rocketmq.errors import WireError
+from protocols.rocketmq.filters import filter_of
+from protocols.rocketmq.headers import parse_authorization
+from protocols.rocketmq.mapping import from_wire
+from protocols.rocketmq.names import Namespaces
+from protocols.rocketmq.published import PublishLimits, published
+from tests.support.amqp_machine import CHANNEL, HANDSHAKE, opened_machine
+from tests.support.amqp_machine import Machine as AmqpMachine
+from tests.support.mqtt_machine import Machine as MqttMachine
+from tests.wire.amqp.test_amqp_fuzz import assert_one_end
+
+MAX_STEP: Final = 64
+NOW_MS: Final = 1_700_000_000_000
+REFUSALS: Final = (EntrepotError, CloudEventError, WireError, RemotingError)
+
+
+def mqtt(data: bytes) -> None:
+    """A conversation: the first byte says how far it is and how it is cut into reads."""
+    head, data = data[:1], data[1:]
+    machine = MqttMachine()
+    version, step = (0, 4, 5)[head[0] % 3] if head else 0, head[0] % MAX_STEP + 1 if head else 1
+    if version:
+        machine.feed(encode(Connect("c", version), version))
+    for at in range(0, len(data), step):
+        sent = machine.feed(data[at : at + step])
+        reader = Decoder(1 << 20, machine.connection.version or 4)
+        reader.feed(sent)
+        assert reader.error is None
+    assert machine.connection.is_closed == (machine.closing is not None)
+
+
+def amqp(data: bytes) -> None:
+    """A conversation, begun or not."""
+    head, data = data[:1], data[1:]
+    machine = opened_machine() if head and head[0] & 1 else AmqpMachine()
+    step = head[0] // 2 % MAX_STEP + 1 if head else 1
+    for at in range(0, len(data), step):
+        machine.feed(data[at : at + step])
+    assert_one_end(machine.events)
+    with contextlib.suppress(FrameError):
+        decode_table(data, 0, len(data))
+
+
+def proxy(data: bytes) -> None:
+    """A header of version 1 or 2."""
+    try:
+        found = parse_header(data)
+    except MalformedProxyHeaderError:
+        return
+    assert found is None or 0 < found[1] <= len(data)
+
+
+def remoting(data: bytes) -> None:
+    """Frames, and what they carry."""
+    for read in (
+        FrameReader(1 << 16).read,
+        decode_messages,
+        lambda raw: decode_stored(raw, 3),
+        lambda raw: decode_deliveries(raw, 3),
+    ):
+        with contextlib.suppress(RemotingError):
+            read(data)
+
+
+def records(data: bytes) -> None:
+    """What lies in a commit log."""
+    for raw in (data, record.MAGIC + data):
+        with contextlib.suppress(InvalidRecordError):
+            record.decode_header(raw, 0, 0)
+    with contextlib.suppress(ValueError, struct.error):
+        decode_op(data)
+
+
+def cloudevents(data: bytes) -> None:
+    """A request: headers by line, an empty line, the body."""
+    head, _, body = data.partition(b"\n\n")
+    headers = [(name.lower(), value) for name, _, value in (line.partition(b":") for line in head.split(b"\n"))]
+    made: list[Any] = []
+    for read in (
+        lambda: made.append(http.from_binary(headers, body)),
+        lambda: made.append(http.from_structured(body, dict(headers).get(b"content-type", b""))),
+        lambda: made.append(http.from_structured(data)),
+        lambda: made.extend(http.from_batch(data)),
+        lambda: made.append(http.from_structured(data, b"application/cloudevents+protobuf")),
+        lambda: made.extend(http.from_batch(data, b"application/cloudevents-batch+protobuf")),
+    ):
+        with contextlib.suppress(*REFUSALS):
+            read()
+    for event in made:
+        http.to_binary(event)
+        assert http.from_structured(http.to_structured(event)[1]) is not None
+    text = data.decode("latin-1")
+    retry_after_seconds(text, NOW_MS / 1000)
+    consent_of({"webhook-allowed-origin": text, "webhook-allowed-rate": text}, "entrepot.example")
+
+
+def filters(data: bytes) -> None:
+    """Expressions of every kind; what is one can be asked."""
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(CesqlParseError):
+        compile_cesql(text).evaluate({"type": "t", "a": "1"})
+    message = DomainMessage("t", b"", "t/a", tag="A", properties=(("a", "1"),))
+    for kind in FilterKind:
+        with contextlib.suppress(EntrepotError):
+            compile_filter(FilterExpression(kind, text)).matches(message)
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    with contextlib.suppress(EntrepotError):
+        parse_event_filters(document)
+
+
+def rocketmq(data: bytes) -> None:
+    """Messages and questions of RocketMQ's clients, and their signatures."""
+    wire = _message(v2.Message, data)
+    if wire is not None:
+        accepted = frozenset((v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION, v2.LITE, v2.PRIORITY))
+        with contextlib.suppress(*REFUSALS):
+            published(wire, "t", PublishLimits(), accepted)
+        with contextlib.suppress(*REFUSALS):
+            from_wire(wire, Namespaces())
+    expression = _message(v2.FilterExpression, data)
+    if expression is not None:
+        with contextlib.suppress(*REFUSALS):
+            filter_of(expression)
+    parse_authorization(data.decode("latin-1"))
+
+
+def names(data: bytes) -> None:
+    """Names and handles that clients give back."""
+    text = data.decode("utf-8", "replace")
+    for read in (read_route, RecallHandle.decode, lambda handle: decode_tails([handle])):
+        with contextlib.suppress(EntrepotError, ValueError):
+            read(text)
+    parse_share("$share/" + text)
+    parse_replay("$replay/" + text, NOW_MS)
+    parse_delayed("$delayed/" + text)
+
+
+def _message(kind: type[Any], data: bytes) -> Any:
+    found: Message = kind()
+    try:
+        found.ParseFromString(data)
+    except DecodeError:
+        return None
+    return found
+
+
+TARGETS: Final[dict[str, Callable[[bytes], None]]] = {
+    function.__name__: function
+    for function in (mqtt, amqp, proxy, remoting, records, cloudevents, filters, rocketmq, names)
+}
+
+EVENT: Final = b'{"specversion":"1.0","id":"1","source":"/s","type":"t","time":"2026-01-01T00:00:00Z","data":{"a":[1]}}'
+SEEDS: Final[dict[str, list[bytes]]] = {
+    "mqtt": [
+        b"\x02" + encode(Publish("a/b", b"x", 2, 7), 5) + encode(Subscribe(3, [Subscription("a/#", 1)]), 5),
+        b"\x01" + encode(Publish("a", b"x", 1, 7), 4),
+        b"\x00" + encode(Connect("c", 5, properties={}), 5),
+    ],
+    "amqp": [b"\x00" + HANDSHAKE + CHANNEL, b"\x01" + CHANNEL],
+    "proxy": [b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\n", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c" + bytes(12)],
+    "cloudevents": [EVENT, b"[" + EVENT + b"]", b"ce-specversion:1.0\nce-id:1\nce-source:/s\nce-type:t\n\nbody"],
+    "filters": [
+        b"type = 't' AND (a IN (1, 2) OR EXISTS b) AND NOT c LIKE 'x%'",
+        b"a BETWEEN 1 AND 2 OR b IS NOT NULL",
+        b'[{"any":[{"exact":{"type":"t"}},{"not":{"prefix":{"a":"b"}}},{"sql":"TRUE"}]}]',
+        b"A || B",
+        b"a/+/#",
+    ],
+    "rocketmq": [
+        v2.Message(body=b"x", system_properties=v2.SystemProperties(message_id="01" * 17)).SerializeToString(),
+        b"MQv2-HMAC-SHA1 Credential=a, SignedHeaders=x-mq-date-time, Signature=00",
+    ],
+    "names": [b"-2h/a/#", b"earliest/a", b"group/a/+/b", b"10/a"],
+}
+"""What mutations begin with."""
