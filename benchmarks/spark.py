@@ -1,8 +1,9 @@
 """A million records of 200 B JSON in 8 queues into a Delta table: our source, Spark's own reader of JSON files, and
 rows as Python tuples.
 
-All ways end in the same sink (tasks write Parquet, the driver commits through delta-rs) and take turns in one Spark
-with two cores.  Rates are of the batch's own time (`addBatch`), as a stream in full swing has them.
+All ways end in a Delta table (tasks write Parquet, the driver commits through delta-rs) and take turns in one Spark
+with two cores.  The job's own way, with which tasks write what they read, is the first; the others pass their rows
+through Spark.  Rates are of the batch's own time (`addBatch`), as a stream in full swing has them.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from broker.store.record import decode_message
 from domain.message import Message
 from domain.topic import Topic
 from protocols.remoting.records import RecordRun
+from spark_ingest.job.rows import GOOD
+from spark_ingest.job.task_files import TaskFiles
 from spark_ingest.session import open_session
 from spark_ingest.source.options import Parse
 from spark_ingest.source.planning import Range
@@ -141,6 +144,20 @@ class Sink:
         staging.clear()
 
 
+class TaskFilesSink:
+    """The same, where the tasks have written."""
+
+    def __init__(self, path: Path, files: TaskFiles, schema: pa.Schema) -> None:
+        self.path, self.files, self.schema = str(path), files, schema
+        self.rows = 0
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        written = TaskFiles.written(rows)[GOOD]
+        self.rows += sum(each.rows for each in written)
+        DeltaTableFiles(self.path).commit(written, self.schema, uuid.uuid4().hex, batch)
+        self.files.clear()
+
+
 def run(console: Console, *, quick: bool) -> Report:
     """Everything, in turns."""
     count = 100_000 if quick else 1_000_000
@@ -187,10 +204,9 @@ def _fill(location: StoreLocation, count: int) -> None:
 
 def _alone(report: Report, location: StoreLocation, where: str, count: int, goal: Goal | None = None) -> None:
     """The source in one process, without Spark."""
-    envelope = [("topic", pa.string()), ("queue_id", pa.int32()), ("queue_offset", pa.int64())]
-    raw = pa.schema([*envelope, ("body", pa.binary())])
+    raw = pa.schema([*_PLACE_FIELDS, ("body", pa.binary())])
     fields = [(part.split()[0], _ARROW[part.split()[1]]) for part in SCHEMA.split(", ")]
-    parsed = pa.schema([*envelope, *fields, ("_error", pa.string()), ("_raw", pa.binary())])
+    parsed = pa.schema([*_PLACE_FIELDS, *fields, ("_error", pa.string()), ("_raw", pa.binary())])
     for name, schema, parse in (("raw", raw, Parse.NONE), ("parsed", parsed, Parse.JSON)):
         payload = tuple((column, column) for column, _ in fields) if parse is Parse.JSON else ()
         plan = ReadPlan(location, schema, None, parse, True, payload)
@@ -208,6 +224,7 @@ def _alone(report: Report, location: StoreLocation, where: str, count: int, goal
         report.add(f"source alone, {where}, {name}", "records/s", statistics.median(rates), goal=met)
 
 
+_PLACE_FIELDS: Final = (("topic", pa.string()), ("queue_id", pa.int32()), ("queue_offset", pa.int64()))
 _ARROW: Final = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64()}
 
 
@@ -225,35 +242,39 @@ def _ways(console: Console, report: Report, session: SparkSession, root: Path, c
     session.dataSource.register(RowSource)
     source = session.readStream.format("entrepot").option("subscribe", TOPIC).option("startingOffsets", "earliest")
     source = source.option("dataDir", str(root / "data"))
-    ways: dict[str, Callable[[], DataFrame]] = {
-        "native JSON files": lambda: session.readStream.schema(SCHEMA).json(str(root / "files")),
-        "ours, parsed": lambda: source.options(parse="json", schema=SCHEMA, columns=PLACE).load(),
-        "ours, parsed, all columns": lambda: source.options(parse="json", schema=SCHEMA, columns="").load(),
-        "ours, raw": lambda: source.options(parse="none", schema="", columns=f"{PLACE},body").load(),
-        "row tuples": lambda: session.readStream.format("tuples").option("dataDir", str(root / "data")).load(),
+
+    def through_spark(make: Callable[[], DataFrame]) -> Callable[[Path], float]:
+        return lambda where: _batch_seconds(make(), where, count)
+
+    def ours(parse: str, columns: str) -> Callable[[Path], float]:
+        schema = SCHEMA if parse == "json" else ""
+        return through_spark(lambda: source.options(parse=parse, schema=schema, columns=columns).load())
+
+    by_tasks, naive = "ours, written by tasks", "row tuples"
+    ways: dict[str, Callable[[Path], float]] = {
+        by_tasks: lambda where: _task_seconds(session, str(root / "data"), where, count),
+        "native JSON files": through_spark(lambda: session.readStream.schema(SCHEMA).json(str(root / "files"))),
+        "ours, parsed": ours("json", PLACE),
+        "ours, parsed, all columns": ours("json", ""),
+        "ours, raw": ours("none", f"{PLACE},body"),
+        naive: through_spark(lambda: session.readStream.format("tuples").option("dataDir", str(root / "data")).load()),
     }
     rates: dict[str, list[float]] = {name: [] for name in ways}
-    for turn, (name, make) in itertools.product(range(TURNS + 1), ways.items()):
-        if name == "row tuples" and turn > 2:
+    for turn, (name, way) in itertools.product(range(TURNS + 1), ways.items()):
+        if name == naive and turn > 2:
             continue  # it is slow, and by far
-        seconds = _batch_seconds(make(), root / f"way-{turn}-{name.replace(' ', '-')}", count)
+        seconds = way(root / f"way-{turn}-{name.replace(' ', '-')}")
         console.print(f"  {name}, turn {turn}: {count / seconds:,.0f}/s", style="dim")
         if turn:  # the first one warms the JVM up
             rates[name].append(count / seconds)
     medians = {name: statistics.median(found) for name, found in rates.items()}
-    native, tuples = medians["native JSON files"], medians["row tuples"]
-    report.add("parsed into Delta", "records/s", medians["ours, parsed"], native, judged="ratio", goal=Goal(0.95))
-    report.add(
-        "parsed into Delta, beside row tuples",
-        "records/s",
-        medians["ours, parsed"],
-        tuples,
-        judged="ratio",
-        goal=Goal(3),
-    )
+    native, tuples, own = medians["native JSON files"], medians[naive], medians[by_tasks]
+    report.add("parsed into Delta", "records/s", own, native, judged="ratio", goal=Goal(0.95))
+    report.add("parsed into Delta, beside row tuples", "records/s", own, tuples, judged="ratio", goal=Goal(3))
+    report.add("parsed into Delta, through Spark", "records/s", medians["ours, parsed"], native)
     everything = medians["ours, parsed, all columns"]
-    report.add("parsed into Delta, with every column that a topic has", "records/s", everything, native)
-    report.add("raw into Delta", "records/s", medians["ours, raw"], native)
+    report.add("the same, with every column that a topic has", "records/s", everything, native)
+    report.add("raw into Delta, through Spark", "records/s", medians["ours, raw"], native)
 
 
 def _batch_seconds(frame: DataFrame, where: Path, count: int) -> float:
@@ -263,6 +284,19 @@ def _batch_seconds(frame: DataFrame, where: Path, count: int) -> float:
     done = [progress for progress in query.recentProgress if progress["numInputRows"]]
     assert sum(progress["numInputRows"] for progress in done) == count
     return sum(progress["durationMs"]["addBatch"] for progress in done) / 1000
+
+
+def _task_seconds(session: SparkSession, data_dir: str, where: Path, count: int) -> float:
+    options = {"subscribe": TOPIC, "startingOffsets": "earliest", "dataDir": data_dir, "columns": PLACE}
+    options |= {"parse": "json", "schema": SCHEMA}
+    files = TaskFiles(str(where / "files"), has_event_time=False)
+    fields = [*_PLACE_FIELDS, *((part.split()[0], _ARROW[part.split()[1]]) for part in SCHEMA.split(", "))]
+    sink = TaskFilesSink(where / "table", files, pa.schema(fields))
+    writer = files.stream(session, options).writeStream.foreachBatch(sink)
+    query = writer.option("checkpointLocation", str(where / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert sink.rows == count
+    return sum(progress["durationMs"]["addBatch"] for progress in query.recentProgress) / 1000
 
 
 def _latency(report: Report, session: SparkSession, root: Path) -> None:

@@ -16,9 +16,10 @@ from gateway.messaging.send import Sender
 
 
 async def store_the_rest(store: Store, sender: Sender, message: Message, found: Sequence[StoredMessage]) -> None:
-    """`found`: what there is of it.  Raises EntrepotError where a broker does not take its part."""
+    """`found`: what there is under its id.  Raises EntrepotError where a broker does not take its part."""
     sender.place([message])
-    rest = _without(message, {broker_of_queue(each.queue_id) for each in found})
+    topics = {message.topic, *(topic for topic, _ in message.further_queues)}  # others were made of it since
+    rest = _without(message, {broker_of_queue(each.queue_id) for each in found if each.topic in topics})
     if rest is None:
         return
     [refusal] = await append_and_wait(store, [rest])

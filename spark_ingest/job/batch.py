@@ -28,6 +28,7 @@ from spark_ingest.job.native import append_native, read_native
 from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, DUPLICATE, EVENT_TIME, GOOD, LATE, device_column
 from spark_ingest.job.settings import JobSettings
 from spark_ingest.job.state import BatchState, read_state, write_state
+from spark_ingest.job.task_files import TaskFiles, flat_rows
 from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.tables import StagedFile, Staging, Table, TableFormat, open_table
 from spark_ingest.tables.delta import DeltaTableFiles
@@ -36,6 +37,8 @@ from spark_ingest.tables.staging import KIND
 FUTURE_SECONDS: Final = 3600
 """A device whose clock is further ahead of the store's does not move the watermark."""
 KINDS: Final = (GOOD, DEAD, LATE, DUPLICATE)
+Staged = tuple[dict[str, list[StagedFile]], pa.Schema, pa.Schema]
+"""The files of a batch by kind, and the columns of good and of dead rows."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class BatchJob:
     """What Spark calls for each batch."""
 
     settings: JobSettings
+    task_files: TaskFiles | None = None
+    """Where the tasks have written the rows already; None: Spark gets to see them."""
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
         settings = self.settings
@@ -57,14 +62,11 @@ class BatchJob:
             return
         began_ms = _now_ms()
         before, watermark = self._before(batch)
-        flat = self._flat(rows)
-        marked = self._marked(flat, self._earlier(flat, main, watermark), watermark)
-        stage(marked, staging, one_write=settings.format is TableFormat.DELTA)
-        files = {kind: staging.files(kind) for kind in KINDS}
-        schema = to_arrow_schema(_without(marked.schema, (*DEAD_COLUMNS, KIND)), timezone="UTC")
+        if self.task_files is not None:
+            files, schema, dead = self._written_by_tasks(rows, self.task_files)
+        else:
+            files, schema, dead = self._staged(rows, main, watermark, staging)
         if files[DEAD]:
-            names = [*(name for name in ENVELOPE if name in marked.columns), *DEAD_COLUMNS]
-            dead = to_arrow_schema(StructType([marked.schema[name] for name in names]), timezone="UTC")
             self._table(settings.sibling("dead_letters")).commit(files[DEAD], dead, app, batch)
         spark = rows.sparkSession
         derived = self._derive(_read(spark, files[GOOD]), _read(spark, files[LATE]), app, batch)
@@ -76,8 +78,27 @@ class BatchJob:
         write_state(settings.folder, BatchState(batch, newest, counts, size, began_ms, _now_ms(), derived))
         if files[GOOD]:
             main.commit(files[GOOD], schema, app, batch)
+        if self.task_files is not None:
+            self.task_files.clear()
         staging.clear()
         self._maintain(main, batch)
+
+    def _staged(self, rows: DataFrame, main: Table, watermark: datetime | None, staging: Staging) -> Staged:
+        """Let Spark mark the rows and write them."""
+        flat = self._flat(rows)
+        marked = self._marked(flat, self._earlier(flat, main, watermark), watermark)
+        stage(marked, staging, one_write=self.settings.format is TableFormat.DELTA)
+        good = to_arrow_schema(_without(marked.schema, (*DEAD_COLUMNS, KIND)), timezone="UTC")
+        names = [name for name in marked.columns if name in ENVELOPE or name in DEAD_COLUMNS]
+        dead = to_arrow_schema(StructType([marked.schema[name] for name in names]), timezone="UTC")
+        return {kind: staging.files(kind) for kind in KINDS}, good, dead
+
+    def _written_by_tasks(self, rows: DataFrame, task_files: TaskFiles) -> Staged:
+        """Let the tasks read and write."""
+        task_files.clear()
+        written = task_files.written(rows)
+        flat = flat_rows(self.settings)
+        return {kind: written.get(kind, []) for kind in KINDS}, flat.good, flat.dead
 
     def _natively(self, rows: DataFrame, app: str, batch: int) -> None:
         """The same, with Spark's own Delta committing."""

@@ -102,7 +102,7 @@ def with_event_time(rows: DataFrame, time: str) -> DataFrame:
             .when(F.abs(number) < 1e17, 1e6)
             .otherwise(1e9)
         )
-        said = F.timestamp_micros(F.round(number / unit * 1e6).cast("long"))
+        said = F.timestamp_micros(F.round(number / unit * 1e6).try_cast("long"))
     else:
         said = F.try_to_timestamp(value)
     return rows.withColumn(EVENT_TIME, F.coalesce(said, born))

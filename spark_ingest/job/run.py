@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -18,6 +18,8 @@ from domain.errors import EntrepotError
 from spark_ingest.job.batch import BatchJob
 from spark_ingest.job.columns import NoMessagesYetError, with_device_columns, with_schema
 from spark_ingest.job.settings import JobSettings, save_settings
+from spark_ingest.job.state import read_state
+from spark_ingest.job.task_files import TaskFiles
 from spark_ingest.job.watching import JobProgress, progress_of
 from spark_ingest.source.stores import reader_of
 from spark_ingest.tables.staging import replace_file
@@ -63,9 +65,13 @@ def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Call
         time.sleep(WAIT_SECONDS)
     settings = with_device_columns(settings, session)
     save_settings(settings)
-    stream = session.readStream.format("entrepot").options(**settings.source_options()).load()
+    task_files = TaskFiles.of(settings) if isinstance(session, SparkSession) else None
+    if task_files is None:
+        stream = session.readStream.format("entrepot").options(**settings.source_options()).load()
+    else:
+        stream = task_files.stream(session, settings.source_options())
     writer = (
-        stream.writeStream.foreachBatch(BatchJob(settings))
+        stream.writeStream.foreachBatch(BatchJob(settings, task_files))
         .queryName(f"entrepot {settings.table}")
         .option("checkpointLocation", str(settings.checkpoint_path))
     )
@@ -83,7 +89,7 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
             found = _progress(given)
             if found["timestamp"] > seen:
                 seen = found["timestamp"]
-                progress = progress_of(found)
+                progress = _counted(running.settings, progress_of(found))
                 _keep(running.settings, progress)
                 show(progress)
         if is_over:
@@ -94,6 +100,14 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
     if failure is not None:
         raise JobError(reason_of(failure))
     _mirror(running)
+
+
+def _counted(settings: JobSettings, progress: JobProgress) -> JobProgress:
+    """With the rows of messages: Spark counts what it gets to see, which may be files."""
+    rows = sum(read_state(settings.folder, progress.batch).rows.values())
+    if not progress.rows or not rows:
+        return progress
+    return replace(progress, rows=rows, rate=rows / progress.seconds if progress.seconds else 0.0)
 
 
 def _keep(settings: JobSettings, progress: JobProgress) -> None:

@@ -94,7 +94,8 @@ class Process:
 
     def _port_settings(self) -> dict[str, str]:
         """A port of its own for every listener that is to have a free one."""
-        asked = {f"{door}.port": "0" for door in self.doors} | self.settings
+        doors = (*self.doors, "broker") if self.settings.get("broker.enabled") == "true" else self.doors
+        asked = {f"{door}.port": "0" for door in doors} | self.settings
         free = [key for key, value in asked.items() if key.endswith("port") and value == "0"]
         return {key: str(self._reserved[key].number) for key in free}
 

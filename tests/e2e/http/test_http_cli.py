@@ -162,7 +162,7 @@ def test_messages(server, entrepot, client, topic):
     publish(client, topic, event(1, data="first", unit="C"), event(2, data="second"))
     receive(client, topic, topic)
     code, out, err = entrepot("message", "query", topic, "--limit", "1")
-    assert code == 0 and "e2" in out and "e1" not in out and "--cursor" in err
+    assert code == 0 and " e2 " in out and " e1 " not in out and "--cursor" in err
     [found] = json.loads(ok(entrepot("message", "query", topic, "--key", "e1", "--json")))["value"]
     out = ok(entrepot("message", "show", found["id"].lower()))
     assert "first" in out and "ce_unit" in out and "inFlight" in out and topic in out

@@ -284,7 +284,7 @@ def test_where_a_lite_subscription_begins(
 
 
 @pytest.mark.parametrize("option", [{"offset": -1}, {"tail_n": -1}, {"timestamp": -1}], ids=str)
-def test_where_no_lite_subscription_begins(client: GrpcClient, topic: str, group: str, option: dict[str, int]) -> None:
+def test_where_no_lite_subscription_begins(client: GrpcClient, topic: str, group: str, option: dict[str, Any]) -> None:
     assert (
         sync(client, topic, group, v2.COMPLETE_ADD, "a", offset_option=v2.OffsetOption(**option)) == v2.ILLEGAL_OFFSET
     )

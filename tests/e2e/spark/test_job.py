@@ -19,9 +19,10 @@ from pyspark.sql import SparkSession
 
 from spark_ingest.job import run as job_run
 from spark_ingest.job.batch import BatchJob
-from spark_ingest.job.run import start, watch
+from spark_ingest.job.run import JobError, start, watch
 from spark_ingest.job.settings import JobSettings, load_settings
 from spark_ingest.job.status import committed_offsets, job_status
+from spark_ingest.job.task_files import TaskFiles
 from spark_ingest.job.watching import JobMetrics, JobProgress
 from spark_ingest.report.page import write_report
 from spark_ingest.source.options import OptionError, Parse
@@ -152,21 +153,46 @@ class Died(Exception):
     """What ends an attempt."""
 
 
-def deaths() -> list[str]:
-    """Where an attempt may end: before and after each commit of a batch."""
-    return [
-        f"{when} {what}"
-        for what in ("stage", "dead_letters", "gaps", "filled", "minutes", "devices", "late", "state", "main")
-        for when in ("before", "after")
-    ]
+def deaths(*steps: str) -> list[str]:
+    """Where an attempt may end: before and after each step of a batch."""
+    return [f"{when} {what}" for what in steps for when in ("before", "after")]
+
+
+def let_it_die(monkeypatch: pytest.MonkeyPatch, settings: JobSettings, left: list[str]) -> None:
+    """Each attempt at a batch ends at the next of these places, as if the driver had."""
+    from spark_ingest.job import batch as batch_module
+
+    def at(place: str) -> None:
+        if left and left[0] == place:
+            raise Died(left.pop(0))
+
+    def dying(owner: Any, name: str, label: Callable[..., str]) -> None:
+        real = getattr(owner, name)
+
+        def attempt(*arguments: Any, **more: Any) -> Any:
+            at(f"before {label(*arguments)}")
+            result = real(*arguments, **more)
+            at(f"after {label(*arguments)}")
+            return result
+
+        monkeypatch.setattr(owner, name, attempt)
+
+    def of_table(files: DeltaTableFiles, *_: Any) -> str:
+        return "main" if files.path == settings.table else files.path.removeprefix(settings.table + "_")
+
+    for name, what in (
+        ("stage", "stage"), ("append_gaps", "gaps"), ("fill_gaps", "filled"), ("merge_minutes", "minutes"),
+        ("merge_devices", "devices"), ("write_state", "state"),
+    ):  # fmt: skip
+        dying(batch_module, name, lambda *_, what=what: what)
+    dying(BatchJob, "_written_by_tasks", lambda *_: "written")
+    dying(DeltaTableFiles, "commit", of_table)
 
 
 def test_dying_at_every_step_of_a_batch_changes_nothing(
     spark: SparkSession, make: Make, writer: TopicWriter, topic: str, monkeypatch: pytest.MonkeyPatch, read: Any
 ):
     """One batch of every kind of row, tried again after each step: every table as if it had been done once."""
-    from spark_ingest.job import batch as batch_module
-
     print(f"seed {SEED}")
     fleet = Fleet(5, SEED)
     settings = make(watermark_seconds=30.0, deduplicates=True)
@@ -174,36 +200,8 @@ def test_dying_at_every_step_of_a_batch_changes_nothing(
     run(spark, settings)
     writer.append(topic, fleet.late_ones(5, 30), queue=0)
     writer.append(topic, fleet.rounds(40, bad=0.05, lost=0.1), queue=0)
-    left = deaths()
-
-    def dying(name: str, real: Callable[..., Any], label: Callable[..., str]) -> None:
-        def attempt(*arguments: Any, **more: Any) -> Any:
-            what = label(*arguments)
-            if left and left[0] == f"before {what}":
-                raise Died(left.pop(0))
-            result = real(*arguments, **more)
-            if left and left[0] == f"after {what}":
-                raise Died(left.pop(0))
-            return result
-
-        monkeypatch.setattr(batch_module, name, attempt)
-
-    for name, what in (
-        ("stage", "stage"), ("append_gaps", "gaps"), ("fill_gaps", "filled"), ("merge_minutes", "minutes"),
-        ("merge_devices", "devices"), ("write_state", "state"),
-    ):  # fmt: skip
-        dying(name, getattr(batch_module, name), lambda *_, what=what: what)
-    real_commit = DeltaTableFiles.commit
-
-    def commit(self: DeltaTableFiles, *arguments: Any) -> None:
-        name = "main" if self.path == settings.table else self.path.removeprefix(settings.table + "_")
-        if left and left[0] == f"before {name}":
-            raise Died(left.pop(0))
-        real_commit(self, *arguments)
-        if left and left[0] == f"after {name}":
-            raise Died(left.pop(0))
-
-    monkeypatch.setattr(DeltaTableFiles, "commit", commit)
+    left = deaths("stage", "dead_letters", "gaps", "filled", "minutes", "devices", "late", "state", "main")
+    let_it_die(monkeypatch, settings, left)
     known = load_settings(settings.checkpoint_path)
     assert known is not None
     starting = json.dumps({topic: {"0": committed_offsets(settings.checkpoint_path)[1][topic][0]}})
@@ -218,6 +216,35 @@ def test_dying_at_every_step_of_a_batch_changes_nothing(
     good, late = table(settings), table(settings, "late")
     assert keys(good) == sorted(fleet.good)
     assert keys(late) == sorted(fleet.late)
+    assert table(settings, "dead_letters").num_rows == fleet.dead
+    check_minutes(table(settings, "minutes"), fleet)
+    check_devices(table(settings, "devices"), fleet)
+    check_gaps(table(settings, "gaps"), fleet)
+    assert not Path(f"{settings.table}_staging").exists()
+
+
+def test_dying_at_every_step_of_a_batch_that_tasks_write(
+    spark: SparkSession, make: Make, writer: TopicWriter, topic: str, monkeypatch: pytest.MonkeyPatch
+):
+    """The same where rows do not pass through Spark: the query ends, and is started again."""
+    print(f"seed {SEED}")
+    fleet = Fleet(5, SEED)
+    settings = make()
+    for count in (80, 40):
+        writer.append(topic, fleet.rounds(count, bad=0.05, lost=0.1, twice=0), queue=0)
+        if count == 80:
+            run(spark, settings)
+            known = load_settings(settings.checkpoint_path)
+            assert known is not None and TaskFiles.of(known) is not None
+    left = deaths("written", "dead_letters", "gaps", "filled", "minutes", "devices", "state", "main")
+    let_it_die(monkeypatch, settings, left)
+    while left:
+        waiting = len(left)
+        with suppress(JobError):
+            run(spark, settings)
+        assert len(left) < waiting, f"{left[0]} never came"
+    run(spark, settings)
+    assert keys(table(settings)) == sorted(fleet.good)
     assert table(settings, "dead_letters").num_rows == fleet.dead
     check_minutes(table(settings, "minutes"), fleet)
     check_devices(table(settings, "devices"), fleet)

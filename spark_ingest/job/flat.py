@@ -1,0 +1,126 @@
+"""A batch's rows made flat by the tasks themselves, in Arrow: what `rows.py` says in Spark's words.
+
+Only what needs a row alone is done here: columns of structs, the time of the event, and whether the body was good.
+Duplicates and late rows need others, and are Spark's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, EVENT_TIME, GOOD
+from spark_ingest.source.columns import ENVELOPE
+
+TIMESTAMP: Final = pa.timestamp("us", "UTC")
+_LAST_MICROS: Final = float(2**63 - 2048)
+"""The greatest number of microseconds that a timestamp has, as a double."""
+_UNITS: Final = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6))
+"""Below which size a number of seconds is one, one of milliseconds, one of microseconds; above, nanoseconds."""
+
+
+@dataclass(frozen=True)
+class FlatRows:
+    """Makes rows of a source's schema flat.  `time`: the column that says when it happened; empty: none does.
+
+    Picklable: it goes to the tasks.
+    """
+
+    schema: pa.Schema
+    time: str = ""
+    has_event_time: bool = True
+
+    @staticmethod
+    def can(schema: pa.Schema, time: str) -> bool:
+        """Whether it can be done here: texts are read as times by Spark alone."""
+        if not time:
+            return True
+        kind = schema.field(time).type if time in schema.names else None  # a field of a struct is Spark's, too
+        return kind is not None and (
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind)
+        )
+
+    @property
+    def good(self) -> pa.Schema:
+        """The columns of good rows."""
+        fields = [field for field in self._fields() if field.name not in DEAD_COLUMNS]
+        return pa.schema([*fields, pa.field(EVENT_TIME, TIMESTAMP)] if self.has_event_time else fields)
+
+    @property
+    def dead(self) -> pa.Schema:
+        """The columns of those whose bodies are not good."""
+        by_name = {field.name: field for field in self.schema}
+        return pa.schema([by_name[name] for name in by_name if name in ENVELOPE or name in DEAD_COLUMNS])
+
+    def by_kind(self, batch: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
+        """The rows of each kind that there is."""
+        errors = batch.column("_error") if "_error" in batch.schema.names else None
+        if errors is None or errors.null_count == len(errors):
+            return {GOOD: self._good(batch)}
+        is_dead = pc.is_valid(errors)
+        dead = batch.filter(is_dead).select(self.dead.names)
+        good = batch.filter(pc.invert(is_dead))
+        return {DEAD: dead, GOOD: self._good(good)} if good.num_rows else {DEAD: dead}
+
+    def _good(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns: list[pa.Array] = []
+        for field, column in zip(self.schema, batch.columns, strict=True):
+            if field.name not in DEAD_COLUMNS:
+                columns += _parts(column)
+        if self.has_event_time:
+            columns.append(self._event_time(batch))
+        return pa.RecordBatch.from_arrays(columns, schema=self.good)
+
+    def _event_time(self, batch: pa.RecordBatch) -> pa.Array:
+        born = batch.column("born_time")
+        if not self.time:
+            return born
+        said = batch.column(self.time)
+        if not pa.types.is_timestamp(said.type):
+            said = _moment(said)
+        return pc.coalesce(said.cast(TIMESTAMP), born)
+
+    def _fields(self) -> list[pa.Field]:
+        taken = {field.name for field in self.schema if not pa.types.is_struct(field.type)}
+        found: list[pa.Field] = []
+        for field in self.schema:
+            found += _flat_fields(field.name, field, taken)
+        return found
+
+
+def _flat_fields(name: str, field: pa.Field, taken: set[str]) -> list[pa.Field]:
+    """As `rows.flattened` names them."""
+    if not pa.types.is_struct(field.type):
+        return [pa.field(name, field.type)]
+    found: list[pa.Field] = []
+    for part in field.type:
+        flat = f"{name}_{part.name}"
+        if not pa.types.is_struct(part.type):
+            while flat in taken:
+                flat += "_"
+            taken.add(flat)
+        found += _flat_fields(flat, part, taken)
+    return found
+
+
+def _parts(column: pa.Array) -> Iterable[pa.Array]:
+    """A column, or the columns of a struct, null where the struct is."""
+    if not isinstance(column, pa.StructArray):
+        return (column,)
+    return [leaf for part in column.flatten() for leaf in _parts(part)]
+
+
+def _moment(numbers: pa.Array) -> pa.Array:
+    """Numbers since 1970 as times; the unit is known by their size."""
+    value = numbers.cast(pa.float64(), safe=False)
+    size = pc.abs(value)
+    unit: pa.Array | pa.Scalar = pa.scalar(1e9)
+    for limit, divisor in reversed(_UNITS):
+        unit = pc.if_else(pc.less(size, limit), divisor, unit)
+    micros = pc.round(pc.multiply(pc.divide(value, unit), 1e6), round_mode="half_towards_infinity")
+    is_one = pc.less_equal(pc.abs(micros), _LAST_MICROS)
+    return pc.if_else(is_one, micros, pa.scalar(None, pa.float64())).cast(pa.int64()).cast(TIMESTAMP)

@@ -1,0 +1,84 @@
+"""What tasks make of rows by themselves is what Spark makes of them: columns, their types, times and kinds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_ingest.job import rows as row_kinds
+from spark_ingest.job.batch import rows_of_kind
+from spark_ingest.job.flat import FlatRows
+from spark_ingest.job.rows import DEAD, EVENT_TIME, GOOD
+
+BORN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+SAID = datetime(2025, 5, 6, 7, 8, 9, tzinfo=UTC)
+NUMBERS = [
+    None, 0, -1, 1, 1_700_000_000, 1_700_000_000_123, 1_700_000_000_123_456, 1_700_000_000_123_456_789,
+    -1_700_000_000_123, 99_999_999_999, 100_000_000_000, 10**14 - 1, 10**14, 10**17, 2**63 - 1,
+]  # fmt: skip
+SCHEMA = (
+    "topic string, queue_id int, queue_offset bigint, born_time timestamp, position struct<lat: double, "
+    "at: struct<name: string, n: int>>, position_lat string, list array<int>, ts {kind}, _error string, _raw binary"
+)
+
+
+def by_spark(rows: DataFrame, time: str) -> dict[str, pa.Table]:
+    marked = row_kinds.with_kind(row_kinds.with_event_time(row_kinds.flattened(rows), time), None)
+    found = {}
+    for kind in (GOOD, DEAD):
+        some = rows_of_kind(marked, kind)
+        found[kind] = some.toArrow().cast(to_arrow_schema(some.schema, timezone="UTC"))
+    return found
+
+
+def rows_with(values: list[Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for at, value in enumerate(values):
+        position = [None, (1.5, None), (2.5, ("a", 3))][at % 3]
+        rows.append(("t", 1, at, BORN, position, f"p{at}", [at, None], value, None, None))
+    return [*rows, ("t", 1, len(rows), BORN, None, None, None, None, "not JSON", b"{")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("bigint", NUMBERS),
+        ("int", [None, 0, -5, 1_700_000_000]),
+        ("double", [None, 0.5, 1.7e9 + 0.125, 1.7e12 + 0.5, -1e12, 1e300, 5e-7, 1.5e-6, -1.5e-6]),
+        ("timestamp", [None, SAID]),
+    ],
+)
+def test_times(spark: SparkSession, kind: str, values: list[Any]) -> None:
+    rows = spark.createDataFrame(rows_with(values), SCHEMA.format(kind=kind))
+    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    assert FlatRows.can(schema, "ts")
+    for time in ("ts", ""):
+        flat, expected = FlatRows(schema, time), by_spark(rows, time)
+        [batch] = rows.toArrow().cast(schema).combine_chunks().to_batches()
+        found = flat.by_kind(batch)
+        assert flat.good.names == expected[GOOD].schema.names and flat.dead.names == expected[DEAD].schema.names
+        for each, fields in ((GOOD, flat.good), (DEAD, flat.dead)):
+            assert [field.type for field in fields] == [field.type for field in expected[each].schema]
+            order = [("queue_offset", "ascending")]
+            assert found[each].sort_by(order).to_pylist() == expected[each].sort_by(order).to_pylist()
+
+
+def test_a_batch_without_bad_bodies_is_one_kind(spark: SparkSession) -> None:
+    rows = spark.createDataFrame(rows_with([1, 2])[:2], SCHEMA.format(kind="bigint"))
+    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    [batch] = rows.toArrow().cast(schema).combine_chunks().to_batches()
+    found = FlatRows(schema, "ts").by_kind(batch)
+    assert list(found) == [GOOD]
+    assert found[GOOD].schema.names[-1] == EVENT_TIME
+    assert list(FlatRows(schema, "ts").by_kind(batch.slice(0, 0))) == [GOOD]
+
+
+def test_texts_are_read_as_times_by_spark_alone(spark: SparkSession) -> None:
+    schema = to_arrow_schema(spark.createDataFrame([], "a string, s struct<t: bigint>").schema, timezone="UTC")
+    assert not FlatRows.can(schema, "a") and not FlatRows.can(schema, "s_t")
+    assert FlatRows.can(schema, "")
