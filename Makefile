@@ -32,7 +32,7 @@ cluster: setup ## start 2 name servers, 2 brokers, 2 gateways on free ports (mak
 
 # Spark's have the machine for themselves.  (5: no test was chosen)
 test: setup ## all tests (make test ARGS='-k mqtt')
-	@code=0; for part in '-n $(TEST_WORKERS) --dist loadgroup --ignore tests/e2e/spark' 'tests/e2e/spark'; do \
+	@code=0; for part in 'tests/e2e/spark' '-n $(TEST_WORKERS) --dist loadgroup --ignore tests/e2e/spark'; do \
 	  $(BIN)/python -m pytest $$part $(ARGS) || { ended=$$?; [ $$ended = 5 ] || code=$$ended; }; done; exit $$code
 
 conformance: setup ## other people's AMQP suites, here and on RabbitMQ; an hour and a half (make conformance ARGS='kombu --record')

@@ -34,7 +34,7 @@ from domain.message import Message
 from domain.topic import Topic
 from protocols.remoting.records import RecordRun
 from spark_ingest.job.rows import GOOD
-from spark_ingest.job.task_files import TaskFiles
+from spark_ingest.job.task_files import TaskFiles, rows_of
 from spark_ingest.session import open_session
 from spark_ingest.source.options import Parse
 from spark_ingest.source.planning import Range
@@ -289,7 +289,7 @@ def _batch_seconds(frame: DataFrame, where: Path, count: int) -> float:
 def _task_seconds(session: SparkSession, data_dir: str, where: Path, count: int) -> float:
     options = {"subscribe": TOPIC, "startingOffsets": "earliest", "dataDir": data_dir, "columns": PLACE}
     options |= {"parse": "json", "schema": SCHEMA}
-    files = TaskFiles(str(where / "files"), has_event_time=False)
+    files = TaskFiles(str(where / "files"), rows_of(options).json(), has_event_time=False)
     fields = [*_PLACE_FIELDS, *((part.split()[0], _ARROW[part.split()[1]]) for part in SCHEMA.split(", "))]
     sink = TaskFilesSink(where / "table", files, pa.schema(fields))
     writer = files.stream(session, options).writeStream.foreachBatch(sink)

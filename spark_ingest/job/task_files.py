@@ -37,9 +37,14 @@ _LISTED: Final = pa.schema([("kind", pa.string()), ("path", pa.string())])
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Where the tasks of one start of a job write, and what.  `time`: as `FlatRows` has it."""
+    """Where the tasks of one start of a job write, and what.
+
+    `schema`: of the source's rows, as Spark's JSON, since tasks cannot ask Spark what DDL means; `time`: as `FlatRows`
+    has it.
+    """
 
     folder: str
+    schema: str
     time: str = ""
     has_event_time: bool = True
 
@@ -55,7 +60,8 @@ class TaskFiles:
         prefix = f"tasks-{crc32(str(settings.checkpoint_path).encode()):08x}-"
         for left in root.glob(f"{prefix}*"):
             shutil.rmtree(left, ignore_errors=True)
-        return TaskFiles(str(root / f"{prefix}{uuid.uuid4().hex[:8]}"), settings.columns.time)
+        schema = rows_of(settings.source_options()).json()
+        return TaskFiles(str(root / f"{prefix}{uuid.uuid4().hex[:8]}"), schema, settings.columns.time)
 
     def stream(self, session: SparkSession, options: dict[str, str]) -> DataFrame:
         """The stream of the files; `options` are the source's."""
@@ -78,11 +84,13 @@ class TaskFiles:
 
 def flat_rows(settings: JobSettings) -> FlatRows:
     """How a job's rows are made flat."""
-    schema = _rows_of(read_options(settings.source_options()))
+    schema = rows_of(settings.source_options())
     return FlatRows(to_arrow_schema(schema, timezone="UTC"), settings.columns.time)
 
 
-def _rows_of(options: SourceOptions) -> StructType:
+def rows_of(given: dict[str, str]) -> StructType:
+    """The schema of the source's rows, of its options.  Needs a Spark session."""
+    options = read_options(given)
     found = StructType.fromDDL(table_ddl(options, options.payload_schema))
     assert isinstance(found, StructType)
     return found
@@ -108,7 +116,7 @@ class TaskFilesReader(EntrepotStreamReader):
     """Reads rows, and tells the files that they are in."""
 
     def __init__(self, options: SourceOptions, files: TaskFiles) -> None:
-        schema = _rows_of(options)
+        schema = StructType.fromJson(orjson.loads(files.schema))
         super().__init__(options, schema)
         self._files = files
         self._flat = FlatRows(to_arrow_schema(schema, timezone="UTC"), files.time, files.has_event_time)

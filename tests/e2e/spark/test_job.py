@@ -236,7 +236,7 @@ def test_dying_at_every_step_of_a_batch_that_tasks_write(
             run(spark, settings)
             known = load_settings(settings.checkpoint_path)
             assert known is not None and TaskFiles.of(known) is not None
-    left = deaths("written", "dead_letters", "gaps", "filled", "minutes", "devices", "state", "main")
+    left = deaths("written", "dead_letters", "devices", "main")
     let_it_die(monkeypatch, settings, left)
     while left:
         waiting = len(left)
