@@ -24,7 +24,6 @@ import orjson
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from rich.console import Console
 
 from benchmarks.processes import entrepot
@@ -36,6 +35,7 @@ from protocols.remoting.records import RecordRun
 from spark_ingest.job.rows import GOOD
 from spark_ingest.job.task_files import TaskFiles, rows_of
 from spark_ingest.session import open_session
+from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.options import Parse
 from spark_ingest.source.planning import Range
 from spark_ingest.source.reading import ReadPlan, read_ranges
@@ -139,7 +139,7 @@ class Sink:
         staging = Staging(self.path, "benchmark", batch)
         rows.write.parquet(str(staging.path))
         files = [each for each in map(staged_file, sorted(staging.path.glob("*.parquet"))) if each.rows]
-        schema = to_arrow_schema(rows.schema, timezone="UTC")
+        schema = arrow_schema(rows.schema)
         DeltaTableFiles(self.path).commit(files, schema, uuid.uuid4().hex, batch)
         staging.clear()
 

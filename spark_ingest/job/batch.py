@@ -17,7 +17,6 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_ingest.job import rows as row_kinds
@@ -29,6 +28,7 @@ from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, DUPLICATE, EVENT_TIME, GOO
 from spark_ingest.job.settings import JobSettings
 from spark_ingest.job.state import BatchState, read_state, write_state
 from spark_ingest.job.task_files import TaskFiles, flat_rows
+from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.tables import StagedFile, Staging, Table, TableFormat, open_table
 from spark_ingest.tables.delta import DeltaTableFiles
@@ -88,9 +88,9 @@ class BatchJob:
         flat = self._flat(rows)
         marked = self._marked(flat, self._earlier(flat, main, watermark), watermark)
         stage(marked, staging, one_write=self.settings.format is TableFormat.DELTA)
-        good = to_arrow_schema(_without(marked.schema, (*DEAD_COLUMNS, KIND)), timezone="UTC")
+        good = arrow_schema(_without(marked.schema, (*DEAD_COLUMNS, KIND)))
         names = [name for name in marked.columns if name in ENVELOPE or name in DEAD_COLUMNS]
-        dead = to_arrow_schema(StructType([marked.schema[name] for name in names]), timezone="UTC")
+        dead = arrow_schema(StructType([marked.schema[name] for name in names]))
         return {kind: staging.files(kind) for kind in KINDS}, good, dead
 
     def _written_by_tasks(self, rows: DataFrame, task_files: TaskFiles) -> Staged:

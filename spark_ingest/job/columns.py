@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_ingest.job.rows import flattened, found_columns
 from spark_ingest.job.settings import JobSettings, load_settings
+from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.options import OptionError, Parse, read_options
 from spark_ingest.source.positions import subscribed
 from spark_ingest.source.schemas import ddl_of, inferred_fields, table_ddl
@@ -64,7 +64,7 @@ def with_device_columns(settings: JobSettings, session: SparkSession) -> JobSett
         return replace(settings, columns=columns)  # Delta's own library looks at types
     table = open_table(settings.format, settings.table, dict(settings.catalog))
     if table.exists():
-        check_types(settings.table, table.schema(), to_arrow_schema(flat, timezone="UTC"))
+        check_types(settings.table, table.schema(), arrow_schema(flat))
     return replace(settings, columns=columns)
 
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from spark_ingest.job.flat import FlatRows
 from spark_ingest.job.settings import JobSettings
+from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.data_source import EntrepotDataSource, EntrepotStreamReader
 from spark_ingest.source.options import SourceOptions, read_options
 from spark_ingest.source.schemas import table_ddl
@@ -85,7 +85,7 @@ class TaskFiles:
 def flat_rows(settings: JobSettings) -> FlatRows:
     """How a job's rows are made flat."""
     schema = rows_of(settings.source_options())
-    return FlatRows(to_arrow_schema(schema, timezone="UTC"), settings.columns.time)
+    return FlatRows(arrow_schema(schema), settings.columns.time)
 
 
 def rows_of(given: dict[str, str]) -> StructType:
@@ -119,7 +119,7 @@ class TaskFilesReader(EntrepotStreamReader):
         schema = StructType.fromJson(orjson.loads(files.schema))
         super().__init__(options, schema)
         self._files = files
-        self._flat = FlatRows(to_arrow_schema(schema, timezone="UTC"), files.time, files.has_event_time)
+        self._flat = FlatRows(arrow_schema(schema), files.time, files.has_event_time)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_files": self._files, "_flat": self._flat}

@@ -58,7 +58,10 @@ def progress_of(found: dict[str, Any]) -> JobProgress:
 
 
 def _offsets(given: Any) -> Offsets:
-    value = orjson.loads(given) if isinstance(given, str) else given
+    try:
+        value = orjson.loads(given) if isinstance(given, str) else given
+    except orjson.JSONDecodeError:
+        return {}  # before 4.2 Spark tells objects in Java's words: what waits is not known then
     return from_json(value) if isinstance(value, dict) else {}
 
 

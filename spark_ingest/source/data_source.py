@@ -20,9 +20,9 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.source.options import EARLIEST, LATEST, OptionError, Parse, SourceOptions, Start, read_options
 from spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
@@ -89,7 +89,7 @@ class EntrepotDataSource(DataSource):
 
 
 def _plan(options: SourceOptions, schema: StructType) -> ReadPlan:
-    arrow = to_arrow_schema(schema, timezone="UTC")
+    arrow = arrow_schema(schema)
     payload = payload_columns(arrow.names)
     if options.parse is Parse.NONE and payload:
         raise OptionError(f"there is no column {payload[0][0]!r}; there are {', '.join(ENVELOPE)}")

@@ -13,7 +13,9 @@ PATIENCE_SECONDS = 15.0
 _STEP_SECONDS = 0.01
 
 
-def wait_until(condition: Callable[[], T | None], what: str | Callable[[], str], timeout: float = PATIENCE_SECONDS) -> T:
+def wait_until(
+    condition: Callable[[], T | None], what: str | Callable[[], str], timeout: float = PATIENCE_SECONDS
+) -> T:
     """The condition's first true value; fails with `what` if there is none in time."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_ingest.job import rows as row_kinds
 from spark_ingest.job.batch import rows_of_kind
 from spark_ingest.job.flat import FlatRows
 from spark_ingest.job.rows import DEAD, EVENT_TIME, GOOD
+from spark_ingest.source.arrow_schema import arrow_schema
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 SAID = datetime(2025, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -32,7 +32,7 @@ def by_spark(rows: DataFrame, time: str) -> dict[str, pa.Table]:
     found = {}
     for kind in (GOOD, DEAD):
         some = rows_of_kind(marked, kind)
-        found[kind] = some.toArrow().cast(to_arrow_schema(some.schema, timezone="UTC"))
+        found[kind] = some.toArrow().cast(arrow_schema(some.schema))
     return found
 
 
@@ -55,7 +55,7 @@ def rows_with(values: list[Any]) -> list[tuple[Any, ...]]:
 )
 def test_times(spark: SparkSession, kind: str, values: list[Any]) -> None:
     rows = spark.createDataFrame(rows_with(values), SCHEMA.format(kind=kind))
-    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    schema = arrow_schema(rows.schema)
     assert FlatRows.can(schema, "ts")
     for time in ("ts", ""):
         flat, expected = FlatRows(schema, time), by_spark(rows, time)
@@ -70,7 +70,7 @@ def test_times(spark: SparkSession, kind: str, values: list[Any]) -> None:
 
 def test_a_batch_without_bad_bodies_is_one_kind(spark: SparkSession) -> None:
     rows = spark.createDataFrame(rows_with([1, 2])[:2], SCHEMA.format(kind="bigint"))
-    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    schema = arrow_schema(rows.schema)
     [batch] = rows.toArrow().cast(schema).combine_chunks().to_batches()
     found = FlatRows(schema, "ts").by_kind(batch)
     assert list(found) == [GOOD]
@@ -79,6 +79,6 @@ def test_a_batch_without_bad_bodies_is_one_kind(spark: SparkSession) -> None:
 
 
 def test_texts_are_read_as_times_by_spark_alone(spark: SparkSession) -> None:
-    schema = to_arrow_schema(spark.createDataFrame([], "a string, s struct<t: bigint>").schema, timezone="UTC")
+    schema = arrow_schema(spark.createDataFrame([], "a string, s struct<t: bigint>").schema)
     assert not FlatRows.can(schema, "a") and not FlatRows.can(schema, "s_t")
     assert FlatRows.can(schema, "")

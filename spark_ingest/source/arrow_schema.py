@@ -1,0 +1,19 @@
+"""Spark's schemas in Arrow's words, with whichever Spark it is."""
+
+from __future__ import annotations
+
+from inspect import signature
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+# before 4.2 times are in UTC of themselves, since then they are where they are asked to be
+_IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The same columns, times in UTC."""
+    found: pa.Schema = to_arrow_schema(schema, **_IN_UTC)
+    return found
