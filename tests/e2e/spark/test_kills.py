@@ -23,7 +23,8 @@ from tests.support.waiting import wait_until
 
 SEED = random.SystemRandom().randrange(1 << 32)
 KILLS = 20
-DRIVER_KILLS = 3
+DRIVER_KILLS = 2
+SOURCE_KILLS = 2
 MAX_ROUNDS = 3000
 START_SECONDS = 90.0
 
@@ -52,13 +53,14 @@ class Job:
                 continue
         self.process.wait()
 
-    def workers(self) -> list[psutil.Process]:
-        """Spark's Python workers, those that serve the source on the driver's side, too."""
+    def workers(self, *, of_driver: bool) -> list[psutil.Process]:
+        """Spark's Python workers: those of its tasks, or the one that serves the source on the driver's side."""
         assert self.process is not None
         found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:
-                if any("pyspark" in part for part in child.cmdline()[1:3]):
+                words = " ".join(child.cmdline()[1:3])
+                if "pyspark" in words and ("source_runner" in words) == of_driver:
                     found.append(child)
             except psutil.Error:
                 continue
@@ -102,13 +104,14 @@ def test_each_message_is_in_the_tables_once(
 
     publisher = threading.Thread(target=publish)
     publisher.start()
-    at_driver = set(chance.sample(range(1, KILLS), DRIVER_KILLS))
+    others = chance.sample(range(1, KILLS), DRIVER_KILLS + SOURCE_KILLS)  # they end the query, which starts again
+    at_driver, at_source = set(others[:DRIVER_KILLS]), set(others[DRIVER_KILLS:])
     try:
         job.start()
         batch = job.wait_for_batch(-1)
         for number in range(KILLS):
             time.sleep(chance.random() * 0.5)  # anywhere in a batch
-            workers = job.workers()
+            workers = job.workers(of_driver=number in at_source)
             if number in at_driver or not workers:
                 job.kill()
                 job.start()
