@@ -134,12 +134,7 @@ def kept_coming(broker: str, topic: str) -> Iterator[None]:
 
 def test_retention_that_passes_a_reader(spark: SparkSession, tmp_path: Path):
     """Messages that are gone before they were read stop a query, and with failOnDataLoss=false it goes on."""
-    settings = {
-        "broker.enabled": "true",
-        "store.segment_size_bytes": str(1 << 20),
-        "store.retention_seconds": "3",
-        "store.retention_interval_seconds": "0.1",
-    }
+    settings = {"broker.enabled": "true", "store.segment_size_bytes": str(1 << 20)}
     with ServerProcess(tmp_path, settings) as process:
         writer = TopicWriter(process.address("broker"))
         writer.create("factory", 2)
@@ -147,6 +142,11 @@ def test_retention_that_passes_a_reader(spark: SparkSession, tmp_path: Path):
         made = Stream(spark, process.address("broker"), tmp_path, subscribe="factory")
         assert sum(batch["numInputRows"] for batch in made.run()) == 10
         writer.append("factory", (b"x" * 10_000 for _ in range(600)))
+        writer.close()
+        process.stop()
+        process.settings |= {"store.retention_seconds": "3", "store.retention_interval_seconds": "0.1"}
+        process.start()
+        writer = TopicWriter(process.address("broker"))
         wait_until(lambda: min(b.min_offset for b in writer.store.bounds("factory")) > 5, "messages are deleted", 60)
         with pytest.raises(StreamingQueryException, match="DATA_LOSS: factory/0 was to be read from 5 on"):
             made.run()
