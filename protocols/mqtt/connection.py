@@ -390,6 +390,8 @@ class ServerConnection(Outgoing):
         if self._state in (WAITING, DECIDING):
             self._say_connack(error, properties)
         elif self._state == OPEN and self.version == 5:
+            if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:  # of another CONNECT: no word of DISCONNECT
+                error = MqttError(ReasonCode.PROTOCOL_ERROR, error.text)
             packet = encode(Disconnect(error.reason, properties), 5)
             if len(packet) > self.max_packet_to_client:
                 packet = encode(Disconnect(error.reason), 5)

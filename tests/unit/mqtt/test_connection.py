@@ -569,6 +569,13 @@ def test_any_packets_end_in_an_open_or_a_closed_connection(
         assert machine.connection.deadline() == FOREVER
 
 
+def test_another_connect_of_an_unknown_version_is_a_protocol_error() -> None:
+    """0x84 is a word of CONNACK alone (3.14.2.1)."""
+    machine = connected()
+    [goodbye] = machine.read(machine.feed(bytes.fromhex("100e00044d51545415020000006a000163")))
+    assert isinstance(goodbye, Disconnect) and goodbye.reason == ReasonCode.PROTOCOL_ERROR
+
+
 @given(noise=st.binary(max_size=200), step=st.integers(1, 200), version=st.sampled_from([0, 4, 5]))
 def test_any_bytes(noise: bytes, step: int, version: int) -> None:
     machine = connected(version) if version else Machine()
