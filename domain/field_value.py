@@ -17,7 +17,7 @@ from typing import Final
 _EMPTY: Final[Mapping[str, object]] = MappingProxyType({})
 _NOTHING: Final[tuple[Hashable, ...]] = ()
 _BARE_ATOM: Final = re.compile(r"[a-z][A-Za-z0-9_@]*")
-_SIGNED_INT: Final = range(-(1 << 31), 1 << 31)
+_SIGNED_INT_END: Final = 1 << 31
 
 
 def no_arguments() -> Mapping[str, object]:
@@ -61,7 +61,7 @@ def type_name(value: object) -> str:
     if isinstance(value, int):
         if type(value) is not int:
             return "timestamp"
-        return "signedint" if value in _SIGNED_INT else "long"
+        return "signedint" if -_SIGNED_INT_END <= value < _SIGNED_INT_END else "long"
     names: tuple[tuple[type | tuple[type, ...], str], ...] = (
         ((str, bytes, bytearray, memoryview), "longstr"),
         (float, "double"),

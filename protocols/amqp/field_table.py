@@ -34,8 +34,8 @@ MAX_SHORT_STRING_BYTES: Final = 255
 _U32: Final = Struct(">I")
 _read_u32: Final = _U32.unpack_from
 _DECIMAL: Final = Struct(">Bi")
-_INT32: Final = range(-(1 << 31), 1 << 31)
-_INT64: Final = range(-(1 << 63), 1 << 63)
+_INT32_END: Final = 1 << 31
+_INT64_END: Final = 1 << 63
 
 
 class Timestamp(int):
@@ -224,9 +224,9 @@ def _encode_value(value: FieldValue, depth: int) -> bytes:
 
 
 def _encode_int(value: int) -> bytes:
-    if value in _INT32:
+    if -_INT32_END <= value < _INT32_END:  # no `range`: that looks for an enumeration's number by counting
         return b"I" + value.to_bytes(4, "big", signed=True)
-    if value in _INT64:
+    if -_INT64_END <= value < _INT64_END:
         return b"l" + value.to_bytes(8, "big", signed=True)
     raise ValueError(f"{value} does not fit 64 bits")
 
@@ -245,7 +245,7 @@ def _encode_decimal(value: Decimal) -> bytes:
     if sign:
         unscaled = -unscaled
     scale = max(-exponent, 0)
-    if unscaled not in _INT32 or exponent > 10 or scale > 255:
+    if not -_INT32_END <= unscaled < _INT32_END or exponent > 10 or scale > 255:
         raise ValueError(f"{value} is beyond the decimals of AMQP")
     return b"D" + _DECIMAL.pack(scale, unscaled)
 
