@@ -5,8 +5,8 @@ These are made once per message on the hottest path, hence `slots` and no freezi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 PropertyValue = str | bytes
@@ -97,6 +97,13 @@ class Message:
         """The well-known property as text, or None."""
         value = self.system.get(name)
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def placed(self, places: Sequence[tuple[str, int]]) -> Message:
+        """The message for these of its queues alone.  Where its own is not among them, it lies in the topic of the
+        first, and says where it was sent (SENT_TO)."""
+        (topic, queue_id), *further = places
+        system = self.system if topic == self.topic else {**self.system, SystemProperty.SENT_TO: self.topic}
+        return replace(self, topic=topic, queue_id=queue_id, further_queues=tuple(further), system=system)
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from domain.message import Message, StoredMessage, SystemProperty
+from domain.message import Message, StoredMessage
 from domain.ports import Store
 from domain.shard import broker_of_queue
 from gateway.messaging.appending import append_and_wait
@@ -33,8 +33,4 @@ def _without(message: Message, brokers: set[int]) -> Message | None:
     missing = [place for place in places if broker_of_queue(place[1]) not in brokers]
     if not missing:
         return None
-    (topic, queue_id), *further = missing
-    if topic != message.topic:
-        message.system = {**message.system, SystemProperty.SENT_TO: message.topic}
-    message.topic, message.queue_id, message.further_queues = topic, queue_id, tuple(further)
-    return message
+    return message.placed(missing)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from broker.remoting.link import ConnectionLostError
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
-from domain.message import Message, SystemProperty
+from domain.message import Message
 from domain.shard import broker_of_queue
 from protocols.remoting import operations as wire
 from protocols.remoting.frames import RemotingError
@@ -217,13 +217,7 @@ def _refuse_all(confirmation: PartedConfirmation, part: _Part, refusal: Entrepot
 
 def _by_broker(message: Message) -> list[Message]:
     """The message as each of the brokers gets it that have queues for it."""
-    home = broker_of_queue(message.queue_id)
-    further: dict[int, list[tuple[str, int]]] = {}
-    for topic, queue_id in message.further_queues:
-        further.setdefault(broker_of_queue(queue_id), []).append((topic, queue_id))
-    made = [replace(message, further_queues=tuple(further.pop(home, ())))]
-    for queues in further.values():
-        (topic, queue_id), *others = queues
-        system = {**message.system, SystemProperty.SENT_TO: message.topic}
-        made.append(replace(message, topic=topic, queue_id=queue_id, further_queues=tuple(others), system=system))
-    return made
+    places: dict[int, list[tuple[str, int]]] = {}
+    for place in ((message.topic, message.queue_id), *message.further_queues):
+        places.setdefault(broker_of_queue(place[1]), []).append(place)
+    return [message.placed(some) for some in places.values()]
