@@ -51,10 +51,7 @@ class RemoteFinder:
         what = "messages cannot be looked up"
         brokers = self._cluster.all_ready(what) if everywhere else self._cluster.some_ready(what)
         answers = await ask_all(brokers, lambda c: c.ask_messages(wire.MESSAGES_BY_ID, message_id))
-        found = _all_of(answers)
-        if everywhere:
-            _check_all_answered(answers)
-        return sorted(found, key=_newest_first)[:MAX_QUERY_MESSAGES]
+        return sorted(_all_of(answers, everywhere=everywhere), key=_newest_first)[:MAX_QUERY_MESSAGES]
 
     async def message_at(self, place: int) -> StoredMessage:
         client = self._cluster.of_number(broker_of_place(place)) if place >= 0 else None
@@ -172,21 +169,16 @@ def _cursor_at(client: BrokerClient, after: TimerCursor) -> TimerCursor:
     return TimerCursor(after.deliver_at_ms, BEHIND_ALL if client.number < number else -1)
 
 
-def _all_of(answers: list[tuple[BrokerClient, list[StoredMessage] | EntrepotError]]) -> list[StoredMessage]:
-    _check_answered(answers)
+def _all_of(
+    answers: list[tuple[BrokerClient, list[StoredMessage] | EntrepotError]], *, everywhere: bool = False
+) -> list[StoredMessage]:
+    _check_answered(answers, everywhere=everywhere)
     return [message for _, told in answers if not isinstance(told, EntrepotError) for message in told]
 
 
-def _check_all_answered(answers: Sequence[tuple[BrokerClient, object]]) -> None:
-    """Raise what one of them refused."""
-    for _, answer in answers:
-        if isinstance(answer, EntrepotError):
-            raise answer
-
-
-def _check_answered(answers: Sequence[tuple[BrokerClient, object]]) -> None:
-    """Raise a refusal in earnest, or that nobody answered."""
+def _check_answered(answers: Sequence[tuple[BrokerClient, object]], *, everywhere: bool = False) -> None:
+    """Raise a refusal in earnest, or that nobody answered; with `everywhere` any refusal."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
     for refusal in refusals:
-        if refusal.code not in AWAY or len(refusals) == len(answers):
+        if everywhere or refusal.code not in AWAY or len(refusals) == len(answers):
             raise refusal
