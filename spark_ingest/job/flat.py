@@ -13,14 +13,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, EVENT_TIME, GOOD
-from spark_ingest.source.columns import ENVELOPE
+from spark_ingest.job.rows import DEAD, DEAD_COLUMNS, EVENT_TIME, GOOD, NANOSECONDS, TIME_UNITS
+from spark_ingest.source.columns import ENVELOPE, TIMESTAMP
 
-TIMESTAMP: Final = pa.timestamp("us", "UTC")
 _LAST_MICROS: Final = float(2**63 - 2048)
 """The greatest number of microseconds that a timestamp has, as a double."""
-_UNITS: Final = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6))
-"""Below which size a number of seconds is one, one of milliseconds, one of microseconds; above, nanoseconds."""
 
 
 @dataclass(frozen=True)
@@ -118,8 +115,8 @@ def _moment(numbers: pa.Array) -> pa.Array:
     """Numbers since 1970 as times; the unit is known by their size."""
     value = numbers.cast(pa.float64(), safe=False)
     size = pc.abs(value)
-    unit: pa.Array | pa.Scalar = pa.scalar(1e9)
-    for limit, divisor in reversed(_UNITS):
+    unit: pa.Array | pa.Scalar = pa.scalar(NANOSECONDS)
+    for limit, divisor in reversed(TIME_UNITS):
         unit = pc.if_else(pc.less(size, limit), divisor, unit)
     micros = pc.round(pc.multiply(pc.divide(value, unit), 1e6), round_mode="half_towards_infinity")
     is_one = pc.less_equal(pc.abs(micros), _LAST_MICROS)

@@ -24,6 +24,10 @@ from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.tables.staging import KIND
 
 EVENT_TIME: Final = "event_time"
+TIME_UNITS: Final = ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6))
+"""Below which size a number since 1970 is one of seconds, milliseconds, microseconds, and how many make a second."""
+NANOSECONDS: Final = 1e9
+"""What larger ones are."""
 DEAD_COLUMNS: Final = ("_error", "_raw")
 DEVICE_NAMES: Final = ("device", "device_id", "deviceid", "client_id", "clientid", "sensor", "sensor_id")
 SEQUENCE_NAMES: Final = ("seq", "sequence", "sequence_number", "seqno", "msg_id", "n")
@@ -96,12 +100,9 @@ def with_event_time(rows: DataFrame, time: str) -> DataFrame:
         said = value.cast("timestamp")
     elif isinstance(kind, NumericType) and not isinstance(kind, BooleanType):
         number = value.cast("double")
-        unit = (
-            F.when(F.abs(number) < 1e11, 1.0)
-            .when(F.abs(number) < 1e14, 1e3)
-            .when(F.abs(number) < 1e17, 1e6)
-            .otherwise(1e9)
-        )
+        unit = F.lit(NANOSECONDS)
+        for limit, divisor in reversed(TIME_UNITS):
+            unit = F.when(F.abs(number) < limit, divisor).otherwise(unit)
         said = F.timestamp_micros(F.round(number / unit * 1e6).try_cast("long"))
     else:
         said = F.try_to_timestamp(value)

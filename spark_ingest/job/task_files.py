@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from spark_ingest.job.columns import struct_of
 from spark_ingest.job.flat import FlatRows
 from spark_ingest.job.settings import JobSettings
 from spark_ingest.source.arrow_schema import arrow_schema
@@ -54,14 +55,14 @@ class TaskFiles:
         starts of the job left is removed."""
         if settings.is_native or settings.deduplicates or settings.watermark_seconds is not None:
             return None
-        if not FlatRows.can(flat_rows(settings).schema, settings.columns.time):
+        schema = rows_of(settings.source_options())
+        if not FlatRows.can(arrow_schema(schema), settings.columns.time):
             return None
         root = Path(f"{settings.table}_staging").absolute()
         prefix = f"tasks-{crc32(str(settings.checkpoint_path).encode()):08x}-"
         for left in root.glob(f"{prefix}*"):
             shutil.rmtree(left, ignore_errors=True)
-        schema = rows_of(settings.source_options()).json()
-        return TaskFiles(str(root / f"{prefix}{uuid.uuid4().hex[:8]}"), schema, settings.columns.time)
+        return TaskFiles(str(root / f"{prefix}{uuid.uuid4().hex[:8]}"), schema.json(), settings.columns.time)
 
     def stream(self, session: SparkSession, options: dict[str, str]) -> DataFrame:
         """The stream of the files; `options` are the source's."""
@@ -91,9 +92,7 @@ def flat_rows(settings: JobSettings) -> FlatRows:
 def rows_of(given: dict[str, str]) -> StructType:
     """The schema of the source's rows, of its options.  Needs a Spark session."""
     options = read_options(given)
-    found = StructType.fromDDL(table_ddl(options, options.payload_schema))
-    assert isinstance(found, StructType)
-    return found
+    return struct_of(table_ddl(options, options.payload_schema))
 
 
 class TaskFilesSource(EntrepotDataSource):
