@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from broker.commit_pace import CommitPace
 from broker.faces.aside import AsideFace
 from broker.faces.finder import FinderFace
 from broker.faces.key_values import KeyValueFace
@@ -50,7 +51,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         self._lock = lock
         self.commit = GroupCommit(
             self.engine,
-            linger_ms=settings.linger_ms,
+            pace=CommitPace(settings.linger_ms / 1000),
             max_unconfirmed_bytes=settings.max_unconfirmed_bytes,
             on_grown=self._on_grown,
             on_failure=self._on_failure,

@@ -10,38 +10,42 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from time import perf_counter
+from typing import Final
 
 import structlog
 
+from broker.commit_pace import CommitPace
 from broker.measurements import Measurements
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError, StoreFailedError
 
+ENOUGH_ANSWERS: Final = 64
+"""For one sync: what it costs is little to each."""
+PATIENT_PASSES: Final = 4
+"""Of the event loop, without anything new, before a sync starts for which there would be time to gather more."""
+
 log = structlog.get_logger(__name__)
 
 
 class GroupCommit:
-    """Drives the engine's syncs on the running event loop.
-
-    `linger_ms`: the shortest time between the starts of two syncs while the last one confirmed more than one message:
-    it trades a little latency under load for fewer syncs, and a lone producer, who waits for each answer, never waits
-    for it.
+    """Drives the engine's syncs on the running event loop, at a pace that trades a little latency under load for fewer
+    of them.
     """
 
     def __init__(
         self,
         engine: StorageEngine,
         *,
-        linger_ms: float,
+        pace: CommitPace,
         max_unconfirmed_bytes: int,
         on_grown: Callable[[list[ConsumeQueue]], None],
         on_failure: Callable[[StoreFailedError], None],
         measured: Measurements,
     ) -> None:
         self._engine = engine
-        self._linger = linger_ms / 1000
+        self._pace = pace
         self._max_unconfirmed = max_unconfirmed_bytes
         self._on_grown = on_grown
         self._on_failure = on_failure
@@ -51,9 +55,9 @@ class GroupCommit:
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
         self._is_closed = False
-        self._last_start = 0.0
+        self._gathered = 0  # answers, since the last sync started
+        self._passes = 0  # of the loop, since the last of them
         self._sync_asked_at = 0.0
-        self._last_confirmed = 0
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
     def submit(self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0) -> Confirmation:
@@ -68,6 +72,8 @@ class GroupCommit:
             confirmation.settle()
             return confirmation
         self._waiting.append((self._engine.end, confirmation, answers, taken_at))
+        self._gathered += answers
+        self._passes = 0
         if not self._is_ticking:
             self._is_ticking = True
             self._loop.call_soon(self._tick)
@@ -122,10 +128,15 @@ class GroupCommit:
             return
         if self._engine.syncing_to is not None and not self._engine.flush_async:
             return  # the answer to the running sync begins the next one
-        wait = self._last_start + self._linger - self._loop.time()
-        if wait > 0 and self._last_confirmed > 1:
+        self._begin_or_gather()
+
+    def _begin_or_gather(self) -> None:
+        """Start the sync, or wait for more: while there is little, more comes, and the pace allows."""
+        is_little = self._gathered < ENOUGH_ANSWERS
+        if is_little and self._passes < PATIENT_PASSES and self._pace.seconds_left() > 0:
             self._is_ticking = True
-            self._loop.call_later(wait, self._begin)
+            self._passes += 1
+            self._loop.call_soon(self._begin_or_gather)
         else:
             self._begin()
 
@@ -135,7 +146,8 @@ class GroupCommit:
             return
         try:
             if self._engine.begin_sync():
-                self._last_start = self._loop.time()
+                self._pace.start()
+                self._gathered = 0
                 self._sync_asked_at = perf_counter()
             if self._engine.flush_async:
                 self._settle(self._engine.advance())
@@ -156,14 +168,15 @@ class GroupCommit:
 
     def _settle(self, grown: list[ConsumeQueue]) -> None:
         waiting, confirmed = self._waiting, self._engine.confirmed_offset
-        self._last_confirmed = 0
+        confirmed_answers = 0
         now, observe = perf_counter(), self._measured.append.observe
         while waiting and waiting[0][0] <= confirmed:
             _, confirmation, answers, taken_at = waiting.popleft()
-            self._last_confirmed += answers
+            confirmed_answers += answers
             if taken_at:
                 observe(now - taken_at, answers)
             confirmation.settle()
+        self._pace.last_confirmed = confirmed_answers
         if grown:
             self._on_grown(grown)
         if self._relieved and self._engine.end - confirmed <= self._max_unconfirmed // 2:

@@ -1,0 +1,57 @@
+"""CommitPace: how long to gather before the next sync starts.
+
+A sync costs two system calls, two wakings of another process and a pass of the event loop, however many messages it
+confirms.  While the loop has time to spare that is nobody's loss.  Where it has none, every sync takes time from the
+messages that wait in its sockets, and gathering a little makes all of them earlier.
+
+Invariant: a lone producer, who waits for each answer, on a loop that is not busy, never waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter, thread_time
+from typing import Final
+
+BUSY_LINGER_SECONDS: Final = 0.002
+"""Shortest time between the starts of two syncs while the loop is busy."""
+BUSY_SHARE: Final = 0.7
+"""Of the time since the last sync started, spent computing: the loop is busy from here on.  The rest is not all idle:
+others have the processor, too."""
+_WEIGHT: Final = 0.2
+"""Of the newest share in the running mean."""
+
+
+class CommitPace:
+    """`linger_seconds`: the shortest time between two starts while the last sync confirmed more than one answer.
+
+    `wall` and `cpu` are clocks in seconds; `cpu` counts what this thread has computed.
+    """
+
+    def __init__(
+        self, linger_seconds: float, wall: Callable[[], float] = perf_counter, cpu: Callable[[], float] = thread_time
+    ) -> None:
+        self._linger = linger_seconds
+        self._wall, self._cpu = wall, cpu
+        self._started_at, self._computed = wall(), cpu()
+        self._busy = 0.0
+        self.last_confirmed = 0
+        """Answers that the last sync confirmed."""
+
+    def start(self) -> None:
+        """Note that a sync starts."""
+        now, computed = self._wall(), self._cpu()
+        if now > self._started_at:
+            share = (computed - self._computed) / (now - self._started_at)
+            self._busy += _WEIGHT * (share - self._busy)
+        self._started_at, self._computed = now, computed
+
+    def seconds_left(self) -> float:
+        """How long the next sync should still wait; 0 for not at all."""
+        if self._busy >= BUSY_SHARE:
+            linger = max(self._linger, BUSY_LINGER_SECONDS)
+        elif self.last_confirmed > 1:
+            linger = self._linger
+        else:
+            return 0.0
+        return max(self._started_at + linger - self._wall(), 0.0)
