@@ -170,7 +170,7 @@ def domain_id(text: str) -> bytes:
             raw = bytes.fromhex(text[2:])
         except ValueError:
             raw = b""
-        if wire_id(raw) == text:
+        if len(raw) == MESSAGE_ID_SIZE and text == text.upper():
             return raw
     return text.encode()
 
@@ -231,14 +231,19 @@ def _own_body(wire: v2.Message, is_empty: bool) -> bytes:
     return b"" if is_empty and body == EMPTY_BODY else body
 
 
+_DIGESTS: Final = {v2.MD5: md5, v2.SHA1: sha1}
+"""A CRC32 is written in three ways by the published clients, so it says nothing."""
+
+
 def body_of(wire: v2.Message, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     """The body as its producer had it.  Raises MESSAGE_CORRUPTED, also where it would grow beyond `max_bytes`."""
-    body, digest = wire.body, wire.system_properties.body_digest
-    # a CRC32 is written in three ways by the published clients, so it says nothing
-    made = {v2.MD5: md5, v2.SHA1: sha1}.get(digest.type)
-    if made is not None and made(body, usedforsecurity=False).hexdigest() != digest.checksum.lower():
-        raise CorruptedError(f"the body of message {wire.system_properties.message_id[:80]!r} fails its digest")
-    if wire.system_properties.body_encoding == v2.GZIP:
+    body, system = wire.body, wire.system_properties
+    if system.HasField("body_digest"):
+        digest = system.body_digest
+        made = _DIGESTS.get(digest.type)
+        if made is not None and made(body, usedforsecurity=False).hexdigest() != digest.checksum.lower():
+            raise CorruptedError(f"the body of message {system.message_id[:80]!r} fails its digest")
+    if system.body_encoding == v2.GZIP:
         inflater = zlib.decompressobj(_GZIP)
         try:
             body = inflater.decompress(body, max_bytes)

@@ -85,10 +85,10 @@ class RocketMqLoad:
             if messages:
                 self.doubtful.update(set(bodies) - self.settled)
                 answer = client.ack(self._topic, self._group, *messages)
-                for body, entry in zip(
-                    bodies, answer.entries, strict=bool(answer.entries)
-                ):  # none: it failed as a whole
-                    if entry.status.code == v2.OK:
+                # Without entries it failed as a whole.
+                results = [entry.status for entry in answer.entries] or [answer.status] * len(bodies)
+                for body, result in zip(bodies, results, strict=True):
+                    if result.code == v2.OK:
                         self.settled.add(body)
                         if self.taken[body] == 1:
                             self.doubtful.discard(body)
