@@ -123,8 +123,9 @@ def check_value(name: str, value: str) -> None:
 
 def check_attributes(attributes: dict[str, str]) -> None:
     """Raise unless these are the context attributes of a valid event.  Names are checked where they are made."""
-    for name, value in attributes.items():
-        if not (value.isascii() and value.isprintable()) or len(value) > _SURELY_FITS:
+    values = "".join(attributes.values())
+    if len(values) > _SURELY_FITS or not (values.isascii() and values.isprintable()):
+        for name, value in attributes.items():
             check_value(name, value)
     get = attributes.get
     if not (get("id") and get("source") and get("type")) or get("specversion") != SPEC_VERSION:

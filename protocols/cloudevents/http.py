@@ -59,20 +59,19 @@ def from_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEve
     An empty body is no data.  Headers that are not the event's are passed over.
     """
     attributes: dict[str, str] = {}
-    name = ""
+    name: str | None = None
     try:
         for header, value in headers:
-            if header[:3] == HEADER_PREFIX:
-                name = _attribute_name(header)
-                if b"%" in value or b'"' in value:
-                    value = _unescape(value)
-            elif header == _CONTENT_TYPE:
-                name = "datacontenttype"
-            else:
-                continue
-            if name in attributes:
-                raise CloudEventError(f"attribute {name!r} is there twice", name)
-            attributes[name] = value.decode()
+            name = _attribute_of(header)
+            if name is not None:
+                if name in attributes:
+                    raise CloudEventError(f"attribute {name!r} is there twice", name)
+                attributes[name] = value.decode()
+        texts = "".join(attributes.values())
+        if "%" in texts or '"' in texts:
+            for name, text in attributes.items():
+                if name != "datacontenttype":
+                    attributes[name] = _unescape(text.encode()).decode()
     except UnicodeDecodeError:
         raise CloudEventError(f"attribute {name!r} is not valid UTF-8", name) from None
     check_attributes(attributes)
@@ -142,8 +141,12 @@ def _check_format(content_type: bytes | str, supported: str) -> None:
 
 
 @lru_cache(_CACHED_NAMES)
-def _attribute_name(header: bytes) -> str:
-    """The attribute that a `ce-` header carries (3.1.3.1)."""
+def _attribute_of(header: bytes) -> str | None:
+    """The attribute that a header carries (3.1.1, 3.1.3.1), if it carries one."""
+    if header == _CONTENT_TYPE:
+        return "datacontenttype"
+    if not header.startswith(HEADER_PREFIX):
+        return None
     name = header[3:].decode("latin-1")
     if name == "datacontenttype":
         raise CloudEventError("the header 'ce-datacontenttype' is not allowed: that attribute is Content-Type", name)

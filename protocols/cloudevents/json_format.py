@@ -123,22 +123,26 @@ def _decode_object(text: bytes) -> CloudEvent:
     typed: dict[str, ExtensionType] = {}
     data = data_base64 = None
     least_size = 1 + 4 * len(members)  # braces, and around each member: quotes, colon, comma
-    for name, raw in members.items():
-        if name == "data":
-            data = bytes(raw)
-            least_size += 4 + len(data)
-            continue
-        value = _decode_value(name, raw)
-        if isinstance(value, str):
-            least_size += len(name) + len(value) + 2
-            if name == "data_base64":
-                data_base64 = value
-            else:
+    decode, name = _VALUE.decode, ""
+    try:
+        for name, raw in members.items():
+            if name == "data":
+                data = bytes(raw)
+                least_size += 4 + len(data)
+                continue
+            value = decode(raw)
+            if value.__class__ is str:
+                least_size += len(name) + len(value) + 2
                 if name not in CORE_ATTRIBUTES:
+                    if name == "data_base64":
+                        data_base64 = value
+                        continue
                     check_name(name)
                 attributes[name] = value
-        elif value is not None:
-            attributes[name], typed[name] = _typed_extension(name, value)
+            elif value is not None:
+                attributes[name], typed[name] = _typed_extension(name, value)
+    except _NOT_JSON as error:
+        raise CloudEventError(f"attribute {name[:80]!r} is not valid: {error}", name) from None
     if least_size != len(text):  # white space or escapes, or a name that came twice
         _check_no_duplicates(text, members)
     check_attributes(attributes)
@@ -151,13 +155,6 @@ def _decode_object(text: bytes) -> CloudEvent:
     if data is not None and content_type is not None and not media_type.is_json(content_type):
         data = _text_of(data, content_type)
     return CloudEvent(attributes, data, typed or NO_TYPED_EXTENSIONS, implied_json)
-
-
-def _decode_value(name: str, raw: msgspec.Raw) -> object:
-    try:
-        return _VALUE.decode(raw)
-    except _NOT_JSON as error:
-        raise CloudEventError(f"attribute {name[:80]!r} is not valid: {error}", name) from None
 
 
 def _typed_extension(name: str, value: object) -> tuple[str, ExtensionType]:

@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
-from domain.message import Message, PropertyValue, StoredMessage, SystemProperty
+from domain.message import Message, Properties, PropertyValue, StoredMessage, SystemProperty
 from domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES, NAMESPACE_SEPARATOR, split_name
 from domain.routing.topic_filter import MAX_LEVELS
 from domain.timestamp import to_epoch_ms, to_rfc3339
@@ -107,17 +107,14 @@ def to_message(event: CloudEvent, topic: str) -> Message:
     if priority.isascii() and priority.isdecimal():
         system[SystemProperty.PRIORITY] = priority
     subject = attributes.get("subject")
-    return Message(
-        topic=topic,
-        body=event.data or b"",
-        sub_topic=topic if subject is None else sub_topic_of(topic, subject),
-        keys=(attributes["id"],),
-        message_group=attributes.get(PARTITION_KEY, ""),
-        properties=tuple(
-            [(PROPERTY_PREFIX + name, value) for name, value in attributes.items() if name != "datacontenttype"]
-        ),
-        system=system,
+    message = Message(topic, event.data or b"", topic if subject is None else sub_topic_of(topic, subject))
+    message.keys = (attributes["id"],)
+    message.message_group = attributes.get(PARTITION_KEY, "")
+    message.properties = tuple(
+        [(PROPERTY_PREFIX + name, value) for name, value in attributes.items() if name != "datacontenttype"]
     )
+    message.system = system
+    return message
 
 
 def _deliver_at_ms(delivery_time: str) -> str:
@@ -131,7 +128,9 @@ def _deliver_at_ms(delivery_time: str) -> str:
 
 def sub_topic_of(topic: str, subject: str) -> str:
     """`<topic>/<subject>`, as an MQTT topic name (4.7): what such a name cannot have is percent-encoded."""
-    sub_topic = f"{topic}/{subject.translate(_NOT_IN_TOPIC_NAMES)}"
+    if "+" in subject or "#" in subject or "\0" in subject:
+        subject = subject.translate(_NOT_IN_TOPIC_NAMES)
+    sub_topic = f"{topic}/{subject}"
     if len(sub_topic) > _SURELY_FITS and len(sub_topic.encode()) > MAX_SUB_TOPIC_BYTES:
         raise CloudEventError(
             f"attribute 'subject' makes a sub-topic longer than {MAX_SUB_TOPIC_BYTES} bytes", "subject"
@@ -143,20 +142,15 @@ def sub_topic_of(topic: str, subject: str) -> str:
 
 def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_type: str = DEFAULT_TYPE) -> CloudEvent:
     """The event that a stored message is.  Every message is a valid one, whatever door it came through."""
-    attributes: dict[str, str] = {}
-    others: list[tuple[str, PropertyValue]] = []
-    for name, value in stored.properties:
-        if name[:3] == PROPERTY_PREFIX and isinstance(value, str):
-            attributes.setdefault(name[3:], value)
-        else:
-            others.append((name, value))
+    attributes, others = _parted(stored.properties)
     synthesised = "id" not in attributes
+    system = stored.system
     content_type = stored.system_text(SystemProperty.CONTENT_TYPE)
     if synthesised and content_type is not None and content_type.startswith(STRUCTURED_JSON):
         structured = _structured(stored)
         if structured is not None:
             return structured
-    marks = stored.system_text(TYPES_PROPERTY)
+    marks = stored.system_text(TYPES_PROPERTY) if TYPES_PROPERTY in system else None
     implied_json = marks is not None and marks.endswith(_IMPLIED) and content_type == media_type.JSON
     if content_type is not None and not implied_json:
         attributes["datacontenttype"] = content_type
@@ -165,11 +159,25 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
     typed = _typed_extensions(marks, attributes) if marks else {}
     if others:
         _add_properties(attributes, others)
-    if SystemProperty.DELIVER_AT_MS in stored.system:
+    if SystemProperty.DELIVER_AT_MS in system:
         _add_delivery_time(attributes, typed, stored)
-    if SystemProperty.DEAD_LETTER_TOPIC in stored.system:
+    if SystemProperty.DEAD_LETTER_TOPIC in system:
         _add_dead_letter(attributes, typed, stored)
     return CloudEvent(attributes, stored.body or None, typed or NO_TYPED_EXTENSIONS, implied_json)
+
+
+def _parted(properties: Properties) -> tuple[dict[str, str], list[tuple[str, PropertyValue]]]:
+    """What is an attribute, and what else there is.  Of a name that repeats the first counts."""
+    attributes = {name[3:]: value for name, value in properties if name[:3] == PROPERTY_PREFIX and type(value) is str}
+    if len(attributes) == len(properties):
+        return attributes, []
+    attributes, others = {}, []
+    for name, value in properties:
+        if name[:3] == PROPERTY_PREFIX and isinstance(value, str):
+            attributes.setdefault(name[3:], value)
+        else:
+            others.append((name, value))
+    return attributes, others
 
 
 def _structured(stored: StoredMessage) -> CloudEvent | None:
@@ -187,7 +195,7 @@ def _structured(stored: StoredMessage) -> CloudEvent | None:
 
 
 def _are_valid(attributes: dict[str, str]) -> bool:
-    if not all(map(_is_attribute_name, attributes)):
+    if not _are_names(tuple(attributes)):
         return False
     try:
         check_attributes(attributes)
@@ -196,7 +204,10 @@ def _are_valid(attributes: dict[str, str]) -> bool:
     return True
 
 
-_is_attribute_name = lru_cache(_CACHED_NAMES)(is_attribute_name)
+@lru_cache(_CACHED_NAMES)
+def _are_names(names: tuple[str, ...]) -> bool:
+    """Whether attributes may be called so: most events have the names of others."""
+    return all(map(is_attribute_name, names))
 
 
 def _is_valid(name: str, value: str) -> bool:
