@@ -312,7 +312,8 @@ class Gateway:
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websockets = {HTTP_PATH.encode(): self._mqtt_doors.http_upgrade()} if has_websocket else {}
-        return HttpListener(build_app(context), listener, self.settings.http, websockets)
+        app = build_app(context)
+        return HttpListener(app.asgi, listener, self.settings.http, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
         """What the doors count, for `/metrics`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Depends, FastAPI
@@ -12,24 +13,35 @@ from gateway.http.access import HttpAccess, kept_private
 from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
 from gateway.http.asyncapi import asyncapi_routes
+from gateway.http.connection import PublishAtOnce
 from gateway.http.context import HttpContext
 from gateway.http.health import health_routes
 from gateway.http.openapi import completed
 from gateway.http.problems import install
 from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
 from gateway.http.rabbitmq import rabbitmq_routes
-from gateway.http.receive import receive_routes
+from gateway.http.receive import PullHandlers, receive_routes
 from gateway.http.rights import check_rules, guard_of
+from gateway.http.short_way import ShortWay, answer_shortly
 from gateway.http.streaming.event_socket import EventSockets
 from gateway.http.streaming.server_sent_events import stream_routes
 from gateway.http.subscriptions import add_consent, subscription_routes
 from gateway.version import own_version
 
 
-def build_app(context: HttpContext) -> AsgiApp:
+@dataclass(frozen=True)
+class HttpApp:
+    """`asgi` takes everything; `publish` is asked first for publishes, which it takes where they need no waiting."""
+
+    asgi: AsgiApp
+    publish: PublishAtOnce
+
+
+def build_app(context: HttpContext) -> HttpApp:
     """The application; call it on the event loop that it will serve on."""
     access = HttpAccess(context.security, context.clock)
-    rest = build_rest(context, access)
+    rest, pulling = build_rest(context, access)
+    short_way = ShortWay(context, access, pulling)
     publish = PublishRoute(context, access)
     sockets = EventSockets(context, access)
 
@@ -47,12 +59,16 @@ def build_app(context: HttpContext) -> AsgiApp:
             raw_namespace, raw_topic = of_namespace
             await publish(scope, receive, send, raw_topic, raw_namespace)
             return
+        work = short_way.work_of(scope, receive)
+        if work is not None:
+            await answer_shortly(work, scope, receive, send)
+            return
         try:
             await rest(routable(scope), receive, send)
         except Exception:  # noqa: BLE001 - the handler has logged and answered it; the framework raises it once more
             return
 
-    return with_origins(app, context.settings.http.allowed_origins)
+    return HttpApp(with_origins(app, context.settings.http.allowed_origins), publish.at_once)
 
 
 def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
@@ -69,7 +85,7 @@ def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
     )
 
 
-def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
+def build_rest(context: HttpContext, access: HttpAccess) -> tuple[FastAPI, PullHandlers]:
     """All routes that are not hot, and the documentation of all routes.  Raises where one declares no rights."""
     app = FastAPI(
         title="Entrepôt",
@@ -78,7 +94,8 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
         description=__doc__,
         dependencies=[Depends(guard_of(context, access))],
     )
-    receive, stream, admin = receive_routes(context), stream_routes(context), admin_routes(context)
+    receive, pulling = receive_routes(context)
+    stream, admin = stream_routes(context), admin_routes(context)
     subscriptions = subscription_routes(context, access)
     add_consent(subscriptions, context)
     routers = (
@@ -109,4 +126,4 @@ def build_rest(context: HttpContext, access: HttpAccess) -> FastAPI:
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
-    return app
+    return app, pulling

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from domain.errors import Code, EntrepotError
-from gateway.http.asgi import ClientGoneError, Headers, Send, answer
+from gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
 from protocols.cloudevents.errors import PROBLEMS, CloudEventError, Problem, problem_of
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
@@ -114,6 +114,16 @@ def log_fault(method: str, path: str, error: BaseException) -> ProblemAnswer:
 async def send_problem(send: Send, problem: ProblemAnswer) -> None:
     """Send it from a plain ASGI route."""
     await answer(send, problem.status, problem.raw_headers(), problem.body)
+
+
+async def send_what_is_wrong(scope: Scope, send: Send, error: Exception) -> None:
+    """Answer a request of a plain ASGI route that failed, and log it; a client that has gone is told nothing."""
+    if isinstance(error, EntrepotError | CloudEventError):
+        problem = answer_of(error)
+        log_refusal(scope["method"], scope["path"], problem.status, error.message)
+        await send_problem(send, problem)
+    elif not isinstance(error, ClientGoneError):
+        await send_problem(send, log_fault(scope["method"], scope["path"], error))
 
 
 def bad_request(message: str) -> EntrepotError:

@@ -1,6 +1,7 @@
-"""`POST /topics/{topic}:publish`, the hot route: plain ASGI, so that a request costs little more than its event.
+"""`POST /topics/{topic}:publish`, the hot route: at once where nothing is to be waited for but the store, so that a
+request costs little more than its event; else plain ASGI.
 
-The same below `/namespaces/{namespace}`.
+The same below `/namespaces/{namespace}`, by ASGI alone.
 
 Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer comes when every event is durable.
 """
@@ -8,7 +9,8 @@ Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
@@ -24,38 +26,38 @@ from domain.names import (
     split_name,
 )
 from gateway.http.access import PROTOCOL, HttpAccess
-from gateway.http.asgi import ClientGoneError, Headers, Receive, Scope, Send, answer, decoded_name, read_body
+from gateway.http.asgi import Headers, Receive, Scope, Send, answer, decoded_name, read_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import known_namespace
-from gateway.http.problems import answer_of, answer_of_status, log_fault, log_refusal, send_problem
+from gateway.http.problems import (
+    ProblemAnswer,
+    answer_of,
+    answer_of_status,
+    log_refusal,
+    send_problem,
+    send_what_is_wrong,
+)
+from gateway.http.published_events import examined, messages_of
 from gateway.messaging.send import Refusals
 from gateway.security.security import refusal_of
-from protocols.cloudevents import http as binding
 from protocols.cloudevents import webhook
-from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
-from protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
-from protocols.cloudevents.mapping import to_message
+from protocols.cloudevents.errors import CloudEventError
 
 PREFIX: Final = b"/topics/"
 SUFFIX: Final = b":publish"
 NAMESPACE_PREFIX: Final = b"/namespaces/"
 _PREFIX_LENGTH: Final = len(PREFIX)
 _SUFFIX_LENGTH: Final = len(SUFFIX)
+_CACHED_URLS: Final = 512
 
-Trace = list[tuple[str, str]]
-"""`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""
-TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
-_EXAMINED: Final = TRACE_HEADERS | {b"content-type", b"content-length", b"content-encoding"}
-MAX_TRACE_BYTES: Final = 512
-NO_TRACE: Final[Trace] = []
-
-_START: Final = {
-    "type": "http.response.start",
-    "status": 200,
-    "headers": [(b"content-type", b"application/json"), (b"content-length", b"2")],
-}
-_BODY: Final = {"type": "http.response.body", "body": b"{}"}
+PUBLISHED: Final = b"{}"
 """Event Grid's PublishResult, which is empty."""
+PUBLISHED_HEADERS: Final[Headers] = [(b"content-type", b"application/json")]
+
+Client = tuple[str, int] | None
+"""A peer's address and port, where it has them."""
+OnPublished = Callable[[ProblemAnswer | None], None]
+"""Told once what became of a request: None for the empty result."""
 
 
 def topic_in(raw_path: bytes) -> bytes | None:
@@ -87,6 +89,42 @@ class PublishRoute:
         self._deduplication = context.deduplication
         self._max_body_bytes = context.settings.http.max_body_bytes
         self._max_batch_events = context.settings.http.max_batch_events
+        self._has_origins = bool(context.settings.http.allowed_origins)
+
+    def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
+        """Take a whole POST; says whether it was taken.
+
+        It is not where something else than the store is to be waited for (who it is, room, a new topic, what is known
+        of earlier events), or where the answer needs more than the result; nothing is done then.
+        """
+
+        def on_sent(failure: EntrepotError | None, refusals: Refusals) -> None:
+            refusal = failure if refusals is None else _refusal_of(refusals)
+            on_published(None if refusal is None else _told(url, refusal))
+
+        try:
+            plain = _topic_at(url)
+            if not plain or (self._has_origins and _has_origin(headers)):
+                return False
+            principal = self._access.at_once({"client": client, "headers": headers})
+            if principal is None or not self._is_ready_for(plain):
+                return False
+            content_type, _, trace = examined(headers)
+            messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
+            self._check(principal, messages, DEFAULT_NAMESPACE)
+            self._sender.send(messages, on_sent)
+        except (EntrepotError, CloudEventError) as error:
+            on_published(_told(url, error))
+        except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
+            return False
+        return True
+
+    def _is_ready_for(self, topic: str) -> bool:
+        """Whether a topic takes events now, and only has to store them."""
+        if self._store.topic(topic) is None or self._store.backlogged:
+            return False
+        rule = self._rules.of(topic)
+        return rule is None or not rule.dedup_ms
 
     async def __call__(
         self, scope: Scope, receive: Receive, send: Send, raw_topic: bytes, raw_namespace: bytes | None = None
@@ -110,17 +148,10 @@ class PublishRoute:
                     refusals = await self._sender.send_and_wait(messages)
                 if refusals is not None:
                     raise _refusal_of(refusals)
-        except (EntrepotError, CloudEventError) as error:
-            problem = answer_of(error)
-            log_refusal(scope["method"], scope["path"], problem.status, error.message)
-            await send_problem(send, problem)
-        except ClientGoneError:
-            return
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
-            await send_problem(send, log_fault(scope["method"], scope["path"], error))
+            await send_what_is_wrong(scope, send, error)
         else:
-            await send(_START)
-            await send(_BODY)
+            await answer(send, 200, PUBLISHED_HEADERS, PUBLISHED)
 
     async def _of_namespace(
         self, principal: Principal, headers: Headers, receive: Receive, raw_namespace: bytes, raw_topic: bytes
@@ -139,20 +170,13 @@ class PublishRoute:
         """The request's events as messages of a topic that is there, by its plain name."""
         topic = full_name or plain
         is_known = self._store.topic(topic) is not None
-        if not is_known or NAMESPACE_SEPARATOR in plain or is_system_topic(topic) or is_subscription_feed(topic):
+        if not is_known or _is_reserved(plain):
             check_topic_name(plain)
-        content_type, declared, trace = _examined(headers)
+        content_type, declared, trace = examined(headers)
         if self._store.backlogged and self._store.failure is None:
             await self._relief()
         body = await read_body(receive, self._max_body_bytes, declared)
-        mode = binding.content_mode(content_type)
-        if mode is binding.ContentMode.BINARY:
-            event = _from_binary(headers, content_type, body)
-            messages = [to_message(_traced(event, trace) if trace else event, plain)]
-        elif mode is binding.ContentMode.STRUCTURED:
-            messages = [to_message(_traced(binding.from_structured(body, content_type), trace), plain)]
-        else:
-            messages = _batch(binding.from_batch(body, content_type, self._max_batch_events), plain, trace)
+        messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
         self._check(principal, messages, split_name(topic)[0])
         if not is_known:
             await self._topology.ensure(topic)
@@ -161,7 +185,8 @@ class PublishRoute:
     def _check(self, principal: Principal, messages: list[Message], namespace: str) -> None:
         """Raise FORBIDDEN where one of the names may not be published to; then nothing is."""
         allows = self._access.security.allows
-        for name in {message.sub_topic for message in messages}:
+        names = {message.sub_topic for message in messages} if len(messages) != 1 else (messages[0].sub_topic,)
+        for name in names:
             asked = name if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{name}"
             if not allows(principal, Action.PUB, ResourceType.TOPIC, asked, PROTOCOL):
                 raise refusal_of(Action.PUB, ResourceType.TOPIC, asked)
@@ -184,55 +209,29 @@ class PublishRoute:
         await send_problem(send, problem)
 
 
-def _examined(headers: Headers) -> tuple[bytes, int | None, Trace]:
-    """Content-Type (empty if none), Content-Length, trace.  Refuses a coded body, which nobody here would decode."""
-    content_type, declared, trace = b"", None, NO_TRACE
-    for name, value in headers:
-        if name not in _EXAMINED:
-            continue
-        if name == b"content-type":
-            content_type = value
-        elif name == b"content-length":
-            declared = int(value) if value.isdigit() else None
-        elif name in TRACE_HEADERS:
-            if value.isascii() and len(value) <= MAX_TRACE_BYTES:
-                trace = [*trace, (name.decode(), value.decode())]
-        elif value.strip().lower() not in (b"", b"identity"):
-            raise UnsupportedFormatError("bodies with a Content-Encoding are not taken: send the body as it is")
-    return content_type, declared, trace
+@lru_cache(_CACHED_URLS)
+def _topic_at(url: bytes) -> str:
+    """The topic of the default namespace that a request's target publishes to; empty where that has to be looked at."""
+    raw_topic = topic_in(url)
+    topic = "" if raw_topic is None or b"?" in raw_topic else decoded_name(raw_topic)
+    return "" if _is_reserved(topic) else topic
 
 
-def _traced(event: CloudEvent, trace: Trace) -> CloudEvent:
-    """The event with the request's trace context (distributed tracing extension), unless it has one of its own."""
-    if trace and dict(trace).get("traceparent") and "traceparent" not in event.attributes:
-        for name, value in trace:
-            if value.isprintable() and len(event.attributes) < MAX_ATTRIBUTES:
-                event.attributes.setdefault(name, value)
-    return event
+def _is_reserved(plain: str) -> bool:
+    """Whether a plain name is none that clients publish to, though there may be such a topic."""
+    return NAMESPACE_SEPARATOR in plain or is_system_topic(plain) or is_subscription_feed(plain)
 
 
-def _from_binary(headers: Headers, content_type: bytes, body: bytes) -> CloudEvent:
-    try:
-        return binding.from_binary(headers, body)
-    except CloudEventError:
-        if content_type and not any(name.startswith(binding.HEADER_PREFIX) for name, _ in headers):
-            raise UnsupportedFormatError(
-                f"there are no ce- headers, and the Content-Type is neither {binding.STRUCTURED_MEDIA_TYPE} "
-                f"nor {binding.BATCH_MEDIA_TYPE}"
-            ) from None
-        raise
+def _has_origin(headers: Headers) -> bool:
+    """Whether a page asks: what it may read of the answer is for the middleware to say."""
+    return any(name == b"origin" for name, _ in headers)
 
 
-def _batch(events: Iterable[CloudEvent], topic: str, trace: Trace) -> list[Message]:
-    messages: list[Message] = []
-    try:
-        for event in events:
-            messages.append(to_message(_traced(event, trace), topic))  # noqa: PERF401 - the length tells which one was at fault
-    except CloudEventError as error:
-        raise CloudEventError(
-            f"event {len(messages)} of the batch (counted from 0): {error.message}", error.attribute
-        ) from None
-    return messages
+def _told(url: bytes, error: EntrepotError | CloudEventError) -> ProblemAnswer:
+    """The answer for a refusal of a POST, which is logged."""
+    problem = answer_of(error)
+    log_refusal("POST", url.decode("latin-1"), problem.status, error.message)
+    return problem
 
 
 def _refusal_of(refusals: Refusals) -> EntrepotError:

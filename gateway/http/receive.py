@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Final
+from dataclasses import dataclass
+from typing import Annotated, Final, Protocol
 
 import msgspec
 import orjson
@@ -32,7 +33,7 @@ DEFAULT_WAIT_SECONDS: Final = 60.0
 LONGEST_DELAY_SECONDS: Final = 1_000_000_000
 """A release with a longer delay is one with this delay, which is over thirty years."""
 
-_PATH: Final = "/topics/{topic}/eventsubscriptions/{group}"
+SUBSCRIPTION_PATH: Final = "/topics/{topic}/eventsubscriptions/{group}"
 _TOKENS_SCHEMA: Final = {
     "type": "object",
     "required": ["lockTokens"],
@@ -52,19 +53,35 @@ class _LockTokens(msgspec.Struct, rename="camel"):
 _DECODER: Final = msgspec.json.Decoder(_LockTokens)
 
 
-def receive_routes(context: HttpContext) -> Routes:
+class ReceiveHandler(Protocol):
+    """As the route calls it; filters are of the long way alone."""
+
+    def __call__(
+        self, request: Request, topic: str, group: str, max_events: int, max_wait_time: float
+    ) -> Awaitable[Response]: ...
+
+
+@dataclass(frozen=True)
+class PullHandlers:
+    """What is asked most."""
+
+    receive: ReceiveHandler
+    acknowledge: Callable[[Request, str, str], Awaitable[Response]]
+
+
+def receive_routes(context: HttpContext) -> tuple[Routes, PullHandlers]:
     """The five operations."""
     routes = Routes(["pull delivery"])
-    _add_receive(routes, context)
-    _add_settling(routes, context)
-    return routes
+    return routes, PullHandlers(_add_receive(routes, context), _add_settling(routes, context))
 
 
-def _add_receive(routes: Routes, context: HttpContext) -> None:
+def _add_receive(routes: Routes, context: HttpContext) -> ReceiveHandler:
     store, settings = context.store, context.settings.http
     longest = settings.max_wait_seconds
 
-    @routes.post(f"{_PATH}:receive", summary="Receive events, which stay locked until settled or their time is over")
+    @routes.post(
+        f"{SUBSCRIPTION_PATH}:receive", summary="Receive events, which stay locked until settled or their time is over"
+    )
     async def receive(
         request: Request,
         topic: str,
@@ -88,6 +105,8 @@ def _add_receive(routes: Routes, context: HttpContext) -> None:
         )
         context.sender.traffic.count_out(topic, group, popped)
         return json_response(_received(popped, settings.event_type))
+
+    return receive
 
 
 async def _pop_while_connected(
@@ -132,15 +151,21 @@ def _received(deliveries: list[Delivery], default_type: str) -> bytes:
     return orjson.dumps({"value": value})
 
 
-def _add_settling(routes: Routes, context: HttpContext) -> None:
+def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, str, str], Awaitable[Response]]:
     store = context.store
     body = schema_of_body(_TOKENS_SCHEMA)
 
-    @routes.post(f"{_PATH}:acknowledge", summary="Acknowledge: the group is done with these events", openapi_extra=body)
+    @routes.post(
+        f"{SUBSCRIPTION_PATH}:acknowledge",
+        summary="Acknowledge: the group is done with these events",
+        openapi_extra=body,
+    )
     async def acknowledge(request: Request, topic: str, group: str) -> Response:
         return await _settled(context, request, topic, group, store.acknowledge)
 
-    @routes.post(f"{_PATH}:release", summary="Give back: others may have them after the delay", openapi_extra=body)
+    @routes.post(
+        f"{SUBSCRIPTION_PATH}:release", summary="Give back: others may have them after the delay", openapi_extra=body
+    )
     async def release(
         request: Request,
         topic: str,
@@ -154,16 +179,22 @@ def _add_settling(routes: Routes, context: HttpContext) -> None:
 
         return await _settled(context, request, topic, group, give_back)
 
-    @routes.post(f"{_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body)
+    @routes.post(
+        f"{SUBSCRIPTION_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body
+    )
     async def reject(request: Request, topic: str, group: str) -> Response:
         return await _settled(context, request, topic, group, store.reject)
 
-    @routes.post(f"{_PATH}:renewLock", summary="Keep the locks for another invisible time", openapi_extra=body)
+    @routes.post(
+        f"{SUBSCRIPTION_PATH}:renewLock", summary="Keep the locks for another invisible time", openapi_extra=body
+    )
     async def renew_lock(request: Request, topic: str, group: str) -> Response:
         async def renew(topic: str, group: str, tokens: list[str]) -> Outcomes:
             return await store.change_invisible_duration(topic, group, tokens, None, release=False)
 
         return await _settled(context, request, topic, group, renew)
+
+    return acknowledge
 
 
 async def _settled(context: HttpContext, request: Request, topic: str, group: str, settle: Settle) -> Response:

@@ -22,6 +22,7 @@ from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import NAMESPACE_PATH, group_name, namespace_of, topic_name
 from gateway.http.rabbitmq.rights import FOR_SUPER_USERS, rabbitmq_rules
+from gateway.http.receive import SUBSCRIPTION_PATH
 
 DEFAULT_CLUSTER: Final = "default"
 """Name of the Cluster resource where the settings name none."""
@@ -161,7 +162,6 @@ def _subscription(context: HttpContext, request: Request) -> list[Need]:
     return [Need(Action.SUB, ResourceType.TOPIC, name)]
 
 
-_SUB_PATH: Final = "/topics/{topic}/eventsubscriptions/{group}"
 _MEMBER_PATH: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
 _CONSUMING: Final = _consuming("topic", "group")
 _MEMBER: Final = _consuming("topic", "name")
@@ -169,8 +169,8 @@ _ANY_CONTENTS: Final = _fixed(Action.SUB, ResourceType.TOPIC)
 _SUPER: Final = SuperUsers()
 
 RULES: Final[Mapping[tuple[str, str], Rule]] = {
-    **{("POST", f"{_SUB_PATH}:{verb}"): _CONSUMING for verb in ("receive", "acknowledge", "release", "reject")},
-    ("POST", f"{_SUB_PATH}:renewLock"): _CONSUMING,
+    **{("POST", f"{SUBSCRIPTION_PATH}:{verb}"): _CONSUMING for verb in ("receive", "acknowledge", "release", "reject")},
+    ("POST", f"{SUBSCRIPTION_PATH}:renewLock"): _CONSUMING,
     ("GET", "/topics/{topic}/events"): _contents("topic"),
     ("POST", "/subscriptions"): _in_the_body,
     ("GET", "/asyncapi.json"): _in_the_body,  # topics that may be seen
@@ -261,21 +261,26 @@ def guard_of(context: HttpContext, access: HttpAccess) -> Callable[[Request], Aw
     """The dependency of every route: raises UNAUTHORIZED or FORBIDDEN.  `request.state.principal` is who asks."""
 
     async def guard(request: Request) -> None:
-        rule = rule_of(request.method, request.scope["route"].path)
-        if isinstance(rule, Open):
-            if rule.setting is None or getattr(context.settings.security, rule.setting):
-                return
-            assert rule.otherwise is not None
-            rule = rule.otherwise
-        principal = await access.principal(request.scope)
-        request.state.principal = principal
-        if isinstance(rule, SuperUsers):
-            access.check_administration(principal)
-            return
-        for need in rule(context, request):
-            access.check(principal, need.action, need.resource_type, need.name)
+        await check_rights(context, access, request, request.scope["route"].path)
 
     return guard
+
+
+async def check_rights(context: HttpContext, access: HttpAccess, request: Request, path: str) -> None:
+    """The same for a request of the route of a path."""
+    rule = rule_of(request.method, path)
+    if isinstance(rule, Open):
+        if rule.setting is None or getattr(context.settings.security, rule.setting):
+            return
+        assert rule.otherwise is not None
+        rule = rule.otherwise
+    principal = await access.principal(request.scope)
+    request.state.principal = principal
+    if isinstance(rule, SuperUsers):
+        access.check_administration(principal)
+        return
+    for need in rule(context, request):
+        access.check(principal, need.action, need.resource_type, need.name)
 
 
 def rule_of(method: str, path: str) -> Rule:

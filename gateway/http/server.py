@@ -15,7 +15,7 @@ import uvicorn
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 from gateway.http.asgi import AsgiApp
-from gateway.http.tick_transport import http_protocol
+from gateway.http.connection import HttpConnection, PublishAtOnce, http_connection
 from gateway.settings import HttpSettings
 from gateway.transport.acceptor import Acceptor
 from gateway.transport.certificates import CertificateFiles, ServerCertificates
@@ -34,6 +34,7 @@ class HttpListener:
     """One listener.  It leaves signals, logging and the event loop to the process.
 
     `websockets`: what connections are handed over to that ask for a WebSocket at a path; at others the app is asked.
+    `publish`: takes publishes that need no waiting before the app is asked.
     """
 
     def __init__(
@@ -42,9 +43,10 @@ class HttpListener:
         bound: socket.socket,
         settings: HttpSettings,
         websockets: Mapping[bytes, type[asyncio.Protocol]] = NO_WEBSOCKETS,
+        publish: PublishAtOnce | None = None,
     ) -> None:
         self._socket = bound
-        self._protocol = http_protocol(websockets)
+        self._protocol = http_connection(websockets, publish, settings.max_body_bytes)
         self._config = uvicorn.Config(
             app,
             http=self._protocol,
@@ -103,15 +105,19 @@ class HttpListener:
         return lambda header: self._protocol(self._config, self._server.server_state, state)
 
     async def _sweep(self) -> None:
-        """End connections whose request does not come to its end: slow ones, and half-open ones."""
+        """End connections whose request does not come to its end (slow ones, half-open ones), and idle ones."""
         loop = asyncio.get_running_loop()
+        keep_alive = self._config.timeout_keep_alive
         while True:
-            await asyncio.sleep(min(self._request_seconds / 4, SWEEP_SECONDS))
-            oldest = loop.time() - self._request_seconds
+            await asyncio.sleep(min(self._request_seconds / 4, keep_alive / 4, SWEEP_SECONDS))
+            now = loop.time()
             for connection in tuple(self._server.server_state.connections):
-                since = getattr(connection, "waiting_since", 0.0)
-                if 0 < since < oldest and connection.transport is not None:
+                if not isinstance(connection, HttpConnection) or connection.transport is None:
+                    continue
+                if 0 < connection.waiting_since < now - self._request_seconds:
                     connection.transport.abort()
+                elif 0 < connection.idle_since < now - keep_alive:
+                    connection.transport.close()
 
     async def stop(self, grace_seconds: float) -> None:
         """Accept no more, let requests finish for so long, then end what is left."""

@@ -57,6 +57,7 @@ class HttpServer:
         self.listener: HttpListener
         self.ready = True
         self.port = 0
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._main, name="http-server", daemon=True)
 
     @property
@@ -69,8 +70,15 @@ class HttpServer:
         if self._failure is not None:
             raise self._failure
 
-    def stop(self) -> None:
+    def begin_stop(self) -> None:
+        """Let it stop; returns when it takes no connections any more."""
+        self._is_stopping = True
         self.call(lambda: self._end.set())
+        wait_for(lambda: not _connects(self.port))
+
+    def stop(self) -> None:
+        if not self._is_stopping:
+            self.begin_stop()
         self._thread.join(30)
         assert not self._thread.is_alive()
 
@@ -124,7 +132,8 @@ class HttpServer:
         await self.context.security.start()
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
-        self.listener = HttpListener(build_app(self.context), bound, self.settings.http)
+        app = build_app(self.context)
+        self.listener = HttpListener(app.asgi, bound, self.settings.http, publish=app.publish)
         self.context.connections["http"] = lambda: self.listener.connections
         await self.listener.start()
         webhooks.start()
@@ -148,6 +157,11 @@ class HttpServer:
         store = MemoryStore(clock) if self._store_kind == "memory" else await open_embedded(settings, clock)
         self._opened.push_async_callback(store.close)
         return store
+
+
+def _connects(port: int) -> bool:
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager

@@ -323,7 +323,8 @@ def test_timers_belong_to_who_may_publish(server: HttpServer, user: Callable[...
 
 
 def rest_of(server: HttpServer) -> FastAPI:
-    return server.call(lambda: build_rest(server.context, HttpAccess(server.context.security, server.context.clock)))
+    access = HttpAccess(server.context.security, server.context.clock)
+    return server.call(lambda: build_rest(server.context, access)[0])
 
 
 def test_every_route_has_a_rule_and_stands_in_the_grid(server: HttpServer) -> None:

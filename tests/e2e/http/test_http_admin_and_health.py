@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from gateway.http.server import HttpListener
-from gateway.messaging.send import Sender
+from gateway.messaging.send import OnSent, Sender
 from tests.support.http_server import STORES, HttpServer, serving, wait_for
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
@@ -200,13 +200,12 @@ def test_a_failed_store_fails_the_health_check(server: HttpServer, client, monke
 
 def test_a_partly_refused_batch_names_the_first_refusal(server: HttpServer, client, topic, monkeypatch):
     client.put(f"/api/v1/topics/{topic}")
-    send_and_wait = type(server.context.sender).send_and_wait
+    send, refusals = type(server.context.sender).send, [None, EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "too large")]
 
-    async def refusing(self: Sender, messages: list) -> list:
-        assert await send_and_wait(self, messages[:1]) is None
-        return [None, EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, "too large")]
+    def refusing(self: Sender, messages: list, on_sent: OnSent) -> None:
+        send(self, messages[:1], lambda failure, _: on_sent(failure, refusals))
 
-    monkeypatch.setattr(type(server.context.sender), "send_and_wait", refusing)
+    monkeypatch.setattr(type(server.context.sender), "send", refusing)
     event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
     headers = {"content-type": "application/cloudevents-batch+json"}
     answer = client.post(f"/topics/{topic}:publish", content=json.dumps([event, event]), headers=headers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import uuid
 from collections.abc import Iterator
@@ -239,7 +240,7 @@ def test_what_is_held_goes_back_at_once_when_the_connection_ends(
     wait_for(both_are_there)
     with consumer(server, topic, "other") as it:
         it.next()
-        it.connection.socket.close()  # as a cable that is pulled, which the kernel still tells of
+        it.connection.socket.shutdown(socket.SHUT_RDWR)  # as a cable that is pulled, which the kernel still tells of
 
 
 def test_two_consumers_share_a_group(server: HttpServer, client: httpx2.Client, topic: str) -> None:

@@ -1,0 +1,229 @@
+"""A connection of the HTTP door: uvicorn's protocol, with limits on heads, and with publishes that are taken at once.
+
+What uvicorn does for a request (a scope, a task, an event, a message for each part of the answer) costs more than to
+take and to store a small event.  A publish is therefore given to `PublishAtOnce` as soon as its body is whole; what
+that does not take goes the ASGI way like every other request, with nothing lost but the try.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Protocol
+
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from gateway.http.asgi import Headers, declared_length
+from gateway.http.problems import ProblemAnswer
+from gateway.http.publish import PUBLISHED, PUBLISHED_HEADERS, SUFFIX, Client, OnPublished
+from gateway.http.tick_transport import TickTransport
+
+MAX_HEAD_BYTES: Final = 256 * 1024
+"""Of a request's head: 128 attributes of an event may be in it, but not the largest of each."""
+MAX_HEADERS: Final = 512
+MAX_BODY_AT_ONCE: Final = HIGH_WATER_LIMIT
+"""Larger bodies are read the ASGI way, which holds back who sends them."""
+_CLOSE: Final[Headers] = [(b"connection", b"close")]
+
+
+class PublishAtOnce(Protocol):
+    """`PublishRoute.at_once`."""
+
+    def __call__(
+        self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished
+    ) -> bool: ...
+
+
+class TooManyHeadersError(Exception):
+    """A request with more headers than are taken: it is answered with 400."""
+
+
+class _Exchange:
+    """A publish taken at once, as uvicorn sees a connection's last request (its `RequestResponseCycle`)."""
+
+    __slots__ = ("disconnected", "keep_alive", "message_event", "response_complete")
+
+    def __init__(self) -> None:
+        self.response_complete = True
+        self.disconnected = False
+        self.keep_alive = True
+        self.message_event = asyncio.Event()
+
+
+class HttpConnection(HttpToolsProtocol):
+    """`websockets`: what takes over at a path; else the app is asked.  `publish`: takes publishes at once."""
+
+    websockets: ClassVar[Mapping[bytes, type[asyncio.Protocol]]] = {}
+    publish: ClassVar[PublishAtOnce | None] = None
+    results: ClassVar[PublishResults]
+    max_body_at_once: ClassVar[int] = 0
+
+    waiting_since = 0.0
+    """Since when a request is on its way in, or the first one is waited for; 0: neither."""
+    idle_since = 0.0
+    """Since when nothing has been asked; 0: something is, or nothing was yet."""
+    _head_bytes = 0
+    _is_head = True
+    _messages = 0
+    """Requests that have come in whole."""
+    _parts: list[bytes] | None = None
+    """The body so far of a publish that may be taken at once."""
+    _exchange: _Exchange | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wrap the transport before anything is written to it."""
+        self.waiting_since = self.loop.time()
+        self._ticking = TickTransport(transport, self.loop)
+        super().connection_made(self._ticking)  # type: ignore[arg-type]
+
+    def data_received(self, data: bytes) -> None:
+        """Note what stays unfinished; a head that does not end is ended."""
+        before, self.idle_since = self._messages, 0.0
+        super().data_received(data)
+        if self._messages != before:
+            return
+        if not self.waiting_since:
+            self.waiting_since = self.loop.time()
+        if self._is_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.send_400_response("The head of the request is too large")
+
+    def on_headers_complete(self) -> None:
+        if len(self.headers) > MAX_HEADERS:
+            raise TooManyHeadersError
+        self._is_head, self._head_bytes = False, 0
+        if self.publish is not None and self.url.endswith(SUFFIX) and self._may_be_at_once():
+            self._parts = []
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self._parts is None:
+            super().on_body(body)
+        else:
+            self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        self._is_head, self.waiting_since = True, 0.0
+        self._messages += 1
+        if self._parts is not None:
+            if self._took_at_once(b"".join(self._parts)):
+                self._parts = None
+                return
+            self._go_on_by_asgi()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on with what has come meanwhile.  How long it may be idle is looked at for all connections together: a
+        timer for each answer costs as much as to write it."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self.idle_since = self.loop.time()
+
+    def handle_websocket_upgrade(self) -> None:
+        """Hand the connection over."""
+        other = self.websockets.get(self.url.partition(b"?")[0])
+        self.waiting_since = 0.0
+        if other is not None:
+            self.ws_protocol_class = other
+        super().handle_websocket_upgrade()
+
+    def shutdown(self) -> None:
+        """End when the request that is on its way in, or the last one that came, is answered."""
+        if self._parts is not None:
+            self._go_on_by_asgi()
+        super().shutdown()
+
+    # -- publishes at once -----------------------------------------------------------------------------------------
+
+    def _may_be_at_once(self) -> bool:
+        """Whether it is a plain POST of HTTP/1.1 with a small body, and no answer before it is still owed."""
+        parser, declared = self.parser, declared_length(self.headers)
+        return (
+            declared is not None
+            and declared <= self.max_body_at_once
+            and (self.cycle is None or self.cycle.response_complete)
+            and parser.get_method() == b"POST"
+            and parser.get_http_version() == "1.1"
+            and not (self.expect_100_continue or parser.should_upgrade() or self.flow.write_paused)
+        )
+
+    def _go_on_by_asgi(self) -> None:
+        """Begin the request once more, the way of all others, with what has come of it."""
+        parts, self._parts = self._parts, None
+        super().on_headers_complete()
+        for part in parts or ():
+            super().on_body(part)
+
+    def _took_at_once(self, body: bytes) -> bool:
+        assert self.publish is not None
+        exchange = self._exchange
+        if exchange is None:
+            exchange = self._exchange = _Exchange()
+        before, self.cycle = self.cycle, exchange  # type: ignore[assignment]
+        exchange.response_complete, exchange.keep_alive = False, self.parser.should_keep_alive()
+        if self.publish(self.url, self.headers, self.client, body, self._answer):
+            return True
+        exchange.response_complete, self.cycle = True, before
+        return False
+
+    def _answer(self, problem: ProblemAnswer | None) -> None:
+        """Write a publish's answer, and go on with what has come since."""
+        exchange = self._exchange
+        assert exchange is not None
+        exchange.response_complete = True
+        if self.transport.is_closing():
+            return
+        common = self.server_state.default_headers
+        if problem is None and exchange.keep_alive:
+            self._ticking.write_now(self.results.published(common))
+        else:
+            last = [] if exchange.keep_alive else _CLOSE
+            self._ticking.write_now(encoded_answer(problem, [*common, *last]))
+            if not exchange.keep_alive:
+                self.transport.close()
+        self.on_response_complete()
+
+
+class PublishResults:
+    """The answer of every publish that was stored; its head changes by the second."""
+
+    def __init__(self) -> None:
+        self._headers: Headers | None = None
+        self._encoded = b""
+
+    def published(self, headers: Headers) -> bytes:
+        """The whole answer.  `headers`: uvicorn's, which are another list when they have changed."""
+        if headers is not self._headers:
+            self._headers, self._encoded = headers, encoded_answer(None, headers)
+        return self._encoded
+
+
+def encoded_answer(problem: ProblemAnswer | None, headers: Headers) -> bytes:
+    """A whole answer: the empty result, or a problem."""
+    if problem is None:
+        status, own, body = 200, PUBLISHED_HEADERS, PUBLISHED
+    else:
+        status, own, body = problem.status, problem.raw_headers(), problem.body
+    lines = [name + b": " + value for name, value in (*headers, *own, (b"content-length", b"%d" % len(body)))]
+    return STATUS_LINE[status] + b"\r\n".join((*lines, b"", body))
+
+
+def http_connection(
+    websockets: Mapping[bytes, type[asyncio.Protocol]], publish: PublishAtOnce | None, max_body_bytes: int
+) -> type[HttpConnection]:
+    """The protocol of a listener."""
+    own: dict[str, Any] = {
+        "websockets": websockets,
+        "publish": publish,
+        "results": PublishResults(),
+        "max_body_at_once": min(max_body_bytes, MAX_BODY_AT_ONCE),
+    }
+    return type("ListenerConnection", (HttpConnection,), own)

@@ -1,0 +1,85 @@
+"""What a publish request says: its events as messages, in binary, structured or batched mode, before anything is asked
+of the topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from domain.message import Message
+from gateway.http.asgi import Headers
+from protocols.cloudevents import http as binding
+from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
+from protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
+from protocols.cloudevents.mapping import to_message
+
+Trace = list[tuple[str, str]]
+"""`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""
+TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
+_EXAMINED: Final = TRACE_HEADERS | {b"content-type", b"content-length", b"content-encoding"}
+MAX_TRACE_BYTES: Final = 512
+NO_TRACE: Final[Trace] = []
+
+
+def examined(headers: Headers) -> tuple[bytes, int | None, Trace]:
+    """Content-Type (empty if none), Content-Length, trace.  Refuses a coded body, which nobody here would decode."""
+    content_type, declared, trace = b"", None, NO_TRACE
+    for name, value in headers:
+        if name not in _EXAMINED:
+            continue
+        if name == b"content-type":
+            content_type = value
+        elif name == b"content-length":
+            declared = int(value) if value.isdigit() else None
+        elif name in TRACE_HEADERS:
+            if value.isascii() and len(value) <= MAX_TRACE_BYTES:
+                trace = [*trace, (name.decode(), value.decode())]
+        elif value.strip().lower() not in (b"", b"identity"):
+            raise UnsupportedFormatError("bodies with a Content-Encoding are not taken: send the body as it is")
+    return content_type, declared, trace
+
+
+def messages_of(
+    headers: Headers, content_type: bytes, trace: Trace, body: bytes, plain: str, max_events: int
+) -> list[Message]:
+    """The request's events as messages of a topic, by its plain name.  Raises CloudEventError."""
+    mode = binding.content_mode(content_type)
+    if mode is binding.ContentMode.BINARY:
+        event = _from_binary(headers, content_type, body)
+        return [to_message(_traced(event, trace) if trace else event, plain)]
+    if mode is binding.ContentMode.STRUCTURED:
+        return [to_message(_traced(binding.from_structured(body, content_type), trace), plain)]
+    return _of_batch(binding.from_batch(body, content_type, max_events), plain, trace)
+
+
+def _traced(event: CloudEvent, trace: Trace) -> CloudEvent:
+    """The event with the request's trace context (distributed tracing extension), unless it has one of its own."""
+    if trace and dict(trace).get("traceparent") and "traceparent" not in event.attributes:
+        for name, value in trace:
+            if value.isprintable() and len(event.attributes) < MAX_ATTRIBUTES:
+                event.attributes.setdefault(name, value)
+    return event
+
+
+def _from_binary(headers: Headers, content_type: bytes, body: bytes) -> CloudEvent:
+    try:
+        return binding.from_binary(headers, body)
+    except CloudEventError:
+        if content_type and not any(name.startswith(binding.HEADER_PREFIX) for name, _ in headers):
+            raise UnsupportedFormatError(
+                f"there are no ce- headers, and the Content-Type is neither {binding.STRUCTURED_MEDIA_TYPE} "
+                f"nor {binding.BATCH_MEDIA_TYPE}"
+            ) from None
+        raise
+
+
+def _of_batch(events: Iterable[CloudEvent], topic: str, trace: Trace) -> list[Message]:
+    messages: list[Message] = []
+    try:
+        for event in events:
+            messages.append(to_message(_traced(event, trace), topic))  # noqa: PERF401 - the length tells which one was at fault
+    except CloudEventError as error:
+        raise CloudEventError(
+            f"event {len(messages)} of the batch (counted from 0): {error.message}", error.attribute
+        ) from None
+    return messages
