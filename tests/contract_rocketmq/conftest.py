@@ -93,7 +93,8 @@ def _told_at_the_end(inner: Confirmation) -> Confirmation:
 
 
 def settings_of(cluster: RocketMqServer, **others: Any) -> RocketMqSettings:
-    return RocketMqSettings((("127.0.0.1", cluster.port),), **{"request_timeout_ms": 10_000, **others})
+    patient = {"request_timeout_ms": 10_000, "answer_ms": 10_000}  # a busy machine is no cluster that is away
+    return RocketMqSettings((("127.0.0.1", cluster.port),), **{**patient, **others})
 
 
 @pytest.fixture
