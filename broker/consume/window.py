@@ -7,10 +7,6 @@
 Decisions (`claim`, `is_current`) read; `deliver`, `settle`, `change`, `skip`, `hold` and `admit` write, and are called
 only with what a record of the log says, live and in recovery alike.  Time comes in.
 
-The row (big-endian): as-of offset (8), since (8), generation (8), base (8), delivered end (8), count (4), deflated (1),
-size (4), then of that size status bytes, attempts (2 each) and deadlines (8 each), little-endian; then as msgpack, if
-there are any, the attempts that consumers named, or the array of these and of the deliveries that do not count.
-
 A delivery that its consumer suspended does not count as an attempt: the next one has its number again.  What handles
 are stamped with is the number of deliveries, which tells the two apart.
 
@@ -20,29 +16,20 @@ only for the messages that still have the deadline it was made with.
 
 from __future__ import annotations
 
-import struct
-import zlib
 from array import array
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-import msgspec
+from broker.consume.window_row import Try, WindowRow
 
 if TYPE_CHECKING:
     from broker.consume.fifo import MessageGroups
 
-_ROW = struct.Struct(">QQQQQI?I")
-_encode_extras = msgspec.msgpack.Encoder().encode
-_Tries = dict[str, tuple[int, list[tuple[int, int]]]]
-_decode_extras = msgspec.msgpack.Decoder(_Tries | tuple[_Tries, dict[int, tuple[int, int]]]).decode
 PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 """Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
 by the filter.  From SETTLED on a message is done with."""
-DEFLATE_ABOVE = 16_384
-Try = tuple[int, Sequence[tuple[int, int]]]
-"""A consumer's attempt: when it ends, and the offsets and stamps that it got."""
 MAX_TRIES = 1024
 MAX_UNCOUNTED = 0x7FFF
 """How many deliveries of one message may not count: those behind them do."""
@@ -397,41 +384,34 @@ class ConsumeWindow:
     # -- the row ---------------------------------------------------------------------------------------------------
 
     def row(self, as_of: int) -> bytes:
-        """See the module."""
+        """What `restore` makes a window of (`WindowRow`)."""
         first = self._head
-        attempts, deadlines = self._attempts[first:], self._deadlines[first:]
-        data = b"".join((self._status[first:], attempts.tobytes(), deadlines.tobytes()))
-        deflated = len(data) > DEFLATE_ABOVE
-        if deflated:
-            data = zlib.compress(data, 1)
-        head = _ROW.pack(
-            as_of, self.since, self.generation, self.base, self.delivered_end, len(attempts), deflated, len(data)
-        )
-        if self._uncounted:
-            return head + data + _encode_extras((self.tries, self._uncounted))
-        return head + data + (_encode_extras(self.tries) if self.tries else b"")
+        return WindowRow(
+            as_of,
+            self.since,
+            self.generation,
+            self.base,
+            self.delivered_end,
+            self._status[first:],
+            self._attempts[first:],
+            self._deadlines[first:],
+            self.tries,
+            self._uncounted,
+        ).encode()
 
     @classmethod
-    def restore(cls, row: bytes) -> ConsumeWindow:
+    def restore(cls, encoded: bytes) -> ConsumeWindow:
         """The window of a row."""
-        as_of, since, generation, base, delivered_end, count, deflated, size = _ROW.unpack_from(row)
-        data, extras = row[_ROW.size : _ROW.size + size], row[_ROW.size + size :]
-        if deflated:
-            data = zlib.decompress(data)
-        window = cls(base, since=since)
-        window.as_of, window.generation, window.delivered_end = as_of, generation, delivered_end
-        if extras:
-            found = _decode_extras(extras)
-            tries, window._uncounted = found if isinstance(found, tuple) else (found, {})
-            window.tries = dict(tries)
-        window._status[:] = data[:count]
-        window._attempts.frombytes(data[count : 3 * count])
-        window._deadlines.frombytes(data[3 * count :])
+        row = WindowRow.decode(encoded)
+        window = cls(row.base, since=row.since)
+        window.as_of, window.generation, window.delivered_end = row.as_of, row.generation, row.delivered_end
+        window._status, window._attempts, window._deadlines = row.status, row.attempts, row.deadlines
+        window.tries, window._uncounted = row.tries, row.uncounted
         by_deadline: dict[int, list[int]] = {}
         for index, value in enumerate(window._status):
             if value < SETTLED:
                 window.unsettled += 1
-                by_deadline.setdefault(window._deadlines[index], []).append(base + index)
+                by_deadline.setdefault(window._deadlines[index], []).append(row.base + index)
         for deadline, offsets in by_deadline.items():
             window._remind(deadline, offsets)
         return window

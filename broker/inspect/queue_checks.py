@@ -10,11 +10,11 @@ from typing import Any, Final
 from broker.inspect.findings import Findings
 from broker.inspect.log_files import LogFiles, Record
 from broker.opening import OpenedStore
-from broker.store import record
 from broker.store.consume_queue import ENTRY, ENTRY_SIZE, ConsumeQueue, read_queue_key
 from broker.store.dispatcher import QueueKey
 from broker.store.open_files import OpenFiles
 from broker.store.record import MESSAGE_KINDS
+from broker.store.record_placement import read_placement
 from broker.store.record_trailer import read_further
 from broker.store.state_file import Rows
 from domain.errors import CorruptedError
@@ -146,7 +146,7 @@ class EntryWalk:
         return checked
 
     def _take(self, found: Record) -> None:
-        placement = record.read_placement(found.data, found.position)
+        placement = read_placement(found.data, found.position)
         first = (placement.topic, placement.queue_id, placement.queue_offset)
         expected = ENTRY.pack(found.header.commit_log_offset, found.header.length, placement.filter_hash)
         for topic, queue_id, offset in (first, *read_further(found.data, found.position)):

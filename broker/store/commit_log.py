@@ -24,6 +24,7 @@ from broker.store.record import (
     RecordKind,
     encode_new,
 )
+from broker.store.record_placement import Placement, decode_placement
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 
@@ -231,7 +232,7 @@ class CommitLog:
     # -- recovery ----------------------------------------------------------------------------------------------
 
     def scan(
-        self, from_offset: int, on_message: Callable[[record.Placement, int], None] | None = None
+        self, from_offset: int, on_message: Callable[[Placement, int], None] | None = None
     ) -> Iterator[tuple[bytes, int, RecordHeader]]:
         """Every whole record from an offset on, as (bytes, position in them, header); ends at the first that is not.
 
@@ -240,7 +241,6 @@ class CommitLog:
         """
         self.scan_end = from_offset
         chunk, base = b"", from_offset
-        decode_placement = record.decode_placement
         while True:
             position = self.scan_end - base
             if self._segment_rest(self.scan_end) < HEADER_SIZE:

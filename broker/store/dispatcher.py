@@ -19,9 +19,9 @@ from broker.store.open_files import OpenFiles
 from broker.store.record import (
     KEPT_KINDS,
     MESSAGE_KINDS,
-    Placement,
     RecordHeader,
 )
+from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import (
     Move,
     decode_move,
@@ -208,7 +208,7 @@ class Dispatcher:
             if origin is not None:
                 self.aside.settle(origin, offset)
         if kind in MESSAGE_KINDS:
-            placement = record.read_placement(data, position)
+            placement = read_placement(data, position)
             self.place(placement, offset)
             for topic, queue_id, queue_offset in read_further(data, position):
                 hashed, sub_topic = placement.filter_hash, placement.sub_topic

@@ -46,7 +46,7 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 from google_crc32c import value as crc32c
@@ -76,8 +76,8 @@ _decode_properties = PROPERTIES.decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
 _pack_usual = _USUAL.pack
-_unpack_identity = struct.Struct(">4sIBBHIQ").unpack_from
-_unpack_message = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
+unpack_message: Final = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
+"""The fields of a message record, in the order of the module's table."""
 
 assert _HEADER.size == HEADER_SIZE
 assert _MESSAGE.size == _USUAL.size
@@ -246,80 +246,6 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
     return RecordHeader(kind, flags, length, own_offset, floor, store_time)
 
 
-class Placement(NamedTuple):
-    """Where a message belongs and how it is found."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    size: int
-    filter_hash: int
-    store_time_ms: int
-    sub_topic: bytes
-    message_id: bytes
-    keys: bytes
-    """Joined by NUL, as in the record."""
-
-
-def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:
-    """The placement of a whole plain message, with one unpack: recovery reads millions.
-
-    None for anything else, also for what is harmed: `decode_header` says what it is.
-    """
-    if (
-        position + MESSAGE_HEADER_SIZE > len(data)
-        or data[position + 9] != RecordKind.MESSAGE
-        or data[position + 11] & (FURTHER_FLAG | ORIGIN_FLAG)
-    ):
-        return None
-    magic, crc, version, _, _, length, own_offset = _unpack_identity(data, position)
-    end = position + length
-    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or end > len(data):
-        return None
-    if crc32c(data[position + CRC_START : end]) != crc:
-        return None
-    return read_placement(data, position)
-
-
-def read_placement(data: bytes, position: int) -> Placement:
-    """The placement of a checked message record, in the first of its queues."""
-    (
-        *_,
-        length,
-        _,
-        _,
-        store_time,
-        queue_id,
-        queue_offset,
-        _,
-        hashed,
-        topic_length,
-        sub_topic_length,
-        group_length,
-        tag_length,
-        id_length,
-        keys_length,
-        _,
-        _,
-    ) = _unpack_message(data, position)
-    a = position + MESSAGE_HEADER_SIZE
-    b = a + topic_length
-    c = b + sub_topic_length
-    d = c + group_length + tag_length
-    e = d + id_length
-    return Placement(
-        data[a:b].decode(),
-        queue_id,
-        queue_offset,
-        length,
-        hashed,
-        store_time,
-        data[b:c],
-        data[d:e],
-        data[e : e + keys_length],
-    )
-
-
 def peek_length(data: bytes, position: int) -> int:
     """The length a header claims, unchecked; 0 where there is no record."""
     if position + HEADER_SIZE > len(data) or data[position : position + 4] != MAGIC:
@@ -356,7 +282,7 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         keys_length,
         properties_length,
         body_length,
-    ) = _unpack_message(data, position)
+    ) = unpack_message(data, position)
     end = position + length
     if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind not in _DECODABLE:
         raise InvalidRecordError("not the message of this place")

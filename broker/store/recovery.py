@@ -13,11 +13,8 @@ from typing import Final
 
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
-from broker.store.record import (
-    MESSAGE_KINDS,
-    Placement,
-    read_placement,
-)
+from broker.store.record import MESSAGE_KINDS
+from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import read_further
 from broker.store.state_file import Rows, read_meta
 from domain.errors import CorruptedError

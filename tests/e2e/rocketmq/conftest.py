@@ -18,6 +18,7 @@ LANGUAGES = ("python", "node")
 SETTINGS = {
     "grpc.lease_seconds": "2",
     "grpc.silence_seconds": "5",
+    "grpc.long_polling_seconds": "5",
     "grpc.transaction_check_seconds": "0.2",
     "store.transaction_check_after_seconds": "1",
     "store.transaction_check_interval_seconds": "1",

@@ -14,6 +14,7 @@ from broker.store.record import (
     InvalidRecordError,
     RecordKind,
 )
+from broker.store.record_placement import read_placement
 from domain.message import Message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -52,7 +53,7 @@ def test_a_message_comes_back(
     for field in fields(Message):
         assert getattr(found, field.name) == getattr(message, field.name), field.name
     assert (found.queue_offset, found.commit_log_offset, found.store_time_ms) == (offset, place, time_ms)
-    placement = record.read_placement(around, len(before))
+    placement = read_placement(around, len(before))
     assert placement[:3] == (message.topic, message.queue_id, offset)
     assert (placement.filter_hash, placement.message_id) == (message.filter_hash, message.message_id)
     assert (placement.sub_topic.decode(), placement.keys.decode()) == (message.sub_topic, "\0".join(message.keys))
