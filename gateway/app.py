@@ -1,6 +1,6 @@
 """The composition root: puts the parts together, starts them, and stops them in order.
 
-settings -> store -> verbs (topology, send) -> delivery hub -> frontends -> listeners -> ready
+verbs (topology, send) -> delivery hub -> frontends -> listeners -> ready
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import contextlib
 import os
 import random
 import socket
-import sys
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -21,7 +19,6 @@ from domain.clock import Clock
 from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.ports import Store
-from gateway.clock import SystemClock
 from gateway.counters import Counters, door_counters, event_counters, rocketmq_counters
 from gateway.deadlines import DeadlineWheel
 from gateway.delivery.hub import DeliveryHub
@@ -37,18 +34,16 @@ from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
-from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
+from gateway.process import StopSignal, write_ready_file
 from gateway.security.security import Security
-from gateway.settings import LoadedSettings, Settings
-from gateway.stores import open_broker_door, open_store, open_store_elsewhere
+from gateway.settings import Settings
 from gateway.subscriptions.subscriptions import Subscriptions
-from gateway.transport.amqp_doors import AmqpDoors, open_amqp_doors
+from gateway.transport.amqp_doors import AmqpDoors
 from gateway.transport.certificate_watch import CertificateWatch
-from gateway.transport.mqtt_doors import HTTP_PATH, MqttDoors, open_mqtt_doors
+from gateway.transport.mqtt_doors import HTTP_PATH, MqttDoors
 from gateway.version import own_version
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.shared_queues import SharedQueues
-from gateway.workers import run_workers
 
 if TYPE_CHECKING:
     from gateway.bridge.bridges import Bridges
@@ -61,89 +56,6 @@ if TYPE_CHECKING:
 WEBHOOK_MARGIN_SECONDS: Final = 3.0
 """Of the time to drain: what deliveries leave to the rest."""
 log = structlog.get_logger(__name__)
-
-
-def run(loaded: LoadedSettings) -> int:
-    """`entrepot serve`: doors and a store of their own, until told to stop; returns the process's exit code."""
-    return run_process(loaded, serve)
-
-
-def run_gateway(loaded: LoadedSettings) -> int:
-    """`entrepot gateway`: doors over a store on other machines, in one process or several."""
-    if loaded.settings.cluster.workers > 1:
-        return run_workers(loaded, doors_of(loaded.settings), serve_gateway)
-    return run_process(loaded, serve_gateway)
-
-
-async def serve(loaded: LoadedSettings) -> int:
-    """Everything between opening the store and closing it; returns the exit code."""
-    settings, clock = loaded.settings, SystemClock()
-    sockets = bind_doors(loaded, (*doors_of(settings), *broker_door_of(settings)))
-    try:
-        store = await open_store(settings, clock)
-        broker = None
-        if "broker" in sockets:
-            broker = open_broker_door(settings, store, sockets["broker"], clock)
-    except BaseException:
-        for listener in sockets.values():
-            listener.close()
-        raise
-    try:
-        if broker is not None:
-            await broker.start()
-        return await _run_doors(settings, store, clock, sockets)
-    finally:
-        if broker is not None:
-            await broker.close()
-        await store.close()
-
-
-async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], object] = lambda: None) -> int:
-    """The same over a store on other machines.  `on_ready` is called once everything is up."""
-    settings, clock = loaded.settings, SystemClock()
-    sockets = bind_doors(loaded, doors_of(settings))
-    try:
-        store = await open_store_elsewhere(settings, clock)
-    except BaseException:
-        for listener in sockets.values():
-            listener.close()
-        raise
-    try:
-        return await _run_doors(settings, store, clock, sockets, on_ready)
-    finally:
-        await store.close()
-
-
-def doors_of(settings: Settings) -> tuple[str, ...]:
-    """The doors for clients that are open."""
-    http = ("http",) if settings.http.enabled else ()
-    grpc = ("grpc",) if settings.grpc.enabled else ()
-    return (*open_mqtt_doors(settings.mqtt), *open_amqp_doors(settings.amqp), *grpc, *http)
-
-
-def broker_door_of(settings: Settings) -> tuple[str, ...]:
-    """The door for gateways, if it is open."""
-    return ("broker",) if settings.broker.enabled and settings.store.kind == "embedded" else ()
-
-
-async def _run_doors(
-    settings: Settings,
-    store: Store,
-    clock: Clock,
-    sockets: dict[str, socket.socket],
-    on_ready: Callable[[], object] = lambda: None,
-) -> int:
-    gateway = Gateway(settings, store, clock, sockets)
-    await gateway.start()
-    on_ready()
-    settle_memory()
-    _announce(
-        _where_it_is_kept(settings, store), gateway.addresses, "https" if settings.http.tls_certificate else "http"
-    )
-    code = await gateway.until_stopped()
-    await gateway.drain()
-    log.info("stopped", exit_code=code)
-    return code
 
 
 class Gateway:
@@ -408,27 +320,3 @@ class Gateway:
                     await self.sender.settle()
                     if work is not None:
                         await work()
-
-
-def _where_it_is_kept(settings: Settings, store: Store) -> str:
-    """For a person."""
-    if isinstance(store, Clustered):
-        return f"{len(store.topics())} topics on brokers elsewhere"
-    return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
-
-
-def _announce(kept: str, addresses: dict[str, str], scheme: str) -> None:
-    """Tell a person what listens where, and what to try."""
-    where = "  ".join(f"{door}://{address}" for door, address in addresses.items())
-    lines = [f"\nEntrepôt is ready: {where}  ({kept})"]
-    if "http" in addresses:
-        http = f"{scheme}://{addresses['http']}"
-        lines += [
-            "Try, in another terminal:",
-            f"  curl -X POST {http}/topics/factory:publish -H 'ce-specversion: 1.0' -H 'ce-id: 1' -H 'ce-type: hello' "
-            "-H 'ce-source: /me' -H 'content-type: application/json' -d '{\"temp\": 21}'",
-            f"  curl -X POST '{http}/topics/factory/eventsubscriptions/workers:receive?maxWaitTime=0'",
-            f"  {Path(sys.argv[0]).parent}/entrepot topic list --server {http}",
-        ]
-    sys.stdout.write("\n".join(lines) + "\n")
-    sys.stdout.flush()

@@ -113,7 +113,7 @@ def gateway(
     settings = loaded.settings
     if not (settings.cluster.name_servers or settings.cluster.brokers or settings.rocketmq.endpoints):
         raise CommandError("a gateway needs --nameserver, --broker, or rocketmq.endpoints: where is the store?", USAGE)
-    raise typer.Exit(import_module("gateway.app").run_gateway(loaded))
+    raise typer.Exit(import_module("gateway.serving").run_gateway(loaded))
 
 
 def _addresses(text: str | None) -> list[str] | None:

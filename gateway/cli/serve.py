@@ -54,5 +54,5 @@ def serve(
             "server.ready_file": ("--ready-file", ready_file),
         },
     )
-    run = import_module("gateway.app").run  # the whole server: no other command pays for its import
+    run = import_module("gateway.serving").run  # the whole server: no other command pays for its import
     raise typer.Exit(run(loaded))

@@ -22,7 +22,7 @@ from typing import Any, Final, NoReturn
 
 MODULES: Final = (
     "gateway.cli.app",
-    "gateway.app",
+    "gateway.serving",
     "gateway.deployment",
     "gateway.http.app",
     "gateway.http.server",

@@ -14,7 +14,7 @@ SCRIPT = "import sys, {}; print(*sorted(name for name in sys.modules if name.par
     ("modules", "allowed"),
     [
         ("gateway.cli.app", set()),
-        ("gateway.app, gateway.http.app, store_client.remote", {"broker", "broker.remoting"}),
+        ("gateway.serving, gateway.http.app, store_client.remote", {"broker", "broker.remoting"}),
         ("store_client.rocketmq", set()),
     ],
 )

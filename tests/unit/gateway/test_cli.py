@@ -360,16 +360,16 @@ def test_something_unexpected_is_one_line(entrepot, monkeypatch):
 
 @pytest.fixture
 def served(monkeypatch):
-    """The settings that `gateway.app` was started with."""
+    """The settings that `gateway.serving` was started with."""
     seen: list[LoadedSettings] = []
 
     def start(loaded: LoadedSettings) -> int:
         seen.append(loaded)
         return 0
 
-    module = ModuleType("gateway.app")
+    module = ModuleType("gateway.serving")
     module.run = start  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "gateway.app", module)
+    monkeypatch.setitem(sys.modules, "gateway.serving", module)
     return seen
 
 
@@ -404,7 +404,7 @@ def test_serve_gathers_its_settings(entrepot, served, tmp_path, monkeypatch):
 
 
 def test_the_exit_code_of_serve_is_the_servers(entrepot, served, monkeypatch):
-    monkeypatch.setattr(sys.modules["gateway.app"], "run", lambda loaded: 1)
+    monkeypatch.setattr(sys.modules["gateway.serving"], "run", lambda loaded: 1)
     assert entrepot("serve")[0] == 1
 
 
