@@ -68,7 +68,7 @@ def build_app(context: HttpContext) -> HttpApp:
         except Exception:  # noqa: BLE001 - the handler has logged and answered it; the framework raises it once more
             return
 
-    return HttpApp(with_origins(app, context.settings.http.allowed_origins), publish.at_once)
+    return HttpApp(with_origins(app, context.settings.http.allowed_origins), publish)
 
 
 def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:

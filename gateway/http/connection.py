@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.http.asgi import Headers, declared_length
 from gateway.http.problems import ProblemAnswer
-from gateway.http.publish import PUBLISHED, PUBLISHED_HEADERS, SUFFIX, Client, OnPublished
+from gateway.http.publish import PREFIX, PUBLISHED, PUBLISHED_HEADERS, SUFFIX, Client, OnPublished
 from gateway.http.tick_transport import TickTransport
 
 MAX_HEAD_BYTES: Final = 256 * 1024
@@ -24,15 +24,21 @@ MAX_HEAD_BYTES: Final = 256 * 1024
 MAX_HEADERS: Final = 512
 MAX_BODY_AT_ONCE: Final = HIGH_WATER_LIMIT
 """Larger bodies are read the ASGI way, which holds back who sends them."""
+MAX_URL_AT_ONCE: Final = 512
+"""What is behind it is remembered by it."""
+MAX_PARTS: Final = 64
+"""Of a body, as they came in, before they become one."""
 _CLOSE: Final[Headers] = [(b"connection", b"close")]
 
 
 class PublishAtOnce(Protocol):
-    """`PublishRoute.at_once`."""
+    """`PublishRoute`."""
 
-    def __call__(
-        self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished
-    ) -> bool: ...
+    def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
+        """Whether the body of a publish may be waited for: as far as its head says it is taken at once."""
+
+    def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
+        """Take a whole publish; says whether it was taken."""
 
 
 class TooManyHeadersError(Exception):
@@ -69,6 +75,8 @@ class HttpConnection(HttpToolsProtocol):
     """Requests that have come in whole."""
     _parts: list[bytes] | None = None
     """The body so far of a publish that may be taken at once."""
+    _is_new = False
+    """Whether nobody has asked yet if that body may come."""
     _exchange: _Exchange | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -81,7 +89,11 @@ class HttpConnection(HttpToolsProtocol):
         """Note what stays unfinished; a head that does not end is ended."""
         before, self.idle_since = self._messages, 0.0
         super().data_received(data)
-        if self._messages != before:
+        if self._parts is not None and self._is_new:  # its refusal does not wait for its body
+            self._is_new = False
+            if self.publish is not None and not self.publish.may_come(self.url, self.headers, self.client):
+                self._go_on_by_asgi()
+        if self._messages != before and self._is_head:
             return
         if not self.waiting_since:
             self.waiting_since = self.loop.time()
@@ -93,9 +105,9 @@ class HttpConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if len(self.headers) > MAX_HEADERS:
             raise TooManyHeadersError
-        self._is_head, self._head_bytes = False, 0
+        self._is_head, self._head_bytes, self.idle_since = False, 0, 0.0
         if self.publish is not None and self.url.endswith(SUFFIX) and self._may_be_at_once():
-            self._parts = []
+            self._parts, self._is_new = [], True
         else:
             super().on_headers_complete()
 
@@ -104,6 +116,8 @@ class HttpConnection(HttpToolsProtocol):
             super().on_body(body)
         else:
             self._parts.append(body)
+            if len(self._parts) > MAX_PARTS:
+                self._parts = [b"".join(self._parts)]
 
     def on_message_complete(self) -> None:
         self._is_head, self.waiting_since = True, 0.0
@@ -149,6 +163,8 @@ class HttpConnection(HttpToolsProtocol):
         return (
             declared is not None
             and declared <= self.max_body_at_once
+            and self.url.startswith(PREFIX)
+            and len(self.url) <= MAX_URL_AT_ONCE
             and (self.cycle is None or self.cycle.response_complete)
             and parser.get_method() == b"POST"
             and parser.get_http_version() == "1.1"
@@ -156,7 +172,8 @@ class HttpConnection(HttpToolsProtocol):
         )
 
     def _go_on_by_asgi(self) -> None:
-        """Begin the request once more, the way of all others, with what has come of it."""
+        """Begin the request once more, the way of all others, with what has come of it.  Its target is short and has a
+        path alone, so nothing of this can fail outside the parser."""
         parts, self._parts = self._parts, None
         super().on_headers_complete()
         for part in parts or ():
@@ -169,7 +186,7 @@ class HttpConnection(HttpToolsProtocol):
             exchange = self._exchange = _Exchange()
         before, self.cycle = self.cycle, exchange  # type: ignore[assignment]
         exchange.response_complete, exchange.keep_alive = False, self.parser.should_keep_alive()
-        if self.publish(self.url, self.headers, self.client, body, self._answer):
+        if self.publish.at_once(self.url, self.headers, self.client, body, self._answer):
             return True
         exchange.response_complete, self.cycle = True, before
         return False

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
+from urllib.parse import unquote
 
 from domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
 from domain.errors import EntrepotError
@@ -90,6 +91,15 @@ class PublishRoute:
         self._max_body_bytes = context.settings.http.max_body_bytes
         self._max_batch_events = context.settings.http.max_batch_events
         self._has_origins = bool(context.settings.http.allowed_origins)
+
+    def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
+        """Whether a POST is taken at once as far as its head says; else it is refused, or waited for, by `__call__`."""
+        try:
+            examined(headers)
+            principal = self._access.at_once({"client": client, "headers": headers})
+            return principal is not None and self._is_ready_for(_topic_at(url))
+        except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
+            return False
 
     def at_once(self, url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
         """Take a whole POST; says whether it was taken.
@@ -230,7 +240,7 @@ def _has_origin(headers: Headers) -> bool:
 def _told(url: bytes, error: EntrepotError | CloudEventError) -> ProblemAnswer:
     """The answer for a refusal of a POST, which is logged."""
     problem = answer_of(error)
-    log_refusal("POST", url.decode("latin-1"), problem.status, error.message)
+    log_refusal("POST", unquote(url.decode("latin-1")), problem.status, error.message)
     return problem
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+import structlog
 import uvicorn
 from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
@@ -28,6 +29,8 @@ NO_WEBSOCKETS: Final[Mapping[bytes, type[asyncio.Protocol]]] = MappingProxyType(
 HANDSHAKE_SECONDS: Final = 10.0
 """How long a client's TLS handshake may take."""
 _STEP_SECONDS: Final = 0.01
+
+log = structlog.get_logger(__name__)
 
 
 class HttpListener:
@@ -134,7 +137,11 @@ class HttpListener:
         self._socket.close()
         state = self._server.server_state
         for connection in tuple(state.connections):
-            connection.shutdown()
+            try:
+                connection.shutdown()
+            except Exception:  # a fault of one connection does not keep the others from their answers
+                log.exception("a connection could not be ended in peace")
+                connection.transport.abort()
         loop = asyncio.get_running_loop()
         end = loop.time() + grace_seconds
         while state.tasks and (left := end - loop.time()) > 0:

@@ -26,7 +26,7 @@ from gateway.http.rights import check_rights
 _PATH: Final = re.compile(
     rb"/topics/([A-Za-z0-9_.-]{1,64})/eventsubscriptions/([A-Za-z0-9_.-]{1,64}):(receive|acknowledge)"
 )
-_QUERY: Final = re.compile(rb"(?:maxEvents=([0-9]{1,4}))?&?(?:maxWaitTime=([0-9]{1,4}))?")
+_QUERY: Final = re.compile(rb"(?:maxEvents=([0-9]{1,4}))?(?:(?:^|&)maxWaitTime=([0-9]{1,4}))?")
 
 Work = Callable[[], Awaitable[Response]]
 

@@ -32,7 +32,10 @@ _UNQUOTED = "".join(chr(c) for c in range(0x21, 0x7F) if chr(c) not in '"%')
 _MUST_ENCODE = re.compile(f"[^{re.escape(_UNQUOTED)}]")
 _QUOTED_STRING = re.compile(rb'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _QUOTED_PAIR = re.compile(rb"\\(.)", re.DOTALL)
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 _CACHED_NAMES = 1024
+_LONGEST_CACHED = 64
+"""Names of headers that are longer are looked at each time."""
 
 
 class ContentMode(Enum):
@@ -62,11 +65,16 @@ def from_binary(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> CloudEve
     name: str | None = None
     try:
         for header, value in headers:
-            name = _attribute_of(header)
+            name = _attribute_of(header) if len(header) <= _LONGEST_CACHED else _attribute_of.__wrapped__(header)
             if name is not None:
                 if name in attributes:
                     raise CloudEventError(f"attribute {name!r} is there twice", name)
-                attributes[name] = value.decode()
+                try:
+                    attributes[name] = value.decode()
+                except UnicodeDecodeError:
+                    if b"%" not in value or name == "datacontenttype":
+                        raise
+                    attributes[name] = _all_escaped(value)
         texts = "".join(attributes.values())
         if "%" in texts or '"' in texts:
             for name, text in attributes.items():
@@ -157,6 +165,11 @@ def _attribute_of(header: bytes) -> str | None:
 @lru_cache(_CACHED_NAMES)
 def _header_name(attribute: str) -> bytes:
     return HEADER_PREFIX + attribute.encode()
+
+
+def _all_escaped(value: bytes) -> str:
+    """A value in which some bytes are percent-encoded and others are not: all of them."""
+    return _NOT_ASCII.sub(lambda found: b"%%%02X" % found[0][0], value).decode()
 
 
 def _unescape(value: bytes) -> bytes:

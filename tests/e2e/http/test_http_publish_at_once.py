@@ -13,6 +13,7 @@ import httpx2
 import pytest
 
 from gateway.http.connection import MAX_BODY_AT_ONCE
+from gateway.http.publish import _topic_at
 from gateway.settings import Settings
 from tests.support.http_server import HttpServer, serving
 
@@ -141,11 +142,14 @@ def test_a_connection_that_is_gone_before_its_answer(connection: Connection, cli
     assert _taken(client, topic, 1) == [b"left behind"]
 
 
-def test_a_stopping_server_answers_what_it_has_begun_to_read(tmp_path):
+@pytest.mark.parametrize("target", ["/topics/known:publish", "http://h:99999/topics/x:publish", "http://u:publish"])
+def test_a_stopping_server_answers_what_it_has_begun_to_read(tmp_path, target: str):
+    """Whatever else others have begun."""
     with serving("embedded", tmp_path) as server:
         url = f"{server.url}/api/v1/topics/known"
         httpx2.put(url, json={"queues": 1}, trust_env=False).raise_for_status()
-        connection = Connection(server)
+        other, connection = Connection(server), Connection(server)
+        other.send(f"POST {target} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf".encode())
         whole = publish("known", b"half of it")
         connection.send(GET + whole[:-4])
         assert connection.answer()[0] == 200
@@ -153,6 +157,20 @@ def test_a_stopping_server_answers_what_it_has_begun_to_read(tmp_path):
         connection.send(whole[-4:])
         status, headers, _ = connection.answer()
         assert (status, headers["connection"]) == (200, "close") and connection.is_at_its_end()
+        other.socket.close()
+
+
+def test_a_refusal_that_the_head_says_does_not_wait_for_the_body(connection: Connection, topic):
+    connection.send(publish(topic, b"coded", head="content-encoding: gzip\r\n").removesuffix(b"coded"))
+    assert connection.answer()[0] == 415
+
+
+def test_a_long_target_is_not_remembered(connection: Connection, topic):
+    before = _topic_at.cache_info().currsize
+    for number in range(3):
+        connection.send(publish(f"{topic}{number:0600}", b"x"))
+        assert connection.answer()[0] == 400
+    assert _topic_at.cache_info().currsize == before
 
 
 def test_a_page_may_read_the_answer_it_was_allowed(tmp_path):
@@ -179,3 +197,12 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(tmp_path, begin: 
         waiting.send(b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
         assert idle.is_at_its_end()
         assert waiting.answer()[0] == 200
+
+
+def test_a_request_behind_a_refused_one_is_not_idle(tmp_path):
+    with serving("memory", tmp_path, Settings(http={"keep_alive_seconds": 1})) as server:
+        httpx2.put(f"{server.url}/api/v1/topics/known", json={"queues": 1}, trust_env=False).raise_for_status()
+        connection = Connection(server)
+        poll = b"POST /topics/known/eventsubscriptions/none:receive?maxWaitTime=3 HTTP/1.1\r\nhost: x\r\n"
+        connection.send(publish("known", b"x", type="") + poll + b"content-length: 0\r\n\r\n")
+        assert [connection.answer()[0], connection.answer()[0]] == [400, 200]

@@ -34,6 +34,7 @@ def short_way(server: HttpServer) -> ShortWay:
         (f"{SUBSCRIPTION}:receive", "maxEvents=9999", False),
         (f"{SUBSCRIPTION}:receive", "maxWaitTime=9999", False),
         (f"{SUBSCRIPTION}:receive", "maxWaitTime=0.5", False),
+        (f"{SUBSCRIPTION}:receive", "maxEvents=1maxWaitTime=0", False),
         (f"{SUBSCRIPTION}:receive", "maxEvents=1&cesql=true", False),
         (f"{SUBSCRIPTION}:receive", "access_token=x", False),
         (f"{SUBSCRIPTION}:acknowledge", "x=1", False),

@@ -84,6 +84,7 @@ def test_binary_mode_takes_attributes_from_headers_and_data_from_the_body() -> N
         (b'in"side', 'in"side'),
         (b"100%", "100%"),
         (b"%zz", "%zz"),
+        (b"\xc3%A9 \xe2\x82\xac", "é €"),
         ("bare é".encode(), "bare é"),
     ],
 )
