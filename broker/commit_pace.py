@@ -46,9 +46,14 @@ class CommitPace:
             self._busy += _WEIGHT * (share - self._busy)
         self._started_at, self._computed = now, computed
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the loop has no time to spare."""
+        return self._busy >= BUSY_SHARE
+
     def seconds_left(self) -> float:
         """How long the next sync should still wait; 0 for not at all."""
-        if self._busy >= BUSY_SHARE:
+        if self.is_busy:
             linger = max(self._linger, BUSY_LINGER_SECONDS)
         elif self.last_confirmed > 1:
             linger = self._linger

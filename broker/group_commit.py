@@ -25,6 +25,8 @@ ENOUGH_ANSWERS: Final = 64
 """For one sync: what it costs is little to each."""
 PATIENT_PASSES: Final = 4
 """Of the event loop, without anything new, before a sync starts for which there would be time to gather more."""
+TIMER_SECONDS: Final = 0.001
+"""What a timer of the event loop can tell apart: less than that is waited for by its passes."""
 
 log = structlog.get_logger(__name__)
 
@@ -131,9 +133,13 @@ class GroupCommit:
         self._begin_or_gather()
 
     def _begin_or_gather(self) -> None:
-        """Start the sync, or wait for more: while there is little, more comes, and the pace allows."""
-        is_little = self._gathered < ENOUGH_ANSWERS
-        if is_little and self._passes < PATIENT_PASSES and self._pace.seconds_left() > 0:
+        """Start the sync, or wait for more: while there is little, and the pace allows.  On a busy loop only as long as
+        more comes."""
+        left = self._pace.seconds_left() if self._gathered < ENOUGH_ANSWERS else 0.0
+        if left >= TIMER_SECONDS and not self._pace.is_busy:
+            self._is_ticking = True
+            self._loop.call_later(left, self._begin_or_gather)
+        elif left > 0 and self._passes < PATIENT_PASSES:
             self._is_ticking = True
             self._passes += 1
             self._loop.call_soon(self._begin_or_gather)

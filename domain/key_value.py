@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.errors import Code, EntrepotError
+from domain.shard import broker_of_place
 
 MAX_KEY_BYTES: Final = 1024
 MAX_VALUE_BYTES: Final = 1 << 20
@@ -71,6 +72,11 @@ def check_changes(changes: Sequence[KeyValueChange]) -> None:
         if change.key in seen:
             raise EntrepotError(Code.BAD_REQUEST, f"one write changes {change.key!r} twice")
         seen.add(change.key)
+
+
+def is_older(version: int, other: int) -> bool:
+    """Whether a version is known to be before another: those of two keepers cannot be compared."""
+    return version < other and broker_of_place(version) == broker_of_place(other)
 
 
 def conflict(key: str, expected: int, found: int) -> EntrepotError:

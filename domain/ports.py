@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
 from domain.measurement import Histogram
@@ -25,6 +25,7 @@ from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from domain.transaction import TransactionEnd
 
 MAX_POP_MESSAGES = 100
+MAX_ATTEMPT_ID_BYTES: Final = 255
 REJECTED: Final = "rejected"
 """What a dead letter says whose consumer gave no reason."""
 
@@ -34,11 +35,11 @@ class PopRequest:
     """Ask for up to `max_messages` of `topic` for `group`, waiting up to `wait_ms` for the first one.
 
     `invisible_ms` None is the group's own.  `filter` None is the group's own; what a filter does not want counts as
-    settled.  `attempt_id`: a name for this try, for groups that are FIFO: a consumer that never got the answer asks
-    again with the same name, and gets the same messages while they are in flight.  `is_again`: only those, nothing new;
-    for who pops over several brokers, one of which has them.  `only_over`: of each queue only messages whose time is
-    over (EXPIRES_AT_MS, or `lifetime_ms` after they were born), up to the first that can be had and is not; not for
-    FIFO groups, nor with a filter.
+    settled.  `attempt_id` (of MAX_ATTEMPT_ID_BYTES at most): a name for this try, for FIFO groups: a consumer that
+    never got the answer asks again with the same name, and gets the same messages while they are in flight.
+    `is_again`: only those, nothing new; for who pops over several brokers, one of which has them.  `only_over`: of each
+    queue only messages whose time is over (EXPIRES_AT_MS, or `lifetime_ms` after they were born), up to the first that
+    can be had and is not; not for FIFO groups, nor with a filter.
     """
 
     topic: str
@@ -51,6 +52,10 @@ class PopRequest:
     is_again: bool = False
     only_over: bool = False
     lifetime_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.attempt_id.encode()) > MAX_ATTEMPT_ID_BYTES:
+            raise EntrepotError(Code.BAD_REQUEST, f"an attempt id has at most {MAX_ATTEMPT_ID_BYTES} bytes")
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,9 +132,9 @@ class StorageEngine:
                         if message.sub_topic != queue.last_sub_topic:
                             queue.last_sub_topic = message.sub_topic
                             self.lookup.see(queue, hashed, message.sub_topic, offset)
-                except (EntrepotError, struct.error) as error:
+                except (EntrepotError, *_UNFIT) as error:
                     refusals = refusals if refusals is not None else [None] * len(messages)
-                    refusals[index] = error if isinstance(error, EntrepotError) else _too_long(error)
+                    refusals[index] = error if isinstance(error, EntrepotError) else _unfit(error)
                     continue
                 except OSError as error:
                     raise self.fail(error) from error
@@ -162,8 +162,8 @@ class StorageEngine:
                 self._keep(RecordKind.HALF, message, queue_for, now_ms)
             except EntrepotError as refusal:
                 refusals[index] = refusal
-            except struct.error as error:
-                refusals[index] = _too_long(error)
+            except _UNFIT as error:
+                refusals[index] = _unfit(error)
             except OSError as error:
                 raise self.fail(error) from error
         return refusals if any(refusals) else None
@@ -443,5 +443,11 @@ def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: in
     return item
 
 
-def _too_long(error: struct.error) -> EntrepotError:
+_UNFIT = (struct.error, UnicodeEncodeError)
+"""What packing a record raises where a field does not fit it."""
+
+
+def _unfit(error: Exception) -> EntrepotError:
+    if isinstance(error, UnicodeEncodeError):
+        return EntrepotError(Code.BAD_REQUEST, f"a text of the message is no Unicode: {error.reason}")
     return EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"a field of the message does not fit its record: {error}")

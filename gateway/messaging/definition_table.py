@@ -13,9 +13,8 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange, KeyValueEvent
+from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange, KeyValueEvent, is_older
 from domain.ports import KeyValues
-from domain.shard import broker_of_place
 
 MAX_REMEMBERED_DELETIONS: Final = 100_000
 """Versions of keys that are gone, kept against writes that are told of late."""
@@ -165,8 +164,3 @@ class DefinitionTable(Generic[_T]):
             return None
         self._take(found.key, found.value, found.version)
         return self._values.get(name)
-
-
-def is_older(version: int, other: int) -> bool:
-    """Whether a version is known to be before another: those of two keepers cannot be compared."""
-    return version < other and broker_of_place(version) == broker_of_place(other)

@@ -17,7 +17,7 @@ import structlog
 
 from domain.clock import Clock
 from domain.errors import Code, CorruptedError, EntrepotError
-from domain.key_value import ABSENT, MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent
+from domain.key_value import ABSENT, MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent, is_older
 from domain.message import Message
 from domain.ports import Store
 from domain.retained import (
@@ -30,7 +30,6 @@ from domain.retained import (
     name_in_key,
     retained_key,
 )
-from domain.shard import broker_of_place
 from gateway.messaging.retained_index import RetainedIndex
 from gateway.messaging.retained_record import decode_retained, encode_retained, head_of
 from gateway.messaging.retained_writer import NameChange, RetainedWriter
@@ -282,14 +281,14 @@ class RetainedMessages:
     def _on_events(self, events: Sequence[KeyValueEvent]) -> None:
         """What the store's watch tells, in order."""
         for event in events:
-            if event.version != ABSENT and not _is_older(event.version, self._told_version):
+            if event.version != ABSENT and not is_older(event.version, self._told_version):
                 self._told_version = event.version
             hashed = self._hashed.get(event.key)
             name = hashed or (_name_of(event.key, event.value) if event.value is not None else name_in_key(event.key))
             if name is None:
                 continue
             own = self._own.get(name, ABSENT)
-            if event.version != ABSENT and _is_older(event.version, own):
+            if event.version != ABSENT and is_older(event.version, own):
                 continue
             self._own.pop(name, None)
             self._notice(name)
@@ -297,10 +296,10 @@ class RetainedMessages:
 
     def _written(self, changes: Sequence[NameChange], version: int) -> None:
         """A write of this gateway is durable.  If the watch has told it, it may have told newer ones, too."""
-        if version == self._told_version or _is_older(version, self._told_version):
+        if version == self._told_version or is_older(version, self._told_version):
             return
         for change in changes:
-            if not _is_older(version, self._own.get(change.name, ABSENT)):
+            if not is_older(version, self._own.get(change.name, ABSENT)):
                 self._own[change.name] = version
                 self._notice(change.name)
                 self._apply(change.key, change.name, change.value)
@@ -392,8 +391,3 @@ def _expiry(key: str, value: bytes) -> int | None:
     except CorruptedError as error:
         log.warning("a retained message cannot be read", problem=error.message)
         return None
-
-
-def _is_older(version: int, other: int) -> bool:
-    """Whether a version is known to be before another: those of two keepers cannot be compared."""
-    return version < other and broker_of_place(version) == broker_of_place(other)

@@ -19,14 +19,13 @@ import structlog
 from domain.cluster import Clustered
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
+from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
 from domain.ports import Store
 from domain.queue_declaration import QueueDeclaration
 from domain.queue_policy import Policy
 from domain.routing.binding import Binding, DestinationKind
 from domain.routing.exchange import Exchange
 from domain.routing.exchange_routing import Removal
-from domain.shard import broker_of_place
 from domain.topic import Cleanup, Placement, Topic, TopicType
 from gateway.vhosts import records
 from gateway.vhosts.records import PREFIX, QueueRecord
@@ -108,12 +107,12 @@ class Definitions:
 
     def _told(self, events: Sequence[KeyValueEvent]) -> None:
         for event in events:
-            if not _is_older(event.version, self._told_version):
+            if not is_older(event.version, self._told_version):
                 self._told_version = event.version
             for changed in self._noticing:
                 changed.add(event.key)
             own = self._versions.get(event.key, ABSENT)
-            if _is_older(event.version, own):
+            if is_older(event.version, own):
                 continue  # from before our own write
             self._versions.pop(event.key, None)
             if event.version != own or own == ABSENT:
@@ -148,7 +147,7 @@ class Definitions:
         for start in range(0, len(changes), MAX_KEYS_PER_WRITE):
             part = changes[start : start + MAX_KEYS_PER_WRITE]
             version = await self._store.write(part)
-            if version == self._told_version or _is_older(version, self._told_version):
+            if version == self._told_version or is_older(version, self._told_version):
                 continue  # the watch has told it, and perhaps newer ones
             for change in part:
                 self._versions[change.key] = version
@@ -319,11 +318,6 @@ def _retention(queue: Queue) -> tuple[int, int | None]:
     """Seconds and bytes that a stream keeps."""
     age_ms, size = queue.declaration.arguments.max_age_ms, queue.declaration.arguments.max_length_bytes
     return STREAM_SECONDS if age_ms is None else max(age_ms // 1000, 1), size
-
-
-def _is_older(version: int, other: int) -> bool:
-    """Whether a version is known to be before another: those of two keepers cannot be compared."""
-    return version < other and broker_of_place(version) == broker_of_place(other)
 
 
 def _tries(name: str) -> Iterator[int]:

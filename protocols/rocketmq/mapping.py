@@ -19,6 +19,8 @@ from collections.abc import Collection
 from hashlib import blake2b, md5, sha1
 from typing import Final
 
+import orjson
+
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.filter_hash import filter_hash
 from domain.message import Message, PropertyValue, StoredMessage, SystemProperty
@@ -231,12 +233,16 @@ def _own_body(wire: v2.Message, is_empty: bool) -> bytes:
     return b"" if is_empty and body == EMPTY_BODY else body
 
 
+class BodyTooLargeError(CorruptedError):
+    """A compressed body that would grow beyond what is taken."""
+
+
 _DIGESTS: Final = {v2.MD5: md5, v2.SHA1: sha1}
 """A CRC32 is written in three ways by the published clients, so it says nothing."""
 
 
 def body_of(wire: v2.Message, max_bytes: int = MAX_BODY_BYTES) -> bytes:
-    """The body as its producer had it.  Raises MESSAGE_CORRUPTED, also where it would grow beyond `max_bytes`."""
+    """The body as its producer had it.  Raises MESSAGE_CORRUPTED, BodyTooLargeError."""
     body, system = wire.body, wire.system_properties
     if system.HasField("body_digest"):
         digest = system.body_digest
@@ -246,11 +252,13 @@ def body_of(wire: v2.Message, max_bytes: int = MAX_BODY_BYTES) -> bytes:
     if system.body_encoding == v2.GZIP:
         inflater = zlib.decompressobj(_GZIP)
         try:
-            body = inflater.decompress(body, max_bytes)
+            body = inflater.decompress(body, max_bytes + 1)
         except zlib.error as error:
             raise CorruptedError(f"a body that says to be compressed is not: {error}") from error
+        if len(body) > max_bytes:
+            raise BodyTooLargeError(f"the body has more than {max_bytes} bytes when it is inflated")
         if not inflater.eof:
-            raise CorruptedError("a compressed body is cut off, or too large")
+            raise CorruptedError("a compressed body is cut off")
     return body
 
 
@@ -261,7 +269,7 @@ def _text(fact: PropertyValue | None, otherwise: str) -> str:
 def keys_of(fact: PropertyValue | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
     """The keys of a fact, or others where it says none."""
     try:
-        found = json.loads(fact) if isinstance(fact, str) else None
-    except (ValueError, RecursionError):
+        found = orjson.loads(fact) if isinstance(fact, str) else None
+    except ValueError:
         return otherwise
     return tuple(found) if isinstance(found, list) and all(isinstance(key, str) for key in found) else otherwise

@@ -19,6 +19,8 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
+
 from domain.message import Properties, PropertyValue
 
 PREFIX: Final = "entrepot_"
@@ -111,8 +113,8 @@ def _property(item: object, plain: Mapping[str, str]) -> tuple[str, PropertyValu
 
 def _parsed(text: str | None) -> object:
     try:
-        found: object = None if text is None else json.loads(text)
-    except (ValueError, RecursionError):
+        found: object = None if text is None else orjson.loads(text)  # which refuses what is no Unicode
+    except ValueError:
         return None
     return found
 

@@ -24,6 +24,7 @@ from protocols.rocketmq.mapping import (
     QOS,
     SUB_TOPIC,
     TAG,
+    BodyTooLargeError,
     body_of,
     domain_id,
     keys_of,
@@ -81,7 +82,7 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
             facts = {fact: value for fact, value in facts.items() if fact in _SAID}
     else:
         properties, facts = (), {}
-    message = Message(topic, body_of(wire, limits.body_bytes), split_name(topic)[1], properties=properties)
+    message = Message(topic, _body(wire, limits), split_name(topic)[1], properties=properties)
     if not message.body:
         raise WireError(v2.MESSAGE_BODY_EMPTY, "a message has a body")
     message.message_id = _message_id(system.message_id)
@@ -178,6 +179,13 @@ def _check_body(wire: v2.Message, limits: PublishLimits) -> None:
     if len(wire.body) > limits.body_bytes:
         text = f"the body has {len(wire.body)} bytes, the limit is {limits.body_bytes}"
         raise WireError(v2.MESSAGE_BODY_TOO_LARGE, text)
+
+
+def _body(wire: v2.Message, limits: PublishLimits) -> bytes:
+    try:
+        return body_of(wire, limits.body_bytes)
+    except BodyTooLargeError as error:
+        raise WireError(v2.MESSAGE_BODY_TOO_LARGE, error.message) from None
 
 
 def _check_properties(carried: object, limits: PublishLimits) -> None:

@@ -69,12 +69,12 @@ class GrpcClient:
         ask = self.channel.unary_stream(SERVICE + name, type(question).SerializeToString, answer.FromString)
         return ask(question, timeout=seconds, metadata=self.metadata(), wait_for_ready=True)
 
-    def telemetry(self, *commands: v2.TelemetryCommand, seconds: float = PATIENCE_SECONDS) -> Any:
-        """What is told on a stream on which these were said."""
+    def telemetry(self, *commands: v2.TelemetryCommand, seconds: float = PATIENCE_SECONDS, said: Any = None) -> Any:
+        """What is told on a stream on which these were said; or `said`, an iterator that need not end."""
         ask = self.channel.stream_stream(
             SERVICE + "Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
         )
-        return ask(iter(commands), timeout=seconds, metadata=self.metadata(), wait_for_ready=True)
+        return ask(said or iter(commands), timeout=seconds, metadata=self.metadata(), wait_for_ready=True)
 
     # -- what is asked often ---------------------------------------------------------------------------------------
 

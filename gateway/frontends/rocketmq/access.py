@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -111,6 +112,10 @@ class RocketMqAccess:
     def _forget(self, change: PrincipalChange) -> None:
         self._known.clear()
 
+    def watch(self, callback: Callable[[PrincipalChange], None]) -> None:
+        """Call back after rights have changed."""
+        self._security.watch_principals(callback)
+
     # -- rights ------------------------------------------------------------------------------------------------------
 
     def check_publish(self, caller: Caller, topic: str, sub_topic: str) -> None:
@@ -122,6 +127,14 @@ class RocketMqAccess:
         if sub_topic and sub_topic != plain:
             name = sub_topic if namespace == DEFAULT_NAMESPACE else access_name(f"{namespace}/{sub_topic}")
             self._check(caller, Action.PUB, ResourceType.TOPIC, name)
+
+    def may_publish(self, caller: Caller, topic: str, sub_topic: str) -> bool:
+        """Whether `check_publish` would let it."""
+        try:
+            self.check_publish(caller, topic, sub_topic)
+        except EntrepotError:
+            return False
+        return True
 
     def check_consume(self, caller: Caller, topic: str, group: str) -> None:
         """To receive what is in a topic as a member of a group, and to settle it.  Raises FORBIDDEN."""

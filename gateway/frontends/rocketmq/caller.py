@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -13,7 +14,8 @@ CLIENT_ID: Final = "x-mq-client-id"
 DATE_TIME: Final = "x-mq-date-time"
 AUTHORIZATION: Final = "authorization"
 MAX_CLIENT_ID_LENGTH: Final = 255
-"""It is part of keys."""
+MAX_IDENTITY_LENGTH: Final = 128
+"""Of those that are part of keys as they are."""
 
 
 Write = Callable[[Any], Awaitable[None]]
@@ -29,6 +31,12 @@ class Caller:
     principal: Principal
     source: str
     remaining_ms: int | None = None
+
+    @property
+    def identity(self) -> str:
+        """The client as a part of keys.  Ids are the clients' own to choose: those of other users are others."""
+        text = f"{self.principal.name}/{self.client_id}"
+        return text if text.isascii() and len(text) <= MAX_IDENTITY_LENGTH else sha256(text.encode()).hexdigest()
 
 
 def peer_host(peer: str) -> str:

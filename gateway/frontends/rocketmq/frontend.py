@@ -11,6 +11,7 @@ import structlog
 
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
 from domain.ports import Store
 from domain.revision import BY_USE
 from gateway.frontends.rocketmq.access import RocketMqAccess
@@ -82,6 +83,11 @@ class RocketMqFrontend:
         """Let a group be there."""
         if self.store.group(name) is None:
             await self.store.put_group(replace(self.new_group(name), revision=BY_USE))
+
+    def check_room_to_wait(self) -> None:
+        """Raise TOO_MANY_REQUESTS where nobody more may wait for messages."""
+        if self.counters.waiting >= self.settings.max_waiting_receives:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many receives wait at this gateway")
 
     async def wait_for(self, event: Coroutine[Any, Any, object], seconds: float) -> None:
         """Wait for something, for so long, or until nobody is to wait any more."""

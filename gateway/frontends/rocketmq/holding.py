@@ -2,7 +2,7 @@
 
 A push consumer asks for messages with `auto_renew` and never renews.  So each message is popped with a lease, and the
 gateway renews it while its client is heard of.  A renewal leaves the receipt handle as it is, so it is no secret of one
-gateway: what a client holds for longer than a moment is also a key-value (`rocketmq/held/<client id>`).  The gateway
+gateway: what a client holds for longer than a moment is also a key-value (`rocketmq/held/<client>`).  The gateway
 that a client turns to when its own has gone takes that over and goes on.  A gateway that starts renews what all records
 say, before anybody can ask for messages: their clients may have had nobody to turn to.  Renewing is harmless, however
 many do it; only who gives a silent client's messages back must own the record, so that a client that has moved loses
@@ -61,7 +61,9 @@ class _Held:
 
 
 @dataclass(slots=True)
-class _Client:
+class HeldClient:
+    """A push consumer, and what it holds."""
+
     seen_ms: int
     receives: int = 0
     held: dict[str, _Held] = field(default_factory=dict)
@@ -82,7 +84,7 @@ class Holding:
         self._silence_ms = int(settings.silence_seconds * 1000)
         self._max_hold_ms = int(settings.max_hold_seconds * 1000)
         self._look_seconds = min(settings.lease_seconds / LOOKS_PER_LEASE, LONGEST_LOOK_SECONDS)
-        self._clients: dict[str, _Client] = {}
+        self._clients: dict[str, HeldClient] = {}
         self._looking: asyncio.Task[None] | None = None
         self._looks = 0
         self._keeps = True
@@ -130,13 +132,15 @@ class Holding:
             client.is_heard = True
             self._frontend.spawn(self._adopt(client_id, client))
 
-    def begin_receive(self, client_id: str) -> None:
+    def begin_receive(self, client_id: str) -> HeldClient | None:
+        """A client waits for messages: it is not silent until `end_receive` of what this returns."""
         client = self._clients.get(client_id)
         if client is not None:
             client.receives += 1
+        return client
 
-    def end_receive(self, client_id: str) -> None:
-        client = self._clients.get(client_id)
+    def end_receive(self, client: HeldClient | None) -> None:
+        """The wait is over."""
         if client is not None:
             client.receives -= 1
             client.seen_ms = self._clock.now_ms()
@@ -170,8 +174,7 @@ class Holding:
             held |= {handle: _Held(topic, group, at_ms, 0) for handle, topic, group, at_ms in record.messages}
         if found is not None:
             await self._store.write([KeyValueChange(found.key, None)])
-        for topic, group, handles in _by_place(held):
-            await self._store.change_invisible_duration(topic, group, handles, 0, release=True)
+        await self._release(held)
 
     async def gone(self, client_id: str) -> None:
         """A client is silent: others get what it held, unless it has moved."""
@@ -180,8 +183,15 @@ class Holding:
             return
         if client.version != ABSENT and not await self._disown(client_id, client):
             return
-        for topic, group, handles in _by_place(client.held):
-            await self._store.change_invisible_duration(topic, group, handles, 0, release=True)
+        await self._release(client.held)
+
+    async def _release(self, held: dict[str, _Held]) -> None:
+        """Give messages to others at once, wherever that is possible; elsewhere their leases end."""
+        for topic, group, handles in _by_place(held):
+            try:
+                await self._store.change_invisible_duration(topic, group, handles, 0, release=True)
+            except EntrepotError as error:
+                log.warning("messages of a consumer that is gone wait for their leases", problem=error.message)
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
@@ -192,14 +202,17 @@ class Holding:
             for client_id, client in list(self._clients.items()):
                 try:
                     await self._look_at(client_id, client)
-                except EntrepotError as error:  # a broker is away: the next look may find it
-                    log.warning("what a consumer holds was not renewed", client=client_id, problem=error.message)
+                except EntrepotError as error:  # as above
+                    log.warning("what a consumer holds was not looked after", client=client_id, problem=error.message)
                 except Exception:  # a fault of ours: what all the others hold is renewed all the same
                     log.exception("what a consumer holds was not looked after", client=client_id)
             if self._looks % SWEEP_LOOKS == 0:
-                await self._sweep()
+                try:
+                    await self._sweep()
+                except Exception:  # a fault of ours: looking after the others goes on
+                    log.exception("old records of consumers were not swept")
 
-    async def _look_at(self, client_id: str, client: _Client) -> None:
+    async def _look_at(self, client_id: str, client: HeldClient) -> None:
         now_ms = self._clock.now_ms()
         if not client.receives and now_ms - client.seen_ms > self._silence_ms:
             await self.gone(client_id)
@@ -210,10 +223,13 @@ class Holding:
             if now_ms - held.renewed_ms >= self._lease_ms * RENEWED_AFTER
         }
         for topic, group, handles in _by_place(due):
-            await self._renew(client, topic, group, handles, now_ms)
+            try:
+                await self._renew(client, topic, group, handles, now_ms)
+            except EntrepotError as error:  # a broker is away: the next look may find it
+                log.warning("what a consumer holds was not renewed", client=client_id, problem=error.message)
         await self._record(client_id, age_ms=int(self._look_seconds * 1000))
 
-    async def _renew(self, client: _Client, topic: str, group: str, handles: list[str], now_ms: int) -> None:
+    async def _renew(self, client: HeldClient, topic: str, group: str, handles: list[str], now_ms: int) -> None:
         handles = [handle for handle in handles if handle in client.held]  # the others were settled meanwhile
         tired = [handle for handle in handles if now_ms - client.held[handle].popped_ms > self._max_hold_ms]
         for handle in tired:  # its lease ends by itself
@@ -255,7 +271,7 @@ class Holding:
         client.version = version if value is not None else ABSENT
         client.recorded, client.touched_ms = frozenset(old), now_ms
 
-    async def _not_written(self, client_id: str, client: _Client, error: EntrepotError) -> None:
+    async def _not_written(self, client_id: str, client: HeldClient, error: EntrepotError) -> None:
         if error.code is Code.UNSUPPORTED:
             self._keeps = False
         elif error.code is Code.PRECONDITION_FAILED:
@@ -265,7 +281,7 @@ class Holding:
         else:
             log.warning("what a consumer holds was not written down", client=client_id, problem=error.message)
 
-    async def _adopt(self, client_id: str, client: _Client) -> None:
+    async def _adopt(self, client_id: str, client: HeldClient) -> None:
         """Learn what a client got from another gateway, and own its record from now on."""
         try:
             [found] = await self._store.get([_key(client_id)])
@@ -281,7 +297,7 @@ class Holding:
             client.held.setdefault(handle, _Held(topic, group, popped_ms, 0))  # renewed at the next look
         client.recorded = frozenset()
 
-    async def _disown(self, client_id: str, client: _Client) -> bool:
+    async def _disown(self, client_id: str, client: HeldClient) -> bool:
         """Take the record away; says whether it was this gateway's."""
         try:
             await self._store.write([KeyValueChange(_key(client_id), None, client.version)])
@@ -308,10 +324,10 @@ class Holding:
         except EntrepotError as error:
             log.warning("old records of consumers were not swept", problem=error.message)
 
-    def _client(self, client_id: str) -> _Client:
+    def _client(self, client_id: str) -> HeldClient:
         client = self._clients.get(client_id)
         if client is None:
-            client = self._clients[client_id] = _Client(self._clock.now_ms())
+            client = self._clients[client_id] = HeldClient(self._clock.now_ms())
         return client
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
@@ -18,7 +19,7 @@ import msgspec
 
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.key_value import KeyValueChange, KeyValueEvent
+from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
 from domain.message import Delivery, StoredMessage
 from domain.names import qualified, split_name
 from domain.ports import PopRequest
@@ -53,8 +54,9 @@ _DECODER: Final = msgspec.json.Decoder(LiteRecord)
 
 @dataclass(slots=True)
 class LiteSubscription:
-    """What one client has subscribed to below a topic.  `turn`: where the next receive begins.  `waiting`: receives of
-    the client that are to hear of changes."""
+    """What one client has subscribed to below a topic, which may be nothing any more.  `turn`: where the next receive
+    begins.  `waiting`: receives of the client that are to hear of changes.  `written`: the version of the
+    key-value that this gateway has written last."""
 
     topic: str
     group: str
@@ -62,6 +64,7 @@ class LiteSubscription:
     lite_topics: tuple[str, ...]
     turn: int = 0
     waiting: set[asyncio.Event] = field(default_factory=set)
+    written: int = ABSENT
 
     def change(self, version: int, lite_topics: tuple[str, ...]) -> None:
         """Take another set, which holds for receives that wait already."""
@@ -70,12 +73,21 @@ class LiteSubscription:
             woken.set()
 
 
+@dataclass(slots=True)
+class _Turn:
+    """`count`: changes of one client's set that are under way, or wait."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    count: int = 0
+
+
 class LiteSubscriptions:
     """Subscriptions of the clients that this gateway has heard of."""
 
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend, self._store = frontend, frontend.store
         self._known: OrderedDict[str, LiteSubscription | None] = OrderedDict()
+        self._turns: dict[str, _Turn] = {}
         self._stop: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -94,13 +106,15 @@ class LiteSubscriptions:
     def _changed(self, events: list[KeyValueEvent]) -> None:
         for event in events:
             known = self._known.get(event.key)
+            if known is not None and event.version != ABSENT and is_older(event.version, known.written):
+                continue
             if known is not None and event.value is not None:
                 record = _DECODER.decode(event.value)
                 known.change(record.version, tuple(record.lite_topics))
-            elif known is not None:
+                continue
+            if known is not None:  # it has said goodbye
                 known.change(known.version, ())
-            else:
-                self._known.pop(event.key, None)  # it is asked for when it is needed
+            self._known.pop(event.key, None)  # it is asked for when it is needed
 
     def group_of(self, group: str, topic: str, lite_topic: str) -> str:
         """The group that stands for a group at one lite topic."""
@@ -120,7 +134,27 @@ class LiteSubscriptions:
             self.group_of(group, topic, name)  # refuses a group whose name is too long for it
         if frontend.store.topic(topic) is None:
             await frontend.topology.ensure(topic)
-        known = await self.subscription(caller.client_id, group, topic)
+        key = _key(caller.identity, group, topic)
+        async with self._turn_of(key):
+            return await self._take(question, key, group, topic)
+
+    @asynccontextmanager
+    async def _turn_of(self, key: str) -> AsyncIterator[None]:
+        """One change of a set after the other: each is of what the one before has left."""
+        turn = self._turns.setdefault(key, _Turn())
+        turn.count += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.count -= 1
+            if not turn.count:
+                del self._turns[key]
+
+    async def _take(
+        self, question: v2.SyncLiteSubscriptionRequest, key: str, group: str, topic: str
+    ) -> v2.SyncLiteSubscriptionResponse:
+        frontend, known = self._frontend, await self._subscription(key, group, topic)
         if known is not None and question.HasField("version") and question.version < known.version:
             return v2.SyncLiteSubscriptionResponse(status=OK_STATUS)
         before = set() if known is None else set(known.lite_topics)
@@ -133,9 +167,8 @@ class LiteSubscriptions:
                 await self._begin(group, topic, name, question.offset_option)
         found = known or LiteSubscription(topic, group, 0, ())
         found.change(question.version, tuple(sorted(wanted)))
-        key = _key(caller.client_id, group, topic)
-        if question.action == v2.COMPLETE_REMOVE or known is None or wanted != before:
-            await self._keep(key, found if wanted else None)
+        if known is None or wanted != before:
+            found.written = await self._keep(key, found)
         self._remember(key, found)
         return v2.SyncLiteSubscriptionResponse(status=OK_STATUS)
 
@@ -145,13 +178,15 @@ class LiteSubscriptions:
             await self._store.put_group(replace(self._frontend.new_group(of), revision=BY_USE))
         await begin_at(self._store, of, topic, f"{split_name(topic)[1]}{LITE_SEPARATOR}{lite_topic}", option)
 
-    async def _keep(self, key: str, found: LiteSubscription | None) -> None:
+    async def _keep(self, key: str, found: LiteSubscription | None) -> int:
+        """Write a set, also one of nothing: its client is no consumer of the whole topic.  None: it has gone."""
         value = None if found is None else msgspec.json.encode(LiteRecord(found.version, list(found.lite_topics)))
         try:
-            await self._store.write([KeyValueChange(key, value)])
+            return await self._store.write([KeyValueChange(key, value)])
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
                 raise
+            return ABSENT
 
     async def forget(self, client_id: str, group: str | None) -> None:
         """A client has said goodbye."""
@@ -166,7 +201,9 @@ class LiteSubscriptions:
 
     async def subscription(self, client_id: str, group: str, topic: str) -> LiteSubscription | None:
         """What a client has subscribed to, at whichever gateway; None for a consumer of whole topics."""
-        key = _key(client_id, group, topic)
+        return await self._subscription(_key(client_id, group, topic), group, topic)
+
+    async def _subscription(self, key: str, group: str, topic: str) -> LiteSubscription | None:
         if key in self._known:
             return self._known[key]
         found: LiteSubscription | None = None
@@ -194,28 +231,32 @@ class LiteSubscriptions:
         """What the client's lite topics have, the next ones first, waiting for it."""
         loop = asyncio.get_running_loop()
         end = loop.time() + request.wait_ms / 1000
+        rescan_at, lite_topics = 0.0, subscription.lite_topics
         arrived: set[str] = set()
         woken = asyncio.Event()
-        subscription.waiting.add(woken)
-        stop = self._watch(request.topic, arrived, woken)
-        try:
-            names = _in_turn(subscription)
-            while True:
-                popped = await self._pop_now(names, request)
-                if popped or loop.time() >= end or self._frontend.is_stopping:
-                    return popped
-                woken.clear()
-                if not arrived:
-                    await self._frontend.wait_for(woken.wait(), min(end - loop.time(), RESCAN_SECONDS))
-                wanted = arrived.intersection(subscription.lite_topics)
-                names = list(wanted) if arrived else _in_turn(subscription)
-                arrived.clear()
-        finally:
-            stop()
-            subscription.waiting.discard(woken)
+        with self._watch(request.topic, arrived, woken):
+            subscription.waiting.add(woken)
+            try:
+                while True:
+                    if loop.time() >= rescan_at or lite_topics is not subscription.lite_topics:
+                        names, lite_topics = _in_turn(subscription), subscription.lite_topics
+                        rescan_at = loop.time() + RESCAN_SECONDS
+                    else:
+                        names = list(arrived.intersection(lite_topics))
+                    arrived.clear()
+                    popped = await self._pop_now(names, request)
+                    if popped or loop.time() >= end or self._frontend.is_stopping:
+                        return popped
+                    woken.clear()
+                    if not arrived:
+                        seconds = min(end, rescan_at) - loop.time()
+                        await self._frontend.wait_for(woken.wait(), max(seconds, 0.0))
+            finally:
+                subscription.waiting.discard(woken)
 
-    def _watch(self, topic: str, arrived: set[str], woken: asyncio.Event) -> Callable[[], None]:
-        """Note which lite topics get messages."""
+    @contextmanager
+    def _watch(self, topic: str, arrived: set[str], woken: asyncio.Event) -> Iterator[None]:
+        """Note which lite topics get messages, for the length of a block."""
         found = self._store.topic(topic)
 
         def on_messages(messages: list[StoredMessage]) -> None:
@@ -223,17 +264,27 @@ class LiteSubscriptions:
             woken.set()
 
         queues = () if found is None else self._store.queues(found).readable
-        tails = [self._store.tail(topic, queue_id, None, on_messages) for queue_id in queues]
-
-        def stop() -> None:
-            for tail in tails:
-                tail.close()
-
-        return stop
+        with ExitStack() as tails:
+            for queue_id in queues:
+                tails.callback(self._store.tail(topic, queue_id, None, on_messages).close)
+            yield
 
     async def _pop_now(self, names: Iterable[str], request: PopRequest) -> Popped:
-        """Without waiting; at most as many messages as were asked for."""
+        """Without waiting; at most as many messages as were asked for.  Who goes meanwhile takes nothing with him."""
         popped: Popped = []
+        try:
+            await self._pop_each(names, request, popped)
+        except BaseException:
+            self._frontend.spawn(self._release(request.topic, popped))
+            raise
+        return popped
+
+    async def _release(self, topic: str, popped: Popped) -> None:
+        for group, _, deliveries in popped:
+            handles = [delivery.receipt_handle for delivery in deliveries]
+            await self._store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
+
+    async def _pop_each(self, names: Iterable[str], request: PopRequest, popped: Popped) -> None:
         room = request.max_messages
         parent = split_name(request.topic)[1]
         for name in names:
@@ -247,7 +298,6 @@ class LiteSubscriptions:
                 room -= len(found)
                 if room <= 0:
                     break
-        return popped
 
 
 def _changed(before: set[str], action: int, given: Iterable[str]) -> set[str]:

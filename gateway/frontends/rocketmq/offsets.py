@@ -43,7 +43,12 @@ class Offsets:
         )
         if caller.remaining_ms is not None:
             wait_ms = min(wait_ms, caller.remaining_ms - ANSWER_MS)
-        pulled = await self._pulled(topic, queue_id, question.offset, limit, wanted, wait_ms)
+        self._frontend.check_room_to_wait()
+        self._frontend.counters.waiting += 1
+        try:
+            pulled = await self._pulled(topic, queue_id, question.offset, limit, wanted, wait_ms)
+        finally:
+            self._frontend.counters.waiting -= 1
         status = OK_STATUS if pulled.messages else v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message")
         await write(v2.PullMessageResponse(status=status))
         for message in pulled.messages:
@@ -102,6 +107,8 @@ class Offsets:
             if not question.HasField("timestamp"):
                 raise WireError(v2.BAD_REQUEST, "the policy TIMESTAMP needs a timestamp")
             position = Position(PositionKind.TIME, max(epoch_ms(question.timestamp), 0))
+        elif question.query_offset_policy != v2.BEGINNING:
+            raise WireError(v2.BAD_REQUEST, f"there is no policy {question.query_offset_policy}")
         offset = await self._frontend.store.offset_at(topic, queue_id, position)
         return v2.QueryOffsetResponse(status=OK_STATUS, offset=offset)
 

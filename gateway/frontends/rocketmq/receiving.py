@@ -56,22 +56,21 @@ class Receiving:
         if frontend.store.topic(topic) is None:
             await frontend.topology.ensure_readable(topic)
         counters = frontend.counters
-        if counters.waiting >= frontend.settings.max_waiting_receives:
-            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many receives wait at this gateway")
+        frontend.check_room_to_wait()
         if question.auto_renew:
-            self._holding.seen(caller.client_id)
+            self._holding.seen(caller.identity)
         counters.waiting += 1
-        self._holding.begin_receive(caller.client_id)
+        polling = self._holding.begin_receive(caller.identity)
         try:
             popped = await self._popped(request, caller)
         finally:
             counters.waiting -= 1
-            self._holding.end_receive(caller.client_id)
+            self._holding.end_receive(polling)
         if not popped:
             await write(NOTHING)
             return
         if question.auto_renew:
-            self._holding.hold(caller.client_id, topic, popped)
+            self._holding.hold(caller.identity, topic, popped)
         is_sent = False
         try:
             await self._tell(popped, request, write)
@@ -128,7 +127,7 @@ class Receiving:
     async def _popped(self, request: PopRequest, caller: Caller) -> Popped:
         """What the pop gave, by group, with the topic that its lite topics are below.  A client that goes meanwhile
         takes nothing with it."""
-        lite = await self._lite.subscription(caller.client_id, request.group, request.topic)
+        lite = await self._lite.subscription(caller.identity, request.group, request.topic)
         if lite is not None:
             pop: asyncio.Future[Popped] = asyncio.ensure_future(self._lite.pop(lite, request))
         else:
@@ -154,7 +153,7 @@ class Receiving:
     def _give_back(self, topic: str, popped: Popped, caller: Caller) -> None:
         """The client went while it was told."""
         for group, _, deliveries in popped:
-            self._holding.forget(caller.client_id, [delivery.receipt_handle for delivery in deliveries])
+            self._holding.forget(caller.identity, [delivery.receipt_handle for delivery in deliveries])
             self._frontend.spawn(self._release(topic, group, deliveries))
 
     async def _release(self, topic: str, group: str, deliveries: Sequence[Delivery], *, suspend: bool = False) -> None:
@@ -180,10 +179,20 @@ class Receiving:
         outcomes: list[EntrepotError | None] = [None] * len(entries)
         for of, places in by_group.items():
             handles = [entries[place].receipt_handle for place in places]
-            found = await self._frontend.store.acknowledge(topic, of, handles)
+            try:
+                found = await self._frontend.store.acknowledge(topic, of, handles)
+            except EntrepotError as refusal:
+                if len(by_group) == 1:
+                    raise
+                found = [refusal] * len(places)
             for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
-        self._holding.forget(caller.client_id, [entry.receipt_handle for entry in entries])
+        settled = [
+            entry.receipt_handle
+            for entry, refusal in zip(entries, outcomes, strict=True)
+            if refusal is None or refusal.code is Code.INVALID_RECEIPT_HANDLE  # the others will be acknowledged again
+        ]
+        self._holding.forget(caller.identity, settled)
         return self._acknowledged(entries, outcomes)
 
     def _acknowledged(
@@ -222,7 +231,7 @@ class Receiving:
         )
         if refusal is not None:
             raise refusal
-        self._holding.forget(caller.client_id, [question.receipt_handle])
+        self._holding.forget(caller.identity, [question.receipt_handle])
         return v2.ChangeInvisibleDurationResponse(status=OK_STATUS, receipt_handle=question.receipt_handle)
 
     async def forward(
@@ -234,7 +243,7 @@ class Receiving:
         [refusal] = await self._frontend.store.reject(topic, group, [question.receipt_handle])
         if refusal is not None:
             raise refusal
-        self._holding.forget(caller.client_id, [question.receipt_handle])
+        self._holding.forget(caller.identity, [question.receipt_handle])
         return v2.ForwardMessageToDeadLetterQueueResponse(status=OK_STATUS)
 
     def _names(self, topic: v2.Resource, group: v2.Resource, caller: Caller) -> tuple[str, str]:

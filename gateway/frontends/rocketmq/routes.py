@@ -23,6 +23,10 @@ MASTER: Final = 0
 ANY_QUEUE: Final = -1
 """The queue id that stands for all queues of a broker."""
 
+MAX_ADDRESSES: Final = 64
+MAX_ENDPOINTS_BYTES: Final = 8 << 10
+"""Of the place that a client says it has used: the answer repeats it for each queue."""
+
 ANY_TYPES: Final = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION, v2.LITE)
 PRIORITY_TYPES: Final = (v2.NORMAL, v2.DELAY, v2.TRANSACTION, v2.PRIORITY)
 _SETS: Final = {TopicType.NORMAL: frozenset(ANY_TYPES), TopicType.PRIORITY: frozenset(PRIORITY_TYPES)}
@@ -93,6 +97,8 @@ class Routes:
     def _brokers(self, used: v2.Endpoints) -> list[v2.Broker]:
         """One at the place that the client used; else one for each fixed address, so that a client which cannot reach
         one of them goes on with the others."""
+        if len(used.addresses) > MAX_ADDRESSES or used.ByteSize() > MAX_ENDPOINTS_BYTES:
+            raise WireError(v2.ILLEGAL_ACCESS_POINT, f"endpoints have at most {MAX_ADDRESSES} addresses")
         if not self._fixed:
             at = used if used.addresses else endpoints([self._frontend.address])
             return [v2.Broker(name=BROKER, id=MASTER, endpoints=at)]

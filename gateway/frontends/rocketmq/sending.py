@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,12 +12,12 @@ from gateway.frontends.rocketmq.caller import Caller
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.names import plain, topic_of
 from gateway.frontends.rocketmq.routes import accepted_types
+from gateway.frontends.rocketmq.transactions import transaction_id_for
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.delivered import message_id_text
 from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
 from protocols.rocketmq.published import published
 
-TRANSACTION_ID_BYTES: Final = 16
 MAX_MESSAGES: Final = 10_000
 """Of one request."""
 
@@ -58,7 +57,7 @@ class Sending:
                 found.message.message_id = frontend.sender.new_message_id()
                 entry.message_id = message_id_text(found.message.message_id)
             if found.kind == v2.TRANSACTION:
-                entry.transaction_id = secrets.token_hex(TRANSACTION_ID_BYTES)
+                entry.transaction_id = transaction_id_for(found.message.sub_topic, name)
                 found.message.system = {
                     **found.message.system,
                     SystemProperty.TRANSACTION_ID: entry.transaction_id,

@@ -162,6 +162,8 @@ class RocketMqService:
                     yield command
         except EntrepotError as error:
             yield v2.TelemetryCommand(status=status_of(error))
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
+            yield v2.TelemetryCommand(status=status_of(_fault("Telemetry", error)))
 
 
 def _fault(name: str, error: Exception) -> EntrepotError:

@@ -18,6 +18,7 @@ from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.holding import Holding
 from gateway.frontends.rocketmq.lite import LiteSubscriptions
 from gateway.frontends.rocketmq.names import group_of, topic_of
+from gateway.security.security import PrincipalChange
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import OK_STATUS, WireError, status_of
 
@@ -72,6 +73,7 @@ class Telemetry:
         self._frontend, self._holding, self._lite = frontend, holding, lite
         self._streams: set[ClientStream] = set()
         frontend.stopping.add_done_callback(lambda _: self._end_all())
+        frontend.access.watch(self._rights_changed)
 
     async def converse(
         self, questions: AsyncIterator[v2.TelemetryCommand], caller: Caller, context: grpc.aio.ServicerContext[Any, Any]
@@ -133,7 +135,7 @@ class Telemetry:
             if question.HasField("group"):
                 self._frontend.access.check_group(caller, group_of(question.group))
             if question.client_type in PUSHED:
-                self._holding.seen(caller.client_id)
+                self._holding.seen(caller.identity)
         elif question.client_type != v2.PRODUCER:
             raise WireError(v2.UNRECOGNIZED_CLIENT_TYPE, f"there is no client of type {question.client_type}")
         return v2.HeartbeatResponse(status=OK_STATUS)
@@ -141,10 +143,10 @@ class Telemetry:
     async def terminate(
         self, question: v2.NotifyClientTerminationRequest, caller: Caller
     ) -> v2.NotifyClientTerminationResponse:
-        """The client ends: others get what it held."""
+        """The client ends: others get what it held.  That is nobody else's: see `Caller.identity`."""
         group = group_of(question.group) if question.HasField("group") else None
-        await self._holding.goodbye(caller.client_id)
-        await self._lite.forget(caller.client_id, group)
+        await self._holding.goodbye(caller.identity)
+        await self._lite.forget(caller.identity, group)
         return v2.NotifyClientTerminationResponse(status=OK_STATUS)
 
     # -- for others --------------------------------------------------------------------------------------------------
@@ -153,13 +155,23 @@ class Telemetry:
         """The topics of all producers that are connected."""
         return {topic for stream in self._streams for topic in stream.topics}
 
-    def tell_a_producer(self, topic: str, command: v2.TelemetryCommand) -> bool:
-        """Tell one of a topic's producers; says whether there is one."""
-        found = [stream for stream in self._streams if topic in stream.topics]
+    def tell_a_producer(self, topic: str, sub_topic: str, command: v2.TelemetryCommand) -> bool:
+        """Tell one of a topic's producers, which may publish to the sub-topic; says whether there is one."""
+        may_publish = self._frontend.access.may_publish
+        publishers = [stream for stream in self._streams if topic in stream.topics]
+        found = [stream for stream in publishers if may_publish(stream.caller, topic, sub_topic)]
         if not found:
             return False
         random.choice(found).tell(command)
         return True
+
+    def _rights_changed(self, change: PrincipalChange) -> None:
+        """Streams of who may nothing any more end.  The others are asked for theirs when they are told something."""
+        for stream in tuple(self._streams):
+            if change.is_revoked and change.name in (None, stream.caller.principal.name):
+                refusal = EntrepotError(Code.UNAUTHORIZED, "the client's rights were revoked")
+                stream.tell(v2.TelemetryCommand(status=status_of(refusal)))
+                stream.end()
 
     def _end_all(self) -> None:
         for stream in tuple(self._streams):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Final
 
 import structlog
@@ -18,6 +19,7 @@ from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.delivered import delivered
 from protocols.rocketmq.errors import OK_STATUS, WireError
 
+TRANSACTION_ID_BYTES: Final = 16
 MAX_CHECKS: Final = 100
 """Transactions that are asked for at one look."""
 
@@ -43,7 +45,7 @@ class Transactions:
     async def end(self, question: v2.EndTransactionRequest, caller: Caller) -> v2.EndTransactionResponse:
         """Commit or roll back; durable when this is answered."""
         topic = topic_of(question.topic)
-        self._frontend.access.check_publish(caller, topic, "")
+        self._frontend.access.check_publish(caller, topic, _sub_topic_in(question.transaction_id))
         if not question.transaction_id:
             raise WireError(v2.INVALID_TRANSACTION_ID, "the transaction has no id")
         if question.resolution not in (v2.COMMIT, v2.ROLLBACK):
@@ -66,10 +68,24 @@ class Transactions:
             except EntrepotError as error:  # a broker is away, or its store is no more: the next look may find it
                 log.warning("no producer was asked after transactions", problem=error.message)
                 continue
+            except Exception:  # a fault of ours: others are asked after all the same
+                log.exception("no producer was asked after transactions")
+                continue
             for half in halves:
                 transaction_id = half.system_text(SystemProperty.TRANSACTION_ID) or ""
                 command = v2.RecoverOrphanedTransactionCommand(
                     message=delivered(half, NAMESPACES), transaction_id=transaction_id
                 )
                 told = v2.TelemetryCommand(status=OK_STATUS, recover_orphaned_transaction_command=command)
-                self._frontend.counters.checks += self._telemetry.tell_a_producer(half.topic, told)
+                self._frontend.counters.checks += self._telemetry.tell_a_producer(half.topic, half.sub_topic, told)
+
+
+def transaction_id_for(sub_topic: str, plain: str) -> str:
+    """A new id.  It says the sub-topic where that is another than the topic: who ends the transaction needs the right
+    to publish to it, and a changed id is of no transaction."""
+    token = secrets.token_hex(TRANSACTION_ID_BYTES)
+    return token if sub_topic == plain else f"{token}/{sub_topic}"
+
+
+def _sub_topic_in(transaction_id: str) -> str:
+    return transaction_id.partition("/")[2]

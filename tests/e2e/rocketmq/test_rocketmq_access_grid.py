@@ -83,6 +83,15 @@ def _end(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
     return client.call("EndTransaction", question).status.code
 
 
+def _end_below(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
+    below = {"entrepot_sub_topic": f"{topic}/line"}
+    [entry] = root.send(root.message(topic, properties=below, message_type=v2.TRANSACTION)).entries
+    question = v2.EndTransactionRequest(
+        topic=resource(topic), transaction_id=entry.transaction_id, resolution=v2.COMMIT
+    )
+    return client.call("EndTransaction", question).status.code
+
+
 def _route(client: GrpcClient, root: GrpcClient, topic: str, group: str) -> Any:
     return client.call("QueryRoute", v2.QueryRouteRequest(topic=resource(topic))).status.code
 
@@ -176,6 +185,7 @@ OPERATIONS = [
     Operation("SendMessage below", publishing_below, _send_below),
     Operation("SendMessage lite", publishing_below, _send_lite),
     Operation("EndTransaction", publishing, _end),
+    Operation("EndTransaction below", publishing_below, _end_below),
     Operation("RecallMessage", moving, _recall),
     Operation("Telemetry of a producer", publishing, _settings),
     Operation("Telemetry of a consumer", belonging, _consumer_settings),

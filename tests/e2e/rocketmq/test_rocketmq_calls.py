@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
-from tests.e2e.rocketmq.conftest import put_group
+from tests.e2e.rocketmq.conftest import SETTINGS, put_group
 from tests.support.http_pull import http_json
 from tests.support.rocketmq_client import SERVICE, GrpcClient, resource
 from tests.support.server import ServerProcess
@@ -41,6 +41,14 @@ def test_a_route_is_where_the_client_came(client: GrpcClient, topic: str, used: 
     question = v2.QueryAssignmentRequest(topic=resource(topic), group=resource("g"), endpoints=used)
     [assignment] = client.call("QueryAssignment", question).assignments
     assert (assignment.message_queue.id, assignment.message_queue.broker.endpoints) == (-1, used)
+
+
+def test_a_route_repeats_no_long_list_of_places(client: GrpcClient, topic: str) -> None:
+    many = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=port) for port in range(1, 66)])
+    long = v2.Endpoints(scheme=v2.DOMAIN_NAME, addresses=[v2.Address(host="h" * 10_000, port=1)])
+    for used in (many, long):
+        answer = client.call("QueryRoute", v2.QueryRouteRequest(topic=resource(topic), endpoints=used))
+        assert (answer.status.code, len(answer.message_queues)) == (v2.ILLEGAL_ACCESS_POINT, 0)
 
 
 def test_a_route_says_what_may_be_done(client: GrpcClient, server: ServerProcess, topic: str) -> None:
@@ -72,6 +80,7 @@ def test_a_route_of_no_topic(client: GrpcClient, name: str, code: Any) -> None:
 
 def refusals() -> list[tuple[str, dict[str, Any], Any]]:
     many = {f"p{number}": "v" for number in range(129)}
+    grown = gzip.compress(bytes(4 * 1024 * 1024 + 1))
     return [
         ("no body", {"body": b""}, v2.MESSAGE_BODY_EMPTY),
         ("a body that is too large", {"body": b"x" * (4 * 1024 * 1024 + 1)}, v2.MESSAGE_BODY_TOO_LARGE),
@@ -101,6 +110,7 @@ def refusals() -> list[tuple[str, dict[str, Any], Any]]:
             v2.MESSAGE_CORRUPTED,
         ),
         ("a body that is not compressed", {"body_encoding": v2.GZIP}, v2.MESSAGE_CORRUPTED),
+        ("a body that grows too large", {"body": grown, "body_encoding": v2.GZIP}, v2.MESSAGE_BODY_TOO_LARGE),
         (
             "a time that is too far",
             {"message_type": v2.DELAY, "delivery_timestamp": {"seconds": 2**36}},
@@ -122,6 +132,18 @@ def test_each_message_of_a_batch_has_its_own_outcome(client: GrpcClient, topic: 
     assert answer.status.code == v2.MULTIPLE_RESULTS
     assert [entry.status.code for entry in answer.entries] == [v2.OK, v2.ILLEGAL_MESSAGE_TAG, v2.OK]
     assert sorted(found.body for found in client.receive(topic, group, 10)) == [b"1", b"3"]
+
+
+def test_what_is_no_unicode_is_left_out_of_a_message(client: GrpcClient, topic: str, group: str) -> None:
+    """JSON may say half a character, which no record can hold."""
+    facts = (
+        {"entrepot_more": r'{"content_type":"\ud800"}'},
+        {"entrepot_keys": r'["\ud800"]'},
+        {"entrepot_properties": r'[["\ud800","x"]]'},
+    )
+    answer = client.send(*(client.message(topic, b"%d" % at, properties=fact) for at, fact in enumerate((*facts, {}))))
+    assert [entry.status.code for entry in answer.entries] == [v2.OK] * 4
+    assert sorted(found.body for found in client.receive(topic, group, 10)) == [b"0", b"1", b"2", b"3"]
 
 
 def test_a_batch_is_of_one_topic(client: GrpcClient, topic: str) -> None:
@@ -250,7 +272,7 @@ def test_settings_of_a_consumer(client: GrpcClient, server: ServerProcess, group
     [answer] = client.telemetry(v2.TelemetryCommand(settings=said))
     assert answer.status.code == v2.OK
     assert answer.settings.subscription.fifo
-    assert answer.settings.subscription.long_polling_timeout.seconds == 20
+    assert answer.settings.subscription.long_polling_timeout.seconds == int(SETTINGS["grpc.long_polling_seconds"])
     assert answer.settings.backoff_policy.max_attempts == 7
     assert [delay.seconds for delay in answer.settings.backoff_policy.customized_backoff.next] == [1, 2]
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,6 +13,7 @@ from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import put_group
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.server import ServerProcess
+from tests.support.waiting import wait_until
 
 # -- consuming ---------------------------------------------------------------------------------------------------------
 
@@ -114,6 +118,16 @@ def test_an_attempt_that_is_made_again_gets_the_same(
         again = other.receive(topic, group, attempt_id="one")
     assert [found.body for found in again] == [b"0", b"1", b"2"]
     assert client.ack(topic, group, *again).status.code == v2.OK
+
+
+def test_an_attempt_id_that_is_too_long_takes_nothing(
+    client: GrpcClient, server: ServerProcess, topic: str, group: str
+) -> None:
+    put_group(server, group, fifo=True)
+    client.send(client.message(topic, b"one", message_group="g", message_type=v2.FIFO))
+    assert client.try_receive(topic, group, attempt_id="x" * 256)[0].code == v2.BAD_REQUEST
+    [found] = client.receive(topic, group, attempt_id="x" * 255)
+    assert found.system_properties.delivery_attempt == 1
 
 
 def test_forwarded_to_the_dead_letters(client: GrpcClient, topic: str, group: str) -> None:
@@ -229,6 +243,61 @@ def test_lite_topics(server: ServerProcess, client: GrpcClient, topic: str, grou
     client.send(client.message(topic, b"a2", lite_topic="a", message_type=v2.LITE))
     client.send(client.message(topic, b"b2", lite_topic="b", message_type=v2.LITE))
     assert [found.body for found in client.receive(topic, group, wait_ms=2000)] == [b"b2"]
+
+
+def test_lite_topics_that_are_added_at_the_same_time(client: GrpcClient, topic: str, group: str) -> None:
+    names = [f"n{number}" for number in range(12)]
+    client.send(*(client.message(topic, name.encode(), lite_topic=name, message_type=v2.LITE) for name in names))
+    with ThreadPoolExecutor(len(names)) as threads:
+        added = [threads.submit(sync, client, topic, group, v2.PARTIAL_ADD, name) for name in names]
+        assert [each.result() for each in added] == [v2.OK] * len(names)
+    found = client.receive(topic, group, len(names), wait_ms=2000)
+    assert sorted(each.system_properties.lite_topic for each in found) == sorted(names)
+
+
+def test_a_receive_of_lite_topics_that_is_cancelled_takes_nothing_with_it(
+    client: GrpcClient, server: ServerProcess, topic: str, group: str
+) -> None:
+    names = [f"n{number}" for number in range(16)]
+    client.send(*(client.message(topic, name.encode(), lite_topic=name, message_type=v2.LITE) for name in names))
+    assert sync(client, topic, group, v2.COMPLETE_ADD, *names) == v2.OK
+    for pause in range(12):
+        question = v2.ReceiveMessageRequest(
+            group=resource(group), message_queue=v2.MessageQueue(topic=resource(topic), id=-1), batch_size=len(names)
+        )
+        question.invisible_duration.FromSeconds(600)
+        call = client.stream("ReceiveMessage", question)
+        time.sleep(pause / 1000)  # in the midst of it, somewhere
+        call.cancel()
+    found: set[str] = set()
+
+    def all_are_there() -> bool:
+        found.update(each.system_properties.lite_topic for each in client.receive(topic, group, invisible_ms=600_000))
+        return found == set(names)
+
+    wait_until(all_are_there, lambda: str(sorted(set(names) - found)))
+
+
+def test_what_is_due_again_comes_though_other_lite_topics_are_busy(client: GrpcClient, topic: str, group: str) -> None:
+    assert sync(client, topic, group, v2.COMPLETE_ADD, "mine") == v2.OK
+    client.send(client.message(topic, b"mine", lite_topic="mine", message_type=v2.LITE))
+    assert len(client.receive(topic, group, wait_ms=2000, invisible_ms=2000)) == 1
+    is_over = threading.Event()
+
+    def others() -> None:
+        while not is_over.wait(0.2):
+            client.send(client.message(topic, b"theirs", lite_topic="theirs", message_type=v2.LITE))
+
+    busy = threading.Thread(target=others)
+    busy.start()
+    began = time.monotonic()
+    try:
+        [again] = client.receive(topic, group, wait_ms=25_000)
+    finally:
+        is_over.set()
+        busy.join()
+    assert (again.body, again.system_properties.delivery_attempt) == (b"mine", 2)
+    assert time.monotonic() - began < 20, "it came when the receive was over"
 
 
 def test_lite_subscriptions_have_limits(client: GrpcClient, topic: str, group: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import LANGUAGES, SETTINGS
 from tests.support.deployment import ClusterProcesses
-from tests.support.rocketmq_client import GrpcClient
+from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
@@ -164,6 +164,23 @@ def test_one_of_two_gateways_is_killed(cluster: ClusterProcesses, language: str,
 
         wait_until(lambda: consumed() >= expected, lambda: str(sorted(expected - consumed())), PATIENCE_SECONDS)
         assert consumed() == expected
+
+
+def test_who_has_given_up_all_lite_topics_is_given_none(tmp_path: Path) -> None:
+    """Nor the whole topic, also by a gateway that has never heard of him."""
+    with ServerProcess(tmp_path, SETTINGS) as own_server:
+        for action in (v2.COMPLETE_ADD, v2.PARTIAL_REMOVE):
+            with GrpcClient(own_server.address("grpc"), client_id="one") as client:
+                question = v2.SyncLiteSubscriptionRequest(
+                    action=action, topic=resource("t"), group=resource("g"), lite_topic_set=["mine"]
+                )
+                assert client.call("SyncLiteSubscription", question).status.code == v2.OK
+        with GrpcClient(own_server.address("grpc"), client_id="one") as client:
+            client.send(client.message("t", b"theirs", lite_topic="theirs", message_type=v2.LITE))
+        own_server.kill()
+        own_server.restart()
+        with GrpcClient(own_server.address("grpc"), client_id="one") as client:
+            assert client.receive("t", "g", wait_ms=500) == []
 
 
 def test_a_delivery_is_settled_through_another_gateway(cluster: ClusterProcesses) -> None:

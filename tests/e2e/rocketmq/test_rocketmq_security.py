@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import LANGUAGES
 from tests.support.certificates import TestAuthority
-from tests.support.rocketmq_client import GrpcClient
+from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.rocketmq_site import EVERYTHING, SECRET, Site
 from tests.support.server import ServerProcess
@@ -129,6 +131,40 @@ def test_a_right_that_is_taken_away_counts_at_once(site: Site) -> None:
         assert client.send(client.message(topic)).status.code == v2.OK
         site.policy(name)
         wait_until(lambda: client.send(client.message(topic)).status.code == v2.FORBIDDEN, "forbidden")
+
+
+def test_a_client_id_of_another_user_is_another_client(site: Site) -> None:
+    topic, group = f"t-{uuid.uuid4().hex[:10]}", f"g-{uuid.uuid4().hex[:10]}"
+    victim = site.user(EVERYTHING)
+    with site.client(victim, client_id="one") as client, site.client(site.user(), client_id="one") as stranger:
+        client.send(client.message(topic))
+        [held] = client.receive(topic, group, auto_renew=True, wait_ms=2000)
+        lite = v2.SyncLiteSubscriptionRequest(
+            action=v2.COMPLETE_ADD, topic=resource("lite"), group=resource(group), lite_topic_set=["mine"]
+        )
+        assert client.call("SyncLiteSubscription", lite).status.code == v2.OK
+        client.send(client.message("lite", b"theirs", lite_topic="theirs", message_type=v2.LITE))
+        assert stranger.call("NotifyClientTermination", v2.NotifyClientTerminationRequest()).status.code == v2.OK
+        with site.client(victim, client_id="another") as other:
+            assert other.receive(topic, group, wait_ms=500) == []
+        assert client.receive("lite", group, wait_ms=500) == []
+        assert client.ack(topic, group, held).status.code == v2.OK
+
+
+def test_a_deleted_user_is_told_nothing_any_more(site: Site) -> None:
+    name = site.user(EVERYTHING)
+    stays = threading.Event()
+
+    def said() -> Iterator[v2.TelemetryCommand]:
+        yield v2.TelemetryCommand(settings=v2.Settings(publishing=v2.Publishing(topics=[resource("sold")])))
+        stays.wait(30)
+
+    with site.client(name) as client:
+        told = client.telemetry(*(), said=said())
+        assert next(told).status.code == v2.OK
+        assert site.root.delete(f"/api/v1/users/{name}").status_code == 204
+        assert [command.status.code for command in told] == [v2.UNAUTHORIZED]
+        stays.set()
 
 
 # -- TLS ---------------------------------------------------------------------------------------------------------------

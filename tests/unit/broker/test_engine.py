@@ -35,6 +35,29 @@ def test_a_message_that_does_not_fit_a_record_is_refused_by_itself(change: dict[
     assert [m.message_id for m in store.stored()["t", 0]] == [first.message_id, last.message_id]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tag": "\ud800"},
+        {"sub_topic": "t/\ud800"},
+        {"keys": ("\ud800",)},
+        {"message_group": "\ud800"},
+        {"properties": (("\ud800", ""),)},
+        {"system": {"content_type": "\ud800"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_half_a_character_is_refused_by_itself(change: dict[str, Any]):
+    store = SimulatedStore(SimulatedDisk(), World())
+    store.put_topic("t", 1)
+    first, odd, last = store.world.new_messages("t", 0, 3, 20)
+    refusals = store.append_all([first, replace(odd, **change), last])
+    assert refusals is not None
+    assert [refusal and refusal.code for refusal in refusals] == [None, Code.BAD_REQUEST, None]
+    store.answer()
+    assert [m.message_id for m in store.stored()["t", 0]] == [first.message_id, last.message_id]
+
+
 def test_a_message_larger_than_a_segment_is_refused():
     store = SimulatedStore(SimulatedDisk(), World())
     store.put_topic("t", 1)

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange
+from domain.key_value import ABSENT, KeyValueChange, is_older
 from domain.shard import first_place
-from gateway.messaging.definition_table import DefinitionTable, is_older
+from gateway.messaging.definition_table import DefinitionTable
 from store_client.memory import MemoryStore
 from tests.support.http_server import SystemClock
 
