@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import msgspec
+import structlog
 
 from broker.store.changed_rows import ChangedRows
 from domain.errors import EntrepotError
@@ -22,6 +23,8 @@ FEW_ADDED: Final = 64
 Watcher = Callable[[list[KeyValueEvent]], None]
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode: Final = msgspec.msgpack.Decoder(list[tuple[str, bytes | None]]).decode
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -136,7 +139,10 @@ class KeyValueTable:
         for prefix, watcher in tuple(self._watchers):
             events = [KeyValueEvent(c.key, c.value, version) for c in changes if c.key.startswith(prefix)]
             if events:
-                watcher(events)
+                try:
+                    watcher(events)
+                except Exception:  # a fault of whoever watches: the others are told, and what was written is confirmed
+                    log.exception("a watcher of key-values failed", prefix=prefix)
 
 
 def encode_write(changes: Sequence[KeyValueChange]) -> bytes:

@@ -2,7 +2,9 @@
 
 Whether it came before is asked of the store, where its id is a key: so it does not matter by which gateway, nor whether
 that one still lives.  What is on its way here is waited for: a second try is answered only when the first is durable,
-and is stored where the first failed.  Two gateways that get one event in the same moment may both store it.
+and is stored where the first failed.  Two gateways that get one event in the same moment may both store it.  What
+waits for its delivery time, and what was diverted, is no message of the topic: only the gateway that took it remembers
+it.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ class Deduplication:
         identities = [identity_of(message) for message in messages]
         known = await self._known_of(identities, window_ms)
         kept: list[int] = []
+        first_of: dict[Identity, int] = {}
         claimed: dict[Identity, asyncio.Future[bool]] = {}
         loop = asyncio.get_running_loop()
         for place, identity in enumerate(identities):
@@ -49,6 +52,7 @@ class Deduplication:
                 self.dropped += 1
             else:
                 claimed[identity] = self._on_the_way[identity] = loop.create_future()
+                first_of[identity] = place
                 kept.append(place)
         try:
             refusals = await send([messages[place] for place in kept]) if kept else None
@@ -60,7 +64,8 @@ class Deduplication:
         if refusals is None:
             return None
         of_kept = dict(zip(kept, refusals, strict=True))
-        return [of_kept.get(place) for place in range(len(messages))]
+        places = (first_of.get(identity) for identity in identities)  # the same in one batch has one outcome
+        return [None if place is None else of_kept[place] for place in places]
 
     def _settle(self, claimed: dict[Identity, asyncio.Future[bool]], stored: Sequence[Identity]) -> None:
         now_ms, done = self._clock.now_ms(), set(stored)

@@ -14,7 +14,7 @@ from domain.message import Delivery, StoredMessage
 from domain.names import split_name
 from domain.ports import PopRequest, Store
 from gateway.http.problems import bad_request
-from gateway.webhooks.dispatcher import typed_attributes
+from gateway.webhooks.dispatcher import give_back, typed_attributes
 from protocols.cloudevents.mapping import to_event
 
 MAX_FILTERS_LENGTH: Final = 16_384
@@ -70,7 +70,11 @@ async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, d
         popped = await store.pop(PopRequest(request.topic, request.group, request.max_messages, left_ms))
         wanted = [each for each in popped if wants(filters, each.message, default_type)]
         others = [each.receipt_handle for each in popped if each not in wanted]
-        if others:
-            await store.acknowledge(request.topic, request.group, others)
+        try:
+            if others:
+                await store.acknowledge(request.topic, request.group, others)
+        except BaseException:  # who asked has gone, or is told that it failed: others get what is wanted
+            give_back(store, request.topic, request.group, [each.receipt_handle for each in wanted])
+            raise
         if wanted or not popped:
             return wanted

@@ -1,7 +1,8 @@
 """A subscription as the API writes it (CloudEvents Subscriptions draft, section 3.2): read, checked, and shown again.
 
 What is secret goes in and never comes out: in its place is `***`, and a PUT that has `***` there, or leaves a
-credential out, keeps what is kept.
+credential out, keeps what is kept.  Not where it would come out elsewhere: for another origin of the sink, or of the
+token endpoint, it has to be said again.
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ _NOT_TO_SET: Final = frozenset(
     }
 )  # fmt: skip
 _NOT_BEGINNINGS: Final = ("ce-", "webhook-")
+
+_NOT_KEPT: Final = (
+    f"{HIDDEN!r} stands for what is kept, which goes to the sink and token endpoint that it was for alone"
+)
 
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
 
@@ -129,6 +134,7 @@ def record_of(
     if config.maxbackoffseconds < config.initialbackoffseconds:
         raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
     check_url(model.sink, "sink")
+    shown_before = before if before is not None and _is_same_place(model.sink, before.sink) else None
     return SubscriptionRecord(
         id=subscription_id,
         namespace=namespace,
@@ -148,8 +154,10 @@ def record_of(
         handshake=config.handshake or default_handshake,
         rate_per_minute=config.ratelimit or 0,
         method=protocol.method,
-        headers=_headers(protocol.headers, {} if before is None else before.headers),
-        credential=_credential(model, None if before is None else before.credential),
+        headers=_headers(protocol.headers, {} if shown_before is None else shown_before.headers),
+        credential=_credential(
+            model, None if before is None else before.credential, is_same_sink=shown_before is not None
+        ),
         signing_secret=_secret(config, "" if before is None else before.signing_secret),
         start=config.start,
         begins={} if before is None else before.begins,
@@ -199,25 +207,42 @@ def _headers(given: dict[str, str], before: dict[str, str]) -> dict[str, str]:
         if not (value.isascii() and value.isprintable()) or len(value) > MAX_HEADER_VALUE:
             raise _bad(where, f"must be up to {MAX_HEADER_VALUE} printable ASCII characters")
         seen.add(lowered)
-        kept[name] = known.get(lowered, value) if value == HIDDEN else value
+        if value == HIDDEN and lowered not in known:
+            raise _bad(where, f"must be said: {_NOT_KEPT}")
+        kept[name] = known[lowered] if value == HIDDEN else value
     return kept
 
 
-def _credential(model: SubscriptionModel, before: Credential | None) -> Credential | None:
+def _is_same_place(url: str, other: str) -> bool:
+    """Whether what one of them is shown is no news to the other."""
+    return URL(url).origin() == URL(other).origin()
+
+
+def _credential(model: SubscriptionModel, before: Credential | None, *, is_same_sink: bool) -> Credential | None:
     given = model.sinkcredential
     if given is None:
-        return None if "sinkcredential" in model.model_fields_set else before
+        if "sinkcredential" in model.model_fields_set or before is None:
+            return None
+        if not is_same_sink:
+            raise _bad("sinkcredential", f"must be said, or null: {_NOT_KEPT}")
+        return before
     fields = {name: value for name, value in given.model_dump().items() if value is not None}
+    endpoint = fields.get("tokenendpoint", "")
+    if endpoint:
+        check_url(endpoint, "sinkcredential.tokenendpoint")
+    is_known = before is not None and before.credentialtype == given.credentialtype and is_same_sink
+    if before is not None and before.tokenendpoint and endpoint:
+        is_known = is_known and _is_same_place(endpoint, before.tokenendpoint)
     for name, value in fields.items():
-        if value == HIDDEN and before is not None and before.credentialtype == given.credentialtype:
+        if value == HIDDEN:
+            if not is_known or not getattr(before, name):
+                raise _bad(f"sinkcredential.{name}", f"must be said: {_NOT_KEPT}")
             fields[name] = getattr(before, name)
         if not fields[name].isprintable():
             raise _bad(f"sinkcredential.{name}", "must be printable")
     for name in _NEEDED[given.credentialtype]:
         if not fields.get(name):
             raise _bad(f"sinkcredential.{name}", f"is needed by {given.credentialtype}")
-    if "tokenendpoint" in fields:
-        check_url(fields["tokenendpoint"], "sinkcredential.tokenendpoint")
     if fields.get("accesstokenexpiresutc") and to_epoch_ms(fields["accesstokenexpiresutc"]) is None:
         raise _bad("sinkcredential.accesstokenexpiresutc", "must be an RFC 3339 time")
     return Credential(**fields)
@@ -292,6 +317,8 @@ def _credential_shape(credential: Credential) -> dict[str, Any]:
     for name in ("tokenendpoint", "scope", "accesstokenexpiresutc"):
         if value := getattr(credential, name):
             shown[name] = value
+    if credential.accesstoken:
+        shown["accesstokentype"] = credential.accesstokentype
     for name in ("identifier", "secret", "accesstoken", "refreshtoken"):
         if getattr(credential, name):
             shown[name] = HIDDEN

@@ -92,6 +92,8 @@ class StateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why nothing is sent any more; empty: it is."""
     quiet_until_ms: int = 0
     """The sink asked all of us to leave it alone until then (Retry-After)."""
+    sink: str = ""
+    """The sink that all this is of: it says nothing of another one."""
 
 
 class TopicRecord(msgspec.Struct, frozen=True):

@@ -94,7 +94,9 @@ class Subscriptions:
         return self._definitions.get(key)
 
     def state(self, subscription: Subscription) -> StateRecord:
-        return self._states.get(subscription.key) or NO_STATE
+        """What has become of it since it has its sink."""
+        found = self._states.get(subscription.key)
+        return NO_STATE if found is None or found.sink not in ("", subscription.record.sink) else found
 
     def all(self) -> Iterator[Subscription]:
         return (subscription for _, subscription in self._definitions.items())
@@ -138,8 +140,9 @@ class Subscriptions:
         try:
             async with self._change_of(record.topic):
                 return await self._create(record, position)
-        except BaseException:
-            await self._forget_store(made)
+        except EntrepotError as error:
+            if error.code is not Code.OUTCOME_UNKNOWN:  # else it may be there: if not, what is left is an orphan
+                await self._forget_store(made)
             raise
 
     async def _create(self, record: SubscriptionRecord, position: Position) -> Subscription:
@@ -162,7 +165,7 @@ class Subscriptions:
             try:
                 await self._write(made, ABSENT, TopicRecord(group), expected)
             except EntrepotError as error:
-                if topic is None:
+                if topic is None and error.code is not Code.OUTCOME_UNKNOWN:
                     await self._forget_group(group)
                 if error.code is not Code.PRECONDITION_FAILED:
                     raise
@@ -231,10 +234,13 @@ class Subscriptions:
         raise _contended(subscription.id)
 
     async def put_state(self, subscription: Subscription, state: StateRecord) -> bool:
-        """What has become of one; False where somebody else said something just now, or it is gone."""
-        key = subscription.key
-        if self._definitions.get(key) is None:
+        """What has become of one; False where somebody else said something just now, or it is gone, or has another sink
+        by now."""
+        key, sink = subscription.key, subscription.record.sink
+        known = self._definitions.get(key)
+        if known is None or known.record.sink != sink:
             return False
+        state = msgspec.structs.replace(state, sink=sink)
         try:
             await self._states.write([self._states.change(key, state, self._states.version(key))])
         except EntrepotError as error:
@@ -247,7 +253,7 @@ class Subscriptions:
     async def renew_state(self, subscription: Subscription, before: StateRecord, *, is_new_sink: bool) -> None:
         """After a change by its owner: it is sent to again, and another sink is asked anew."""
         made = StateRecord() if is_new_sink else msgspec.structs.replace(before, suspended="")
-        if made != before:
+        if made != before or is_new_sink:
             for _ in range(MAX_TRIES):
                 if self._definitions.get(subscription.key) is None or await self.put_state(subscription, made):
                     return

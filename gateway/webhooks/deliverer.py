@@ -33,6 +33,8 @@ from protocols.cloudevents.webhook import Verdict, retry_after_seconds, verdict_
 
 WAIT_MS: Final = 60_000
 PAUSE_SECONDS: Final = 0.5
+PAUSE_MS: Final = 30_000
+"""Until an event is tried again with which something of ours went wrong."""
 LOOK_SECONDS: Final = 30.0
 """A deliverer that may not send looks again so often, whatever it was told."""
 MAX_REASON: Final = 200
@@ -201,7 +203,7 @@ class Deliverer:
     # -- one request ---------------------------------------------------------------------------------------------
 
     def _begin(self, deliveries: list[Delivery]) -> None:
-        request = self._loop.create_task(self._deliver(deliveries, self._loop.time()))
+        request = self._loop.create_task(self._deliver(deliveries, self._loop.time(), self.subscription, self._circuit))
         self._requests.add(request)
         request.add_done_callback(self._ended)
 
@@ -211,22 +213,25 @@ class Deliverer:
             log.error("a delivery failed", subscription=self.subscription.key, exc_info=error)
         self._news.set()
 
-    async def _deliver(self, deliveries: list[Delivery], popped_at: float) -> None:
+    async def _deliver(
+        self, deliveries: list[Delivery], popped_at: float, asked: Subscription, circuit: Circuit
+    ) -> None:
+        """`asked`, `circuit`: as they are when it is sent.  Its sink may be another when the answer comes."""
         try:
             deliveries = await self._without_old(deliveries)
             if not deliveries:
                 return
             async with self._context.slots:
                 wait, is_late = self._sink_wait(), self._loop.time() - popped_at > SETTLING_SECONDS / 2
-                if wait > 0 or is_late or not self._circuit.enter(self._loop.time()):
+                if wait > 0 or is_late or self._is_elsewhere(asked) or not circuit.enter(self._loop.time()):
                     await self._give_back(deliveries, round(wait * 1000), suspend=True)
                     return
                 try:
-                    answer = await self._send(deliveries)
+                    answer, authorization = await self._send(deliveries, asked)
                 except BaseException:
-                    self._circuit.left()
+                    circuit.left()
                     raise
-            await self._settle(deliveries, answer)
+            await self._settle(deliveries, answer, authorization, asked, circuit)
         except asyncio.CancelledError:
             task = asyncio.ensure_future(self._give_back(deliveries, 0))
             with contextlib.suppress(EntrepotError, TimeoutError):
@@ -234,18 +239,28 @@ class Deliverer:
             raise
         except EntrepotError as error:  # the store is away: the leases end by themselves
             log.warning("a delivery cannot be settled now", subscription=self.subscription.key, problem=error.message)
+        except Exception:
+            circuit.left()
+            await self._give_back(deliveries, PAUSE_MS)
+            raise
 
-    async def _send(self, deliveries: Sequence[Delivery]) -> Answer:
-        context, subscription = self._context, self.subscription
+    def _is_elsewhere(self, asked: Subscription) -> bool:
+        """Whether the subscription has another sink by now."""
+        return self.subscription.record.sink != asked.record.sink
+
+    async def _send(self, deliveries: Sequence[Delivery], subscription: Subscription) -> tuple[Answer, str | None]:
+        """What the sink said, and what it was shown."""
+        context = self._context
         context.counters.requests += 1
         try:
             authorization = await context.tokens.authorization(subscription)
         except TokenError as error:
-            return Answer(0, fault=str(error))
+            return Answer(0, fault=str(error), is_sinks=False), None
         now_ms = context.clock.now_ms()
         made = request_of(subscription, deliveries, context.settings.origin, authorization, now_ms)
         record = subscription.record
-        return await context.client.request(made.method, record.sink, made.headers, made.body, record.timeout_seconds)
+        answer = await context.client.request(made.method, record.sink, made.headers, made.body, record.timeout_seconds)
+        return answer, authorization
 
     async def _without_old(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Those whose time is not over; the others are dead letters."""
@@ -258,14 +273,21 @@ class Deliverer:
 
     # -- what the sink said --------------------------------------------------------------------------------------
 
-    async def _settle(self, deliveries: list[Delivery], answer: Answer) -> None:
+    async def _settle(
+        self,
+        deliveries: list[Delivery],
+        answer: Answer,
+        authorization: str | None,
+        asked: Subscription,
+        circuit: Circuit,
+    ) -> None:
         context, now = self._context, self._loop.time()
         self.last_answer = str(answer.status) if answer.status else answer.fault
         verdict = verdict_of(answer.status) if answer.status else Verdict.RETRY
-        if answer.status == 401 and context.tokens.forget(self.subscription):
+        if answer.status == 401 and context.tokens.forget(asked, authorization):
             verdict = Verdict.RETRY  # with a new token
         if verdict is Verdict.DELIVERED:
-            self._circuit.succeeded()
+            circuit.succeeded()
             context.counters.delivered += len(deliveries)
             handles = [each.receipt_handle for each in deliveries]
             await context.store.acknowledge(self.subscription.feed, self.subscription.group, handles)
@@ -273,22 +295,27 @@ class Deliverer:
         context.counters.failed += len(deliveries)
         why = _words(answer)
         if verdict is Verdict.RETRY and not answer.is_forbidden:
-            await self._retry(deliveries, answer, why, now)
+            await self._retry(deliveries, answer, why, now, circuit)
             return
-        self._circuit.left()
+        circuit.left()
+        if self._is_elsewhere(asked):
+            await self._give_back(deliveries, 0)  # who is asked now may say something else
+            return
         if verdict is Verdict.GONE:
-            await self._suspend(why)
+            await self._suspend(why, asked)
         await self._bury(deliveries, why)
 
-    async def _retry(self, deliveries: list[Delivery], answer: Answer, why: str, now: float) -> None:
+    async def _retry(self, deliveries: list[Delivery], answer: Answer, why: str, now: float, circuit: Circuit) -> None:
         record, context = self.subscription.record, self._context
-        asked = retry_after_seconds(answer.headers.get("retry-after"), context.clock.now_ms() / 1000)
-        if answer.status in (429, 503) and asked is not None:
-            self._circuit.left()
-            self._circuit.pause_until(now + asked)
-            if asked >= SHARED_SECONDS:
-                await self._tell_others(asked)
-        elif self._circuit.failed(now):
+        after = retry_after_seconds(answer.headers.get("retry-after"), context.clock.now_ms() / 1000)
+        if answer.status in (429, 503) and after is not None:
+            circuit.left()
+            circuit.pause_until(now + after)
+            if after >= SHARED_SECONDS:
+                await self._tell_others(after)
+        elif not answer.is_sinks:
+            circuit.left()
+        elif circuit.failed(now):
             log.warning("a sink is left alone for a while", subscription=self.subscription.key, problem=why)
         last = [each for each in deliveries if each.attempt >= record.max_attempts]
         if last:
@@ -296,7 +323,7 @@ class Deliverer:
         by_delay: dict[int, list[Delivery]] = {}
         for each in deliveries:
             if each.attempt < record.max_attempts:
-                by_delay.setdefault(self._delay_ms(each.attempt, asked), []).append(each)
+                by_delay.setdefault(self._delay_ms(each.attempt, after), []).append(each)
         for delay_ms, some in by_delay.items():
             await self._give_back(some, delay_ms)
 
@@ -334,12 +361,12 @@ class Deliverer:
         feed, group = self.subscription.feed, self.subscription.group
         await self._context.store.reject(feed, group, handles, why[:MAX_REASON])
 
-    async def _suspend(self, why: str) -> None:
+    async def _suspend(self, why: str, asked: Subscription) -> None:
         """The receiver is gone: it is sent nothing any more until the subscription is changed."""
         subscriptions = self._context.subscriptions
         for _ in range(STATE_TRIES):
-            state = msgspec.structs.replace(subscriptions.state(self.subscription), suspended=why)
-            if await subscriptions.put_state(self.subscription, state):
+            state = msgspec.structs.replace(subscriptions.state(asked), suspended=why)
+            if await subscriptions.put_state(asked, state):
                 log.warning("a receiver is gone", subscription=self.subscription.key)
                 return
 

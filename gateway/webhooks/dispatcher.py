@@ -60,7 +60,11 @@ class Matching:
         subscribed = self._subscriptions.by_topic.get(self._topic)
         if subscribed is None:
             return []
-        found = (subscribed.subscriptions[key] for key in subscribed.index.match(attributes))
+        try:
+            found = [subscribed.subscriptions[key] for key in subscribed.index.match(attributes)]
+        except Exception:  # a fault of ours in one of the filters: it is for none of the others to suffer by
+            log.exception("an event is matched one subscription at a time", topic=self._topic)
+            found = [each for each in subscribed.subscriptions.values() if _wants(each, attributes)]
         return [each for each in found if message.queue_offset >= each.begins_at(message.queue_id)]
 
 
@@ -82,7 +86,15 @@ class CatchingUp(Matching):
         known = self._subscriptions.of_key(self._subscription.key)
         if known is None or message.queue_offset >= self._subscription.begins_at(message.queue_id):
             return []
-        return [known] if known.filters.matches(attributes) else []
+        return [known] if _wants(known, attributes) else []
+
+
+def _wants(subscription: Subscription, attributes: dict[str, Value]) -> bool:
+    try:
+        return subscription.filters.matches(attributes)
+    except Exception:  # as above
+        log.exception("a filter failed: it does not want the event", subscription=subscription.key)
+        return False
 
 
 class Dispatcher:
@@ -108,6 +120,10 @@ class Dispatcher:
                     log.warning("a topic cannot be dispatched now", topic=self.topic, problem=error.message)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
+            except Exception:  # a fault of ours: the topic's other events go on
+                log.exception("events could not be dispatched", topic=self.topic)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
             if deliveries is None:
                 return
             if not deliveries and loop.time() - asked < WAIT_MS / 2000:
@@ -129,7 +145,7 @@ class Dispatcher:
             is_wanted = await self._matching.renew()
             refused = await self._dispatch(deliveries) if is_wanted else set()
         except BaseException:
-            self._give_back(handles)
+            give_back(self._store, self.topic, self.group, handles)
             raise
         done = [handle for place, handle in enumerate(handles) if place not in refused]
         await self._store.acknowledge(self.topic, self.group, done)
@@ -141,26 +157,19 @@ class Dispatcher:
         self.dispatched += len(done)
         return len(deliveries) if is_wanted else None
 
-    def _give_back(self, handles: Sequence[str]) -> None:
-        """It was cut short: others have them at once."""
-        task = asyncio.ensure_future(
-            self._store.change_invisible_duration(self.topic, self.group, handles, 0, release=True, suspend=True)
-        )
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())
-
     async def _dispatch(self, deliveries: Sequence[Delivery]) -> set[int]:
         """Put each into its feeds; returns the places of those that could not be."""
         messages: list[Message] = []
         places: list[int] = []
         for place, delivery in enumerate(deliveries):
-            event = to_event(delivery.message, split_name(self.topic)[0], self._default_type)
-            wanted = self._matching.of(delivery.message, typed_attributes(event))
-            self.matched += len(wanted)
-            for start in range(0, len(wanted), MAX_FEEDS):
-                made = self._made(delivery.message, event, wanted[start : start + MAX_FEEDS])
-                if made is not None:
-                    messages.append(made)
-                    places.append(place)
+            try:
+                made = self._for_feeds(delivery.message)
+            except Exception:  # a fault of ours with this one: it is for none of the others to suffer by
+                log.exception("an event cannot be dispatched", topic=self.topic)
+                await self._store.reject(self.topic, self.group, [delivery.receipt_handle], "it cannot be dispatched")
+                continue
+            messages += made
+            places += [place] * len(made)
         if not messages:
             return set()
         refused: set[int] = set()
@@ -170,17 +179,22 @@ class Dispatcher:
                 refused.add(place)
         return refused
 
+    def _for_feeds(self, stored: StoredMessage) -> list[Message]:
+        """What a message becomes in the feeds of those that want it."""
+        event = to_event(stored, split_name(self.topic)[0], self._default_type)
+        wanted = self._matching.of(stored, typed_attributes(event))
+        self.matched += len(wanted)
+        parts = (wanted[start : start + MAX_FEEDS] for start in range(0, len(wanted), MAX_FEEDS))
+        return [made for part in parts if (made := self._made(stored, event, part)) is not None]
+
     def _made(self, stored: StoredMessage, event: CloudEvent, wanted: Sequence[Subscription]) -> Message | None:
         """The event as a message of the feeds: all that it is said in its attributes, so that it stays what it is."""
-        message = to_message(event, stored.topic)
+        message = to_message(event, stored.topic, stored.sub_topic or stored.topic)
         message.message_id, message.born_time_ms = stored.message_id, stored.born_time_ms
-        message.sub_topic, message.qos, message.tag = stored.sub_topic, stored.qos, stored.tag
+        message.qos, message.tag = stored.qos, stored.tag
         message.message_group = stored.message_group or event.attributes.get(PARTITION_KEY, "")
-        system = {name: value for name, value in message.system.items() if name != SystemProperty.DELIVER_AT_MS}
-        for name in (SystemProperty.EXPIRES_AT_MS, SystemProperty.PROTOCOL):
-            if name in stored.system:
-                system[name] = stored.system[name]
-        message.system = system
+        kept = (SystemProperty.EXPIRES_AT_MS, SystemProperty.PROTOCOL)
+        message.system = {**message.system, **{name: stored.system[name] for name in kept if name in stored.system}}
         feeds = [place for each in wanted if (place := self._place(each, message.message_group)) is not None]
         if not feeds:
             return None
@@ -206,6 +220,26 @@ class Dispatcher:
             if refusal is not None and refusal.code is not Code.TOPIC_NOT_FOUND:
                 return False
         return True
+
+
+def give_back(store: Store, topic: str, group: str, handles: Sequence[str]) -> None:
+    """What was popped for them was cut short: others have them at once, and that was no attempt."""
+    if handles:
+        task = asyncio.get_running_loop().create_task(
+            store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
+        )
+        _giving_back.add(task)
+        task.add_done_callback(_given_back)
+
+
+_giving_back: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
+"""A task that nobody holds may vanish."""
+
+
+def _given_back(task: asyncio.Task[list[EntrepotError | None]]) -> None:
+    _giving_back.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.info("what was popped for nobody waits until its time is over", problem=str(error))
 
 
 def typed_attributes(event: CloudEvent) -> dict[str, Value]:

@@ -30,6 +30,8 @@ class Answer:
     fault: str = ""
     is_forbidden: bool = False
     """Whether the sink is where none may be: trying again changes nothing."""
+    is_sinks: bool = True
+    """Whether it is the sink's: it was not asked where there is nothing to show it."""
 
 
 class SinkClient:

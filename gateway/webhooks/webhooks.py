@@ -57,7 +57,7 @@ class Webhooks:
             asyncio.Semaphore(settings.max_requests),
             jitter,
         )
-        self._circuits: dict[str, Circuit] = {}
+        self._circuits: dict[tuple[str, str], Circuit] = {}
         self._deliverers: dict[str, Deliverer] = {}
         self._dispatching: dict[str, asyncio.Task[None]] = {}
         self._groups: dict[str, str] = {}
@@ -108,19 +108,23 @@ class Webhooks:
     # -- what is told --------------------------------------------------------------------------------------------
 
     def _changed(self, before: Subscription | None, now: Subscription | None) -> None:
+        if now is None and before is None:
+            return  # a definition that nobody could read has gone
         if now is None:
             assert before is not None
             deliverer = self._deliverers.pop(before.key, None)
             if deliverer is not None:
                 self._end(deliverer.stop())
-            self._forget_circuit(before.record.sink)
+            self._forget_circuit(before)
         else:
             deliverer = self._deliverers.get(now.key)
-            circuit = self._circuit(now.record.sink)
+            circuit = self._circuit(now)
             if deliverer is None:
                 self._deliverers[now.key] = Deliverer(self._context, now, circuit)
             else:
                 deliverer.change(now, circuit)
+                if before is not None and before.record.sink != now.record.sink:
+                    self._forget_circuit(before)
             if before is not None and self.handshake.wait_ms(now) == 0:
                 self._end(self._ask(now))  # its deliverer may be waiting for events
             if now.record.is_catching_up and now.key not in self._catching_up:
@@ -134,7 +138,9 @@ class Webhooks:
             return
         if before is not None:
             del self._groups[topic]
-            self._dispatching.pop(topic).cancel()
+            dispatching = self._dispatching.pop(topic, None)
+            if dispatching is not None:
+                dispatching.cancel()
             self._end(self._forget(before))
         if record is not None:
             self._groups[topic] = record.group
@@ -173,7 +179,9 @@ class Webhooks:
         except EntrepotError as error:
             log.warning("subscriptions of a topic that is gone cannot be changed", topic=topic, problem=error.message)
 
-    def _circuit(self, sink: str) -> Circuit:
+    def _circuit(self, subscription: Subscription) -> Circuit:
+        """Of the sink, as the namespace of the subscription sees it: others may be let in by other ways."""
+        sink = subscription.record.namespace, subscription.record.sink
         circuit = self._circuits.get(sink)
         if circuit is None:
             settings = self._settings
@@ -181,9 +189,11 @@ class Webhooks:
             self._circuits[sink] = circuit
         return circuit
 
-    def _forget_circuit(self, sink: str) -> None:
-        if not any(each.subscription.record.sink == sink for each in self._deliverers.values()):
-            self._circuits.pop(sink, None)
+    def _forget_circuit(self, subscription: Subscription) -> None:
+        gone = subscription.record.namespace, subscription.record.sink
+        others = (each.subscription.record for each in self._deliverers.values())
+        if not any((each.namespace, each.sink) == gone for each in others):
+            self._circuits.pop(gone, None)
 
     # -- dispatching ---------------------------------------------------------------------------------------------
 
@@ -196,6 +206,8 @@ class Webhooks:
                 await dispatcher.run()
             except EntrepotError as error:
                 log.warning("a topic cannot be dispatched now", topic=topic, problem=error.message)
+            except Exception:  # a fault of ours: what comes next is dispatched all the same
+                log.exception("a topic cannot be dispatched now", topic=topic)
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _sweep(self) -> None:
@@ -232,6 +244,9 @@ class Webhooks:
                     continue
                 if error.code is not Code.PRECONDITION_FAILED:
                     log.warning("the past is not dispatched now", subscription=known.key, problem=error.message)
+                await asyncio.sleep(PAUSE_SECONDS)
+            except Exception:  # as above
+                log.exception("the past is not dispatched now", subscription=known.key)
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _has_caught_up(self, subscription: Subscription) -> bool:

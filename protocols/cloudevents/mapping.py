@@ -86,9 +86,10 @@ _LONGEST_CACHED = 512
 """Characters of an event's names, which are looked at each time where there are more."""
 
 
-def to_message(event: CloudEvent, topic: str) -> Message:
+def to_message(event: CloudEvent, topic: str, sub_topic: str = "") -> Message:
     """The message that an event, already checked, is in a topic of the default namespace.  Raises where its subject
-    cannot be a sub-topic, or its delivery time is none.
+    cannot be a sub-topic, or its delivery time is none.  With `sub_topic` it is an event that was stored already, which
+    may have come by a door that asks for neither: it has that sub-topic, and waits for nothing.
 
     Message id, born time and queue are for the caller to fill in.
     """
@@ -102,14 +103,16 @@ def to_message(event: CloudEvent, topic: str) -> Message:
     if event.typed_extensions or event.implied_json:
         marks = [f"{name}:{kind.value}" for name, kind in event.typed_extensions.items()]
         system[TYPES_PROPERTY] = " ".join([*marks, _IMPLIED] if event.implied_json else marks)
-    delivery_time = attributes.get(DELIVERY_TIME)
-    if delivery_time is not None:
-        system[SystemProperty.DELIVER_AT_MS] = _deliver_at_ms(delivery_time)
+    if not sub_topic:
+        delivery_time = attributes.get(DELIVERY_TIME)
+        if delivery_time is not None:
+            system[SystemProperty.DELIVER_AT_MS] = _deliver_at_ms(delivery_time)
+        subject = attributes.get("subject")
+        sub_topic = topic if subject is None else sub_topic_of(topic, subject)
     priority = attributes.get(PRIORITY, "")
     if priority.isascii() and priority.isdecimal():
         system[SystemProperty.PRIORITY] = priority
-    subject = attributes.get("subject")
-    message = Message(topic, event.data or b"", topic if subject is None else sub_topic_of(topic, subject))
+    message = Message(topic, event.data or b"", sub_topic)
     message.keys = (attributes["id"],)
     message.message_group = attributes.get(PARTITION_KEY, "")
     message.properties = tuple(

@@ -90,7 +90,7 @@ def retry_after_seconds(text: str | None, now_epoch: float) -> float | None:
     if text.isascii() and text.isdecimal():
         return float(min(int(text[:10]), MAX_RETRY_AFTER_SECONDS))
     try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
+        moment = parsedate_to_datetime(text).timestamp()
+    except (ValueError, OverflowError):
         return None
-    return min(max(moment.timestamp() - now_epoch, 0.0), float(MAX_RETRY_AFTER_SECONDS))
+    return min(max(moment - now_epoch, 0.0), float(MAX_RETRY_AFTER_SECONDS))

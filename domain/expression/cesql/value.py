@@ -6,7 +6,6 @@ are always told by `type(value)`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -27,7 +26,6 @@ ZERO_VALUES: Final[Mapping[ValueType, Value]] = {str: "", int: 0, bool: False}
 SHOWN_LENGTH: Final = 40
 """So much of a value is repeated in an error."""
 _MAX_DIGITS: Final = 10
-_INTEGER = re.compile(r"[+-]?0*([0-9]+)")
 _TRUTH: Final = {"true": True, "false": False}
 
 
@@ -86,9 +84,11 @@ def to_integer(value: Value) -> int:
     if type(value) is int:
         return value
     if type(value) is str:
-        found = _INTEGER.fullmatch(value)
-        if found is not None and len(found[1]) <= _MAX_DIGITS:
-            number = int(value)
+        digits = value[1:] if value[:1] in ("+", "-") else value
+        if digits.isascii() and digits.isdigit():  # as many zeros in front as an attribute has room for
+            digits = digits.lstrip("0") or "0"
+            number = int(digits[: _MAX_DIGITS + 1])
+            number = -number if value[0] == "-" else number
             if MIN_INTEGER <= number <= MAX_INTEGER:
                 return number
         raise EvaluationError(ErrorKind.CAST, f"{shown(value)} is not a 32-bit integer")

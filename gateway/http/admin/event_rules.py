@@ -8,6 +8,7 @@ import orjson
 from fastapi import Request, Response
 from pydantic import Field
 
+from domain.access.model import Action, Principal, ResourceType, access_name, whole_topic
 from domain.errors import Code, EntrepotError
 from domain.names import check_topic_name, is_hidden_topic, qualified, split_name
 from gateway.events.rules import (
@@ -18,11 +19,13 @@ from gateway.events.rules import (
     EventRule,
     EventRuleRecord,
 )
+from gateway.http.access import PROTOCOL
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Change, schema_of
 from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, namespace_of, topic_name
 from gateway.http.problems import bad_request
+from gateway.security.security import refusal_of
 
 PATH: Final = "/topics/{name}/event-rules"
 
@@ -104,7 +107,18 @@ async def _check_target(context: HttpContext, request: Request, topic: str, plai
     target = qualified(namespace_of(context.store, request), plain)
     if target == topic:
         raise bad_request("divertTo: is the topic itself")
+    _check_rights(context, request.state.principal, target)
     await context.topology.ensure(target)
+
+
+def _check_rights(context: HttpContext, principal: Principal, target: str) -> None:
+    """Who lets others' events go to a topic must be allowed to publish to it, and to make it."""
+    needs = [(Action.PUB, whole_topic(target))]
+    if context.store.topic(target) is None:
+        needs.append((Action.CREATE, access_name(target)))
+    for action, name in needs:
+        if not context.security.allows(principal, action, ResourceType.TOPIC, name, PROTOCOL):
+            raise refusal_of(action, ResourceType.TOPIC, name)
 
 
 def _shape(rule: EventRule | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
@@ -89,8 +89,12 @@ class EventSockets:
         namespace = None if raw_namespace is None else known_namespace(context.store, decoded_name(raw_namespace))
         topic = plain_topic if namespace is None else qualified(namespace, plain_topic)
         group = plain_group if namespace is None else qualified(namespace, plain_group)
-        self._access.check(principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
-        self._access.check(principal, Action.SUB, ResourceType.GROUP, access_name(group))
+
+        def check_rights() -> None:
+            self._access.check(principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
+            self._access.check(principal, Action.SUB, ResourceType.GROUP, access_name(group))
+
+        check_rights()
         if frames.SUBPROTOCOL not in scope.get("subprotocols", ()):
             raise EntrepotError(Code.BAD_REQUEST, f"the sub-protocol to ask for is {frames.SUBPROTOCOL!r}")
         if not context.is_ready() or self.count >= context.settings.http.max_event_sockets:
@@ -99,11 +103,12 @@ class EventSockets:
             await context.topology.ensure_readable(topic)
         query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
         filters = filters_in(_last(query, "filters"), _last(query, "cesql"))
-        return _Consumer(context, topic, group, _credit_in(query), filters, receive, send)
+        return _Consumer(context, topic, group, _credit_in(query), filters, check_rights, receive, send)
 
 
 class _Consumer:
-    """One connection that is open."""
+    """One connection that is open.  `check_rights` is asked again before anything is handed out or settled: what was
+    allowed at the beginning may not be any more."""
 
     def __init__(
         self,
@@ -112,12 +117,13 @@ class _Consumer:
         group: str,
         credit: int,
         filters: EventFilters,
+        check_rights: Callable[[], None],
         receive: Receive,
         send: Send,
     ) -> None:
         self._context, self._store = context, context.store
         self._topic, self._group, self._credit = topic, group, credit
-        self._filters = filters
+        self._filters, self._check_rights = filters, check_rights
         self._default_type = context.settings.http.event_type
         self._receive, self._send = receive, send
         self._held: dict[str, float] = {}
@@ -165,16 +171,25 @@ class _Consumer:
                     await self._end(refusal)
                     return
                 deliveries = []
+            self._hold(deliveries)
+            try:
+                self._check_rights()
+            except EntrepotError as refusal:
+                await self._end(refusal)
+                return
             await self._hand_out(deliveries)
             if not deliveries and self._loop.time() - asked < WAIT_MS / 2000:
                 await asyncio.sleep(PAUSE_SECONDS)
         await self._send({"type": "websocket.close", "code": _GOING_AWAY, "reason": "the server is stopping"})
 
-    async def _hand_out(self, deliveries: Sequence[Delivery]) -> None:
+    def _hold(self, deliveries: Sequence[Delivery]) -> None:
+        """All are held before the first is on its way: an end gives all of them back."""
         group = self._store.group(self._group)
         over_at = self._loop.time() + (group.invisible_seconds if group is not None else 0)
-        for delivery in deliveries:  # all are held before the first is on its way: an end gives all of them back
+        for delivery in deliveries:
             self._held[delivery.receipt_handle] = over_at
+
+    async def _hand_out(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
             text = frames.encode_delivery(delivery, self._default_type)
             await self._send({"type": "websocket.send", "text": text})
@@ -203,6 +218,11 @@ class _Consumer:
                 )
                 return
             try:
+                self._check_rights()
+            except EntrepotError as refusal:
+                await self._end(refusal)
+                return
+            try:
                 control = frames.decode_control(text.encode("utf-8", "surrogatepass"))
                 await self._obey(control)
             except (CloudEventError, EntrepotError) as error:
@@ -219,7 +239,8 @@ class _Consumer:
         group = self._store.group(self._group)
         for token, refusal in zip(tokens, outcomes, strict=True):
             if control.type == frames.RENEW and refusal is None and group is not None:
-                self._held[token] = self._loop.time() + group.invisible_seconds
+                if token in self._held:  # another connection's stays its own
+                    self._held[token] = self._loop.time() + group.invisible_seconds
             else:
                 self._held.pop(token, None)
         self._room.set()

@@ -7,16 +7,18 @@ Nothing is acknowledged and no group is needed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from fastapi import Header, Query, Request
 from fastapi.responses import StreamingResponse
 
+from domain.access.model import Action, Principal, ResourceType, whole_topic
 from domain.errors import Code, EntrepotError
 from domain.expression.event_filter import EventFilters
 from domain.names import split_name
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
+from gateway.http.access import PROTOCOL
 from gateway.http.admin.common import MAX_NUMBER, epoch_ms_of
 from gateway.http.context import HttpContext
 from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in
@@ -75,8 +77,13 @@ def stream_routes(context: HttpContext) -> Routes:
         if last_event_id or cursor:
             places |= parse_cursor(last_event_id or cursor or "")
         wanted = filters_in(filters, cesql)
+        principal: Principal = request.state.principal
+
+        def may_read() -> bool:
+            return context.security.allows(principal, Action.SUB, ResourceType.TOPIC, whole_topic(full_name), PROTOCOL)
+
         streams.enter()
-        body = _body(context, streams, full_name, places, wanted, named=named)
+        body = _body(context, streams, full_name, places, wanted, may_read, named=named)
         return StreamingResponse(body, media_type=MEDIA_TYPE, headers=_HEADERS)
 
     return routes
@@ -106,15 +113,26 @@ class Streams:
 
 
 async def _body(
-    context: HttpContext, streams: Streams, topic: str, places: dict[int, int], filters: EventFilters, *, named: bool
+    context: HttpContext,
+    streams: Streams,
+    topic: str,
+    places: dict[int, int],
+    filters: EventFilters,
+    may_read: Callable[[], bool],
+    *,
+    named: bool,
 ) -> AsyncIterator[bytes]:
+    """Until either side ends it, or it may not be read any more."""
     stream = TopicStream(context.store, topic, places)
     streams.open.add(stream)
     default_type = context.settings.http.event_type
     try:
         yield b"retry: 2000\n\n"
         while not stream.is_over and context.is_ready():
-            if not await stream.wait(KEEP_ALIVE_SECONDS):
+            has_events = await stream.wait(KEEP_ALIVE_SECONDS)
+            if not may_read():
+                return
+            if not has_events:
                 yield f"id: {cursor_of(stream.places)}\n\n".encode()
                 continue
             parts = []
