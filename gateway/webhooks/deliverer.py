@@ -37,6 +37,8 @@ PAUSE_MS: Final = 30_000
 """Until an event is tried again with which something of ours went wrong."""
 LOOK_SECONDS: Final = 30.0
 """A deliverer that may not send looks again so often, whatever it was told."""
+TRIAL_SECONDS: Final = 1.0
+"""So often it looks whether another one's trial of the sink has ended."""
 MAX_REASON: Final = 200
 STATE_TRIES: Final = 3
 SHARED_SECONDS: Final = 1.0
@@ -160,8 +162,10 @@ class Deliverer:
         if not is_allowed(subscription, state):
             return LOOK_SECONDS if due_ms is None else max(due_ms / 1000, PAUSE_SECONDS)
         now = self._loop.time()
-        if self._room() <= 0 or self._circuit.is_trying:
+        if self._room() <= 0:
             return LOOK_SECONDS
+        if self._circuit.is_trying:
+            return TRIAL_SECONDS
         wait = self._sink_wait()
         if wait > 0:
             return wait

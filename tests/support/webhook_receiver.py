@@ -15,6 +15,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs
 
 import httpx2
 from fastapi import FastAPI, Request, Response
@@ -43,6 +44,8 @@ def build() -> Any:
     async def shake_hands(name: str, request: Request) -> Response:
         told = behaviours[name]
         seen[name + ":options"].append({"headers": dict(request.headers)})
+        if told.get("options_stall"):
+            await asyncio.sleep(told["options_stall"])
         if told.get("consent") is False:
             return Response(status_code=200)
         allowed = {"webhook-allowed-origin": told.get("origin", request.headers.get("webhook-request-origin", ""))}
@@ -68,6 +71,8 @@ def build() -> Any:
         step = steps[number] if number < len(steps) else told.get("then", {"status": 200})
         if step.get("stall"):
             await asyncio.sleep(step["stall"])
+        if request.headers.get("authorization") in told.get("refuses", ()):
+            return Response(status_code=401)
         content = b"x" * step.get("size", 0)
         return Response(content, status_code=step["status"], headers=step.get("headers", {}))
 
@@ -76,6 +81,18 @@ def build() -> Any:
         form = (await request.body()).decode()
         seen["token"].append({"headers": dict(request.headers), "body": form})
         return {"access_token": f"t{len(seen['token'])}", "token_type": "bearer", "expires_in": 3600}
+
+    @app.post("/rotating/{name}")
+    async def rotate(name: str, request: Request) -> Response:
+        """Each refresh token is good for once; another one comes with its token."""
+        form = parse_qs((await request.body()).decode())
+        number = len(seen[f"{name}:rotating"])
+        if form.get("refresh_token") != [f"r{number}"]:
+            return Response(b'{"error":"invalid_grant"}', status_code=400)
+        seen[f"{name}:rotating"].append({})
+        lasts = behaviours[name].get("expires_in", 3600)
+        answer = {"access_token": f"t{number + 1}", "expires_in": lasts, "refresh_token": f"r{number + 1}"}
+        return Response(json.dumps(answer), media_type="application/json")
 
     return app
 

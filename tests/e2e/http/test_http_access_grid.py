@@ -322,6 +322,22 @@ def test_timers_belong_to_who_may_publish(server: HttpServer, user: Callable[...
 # -- every route -------------------------------------------------------------------------------------------------------
 
 
+def test_who_diverts_events_must_be_allowed_to_send_them_there(user: Callable[..., httpx2.Client]) -> None:
+    path, rule = "/api/v1/topics/grid/event-rules", {"onInvalid": "divert"}
+    may_change = {"effect": "ALLOW", "actions": ["UPDATE"], "resources": ["Topic:grid"]}
+    may_send = {"effect": "ALLOW", "actions": ["PUB"], "resources": ["Topic:dump/#", "Topic:grid/#"]}
+    may_make = {"effect": "ALLOW", "actions": ["CREATE"], "resources": ["Topic:dump"]}
+    for statements, target, expected in (
+        ([may_change], "dump", 403),
+        ([may_change, may_send], "dump", 403),
+        ([may_change, may_send, may_make], "dump", 200),
+        ([may_change, may_send], "dump", 200),
+    ):
+        client = user(*statements)
+        assert client.put(path, json={**rule, "divertTo": target}).status_code == expected, (statements, target)
+        assert client.put(path, json={"onInvalid": "refuse"}).status_code == 200
+
+
 def rest_of(server: HttpServer) -> FastAPI:
     access = HttpAccess(server.context.security, server.context.clock)
     return server.call(lambda: build_rest(server.context, access)[0])

@@ -28,6 +28,17 @@ def test_an_event_that_came_before_is_not_stored_again(client: httpx2.Client, to
     assert {one["event"]["source"] for one in received if one["event"]["id"] == "e1"} == {"/line1", "/line2"}
 
 
+def test_the_same_event_twice_in_a_batch_has_one_outcome(client: httpx2.Client, topic: str) -> None:
+    assert rules(client, topic, dedupSeconds=600, schema=SCHEMA).status_code == 200
+    bad, good = event(1, data={"celsius": "warm"}), event(2, data={"celsius": 1})
+    answer = client.post(
+        f"/topics/{topic}:publish", content=json.dumps([bad, bad, good]), headers={"content-type": BATCH}
+    )
+    is_problem(answer, 400)
+    assert "2 of 3 were refused" in answer.json()["detail"]
+    assert ids(receive(client, topic)) == ["e2"]
+
+
 def test_without_a_window_it_is(client: httpx2.Client, topic: str) -> None:
     publish(client, topic, event(1))
     publish(client, topic, event(1))

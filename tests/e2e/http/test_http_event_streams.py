@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 import threading
@@ -153,11 +154,18 @@ def test_more_streams_than_the_limit_are_refused(tmp_path) -> None:
 
 @contextmanager
 def consumer(
-    server: HttpServer, topic: str, group: str = "g", *, below: str = "", **query: object
+    server: HttpServer,
+    topic: str,
+    group: str = "g",
+    *,
+    below: str = "",
+    headers: dict[str, str] | None = None,
+    **query: object,
 ) -> Iterator[Consumer]:
     asked = "&".join(f"{name}={quote(str(value))}" for name, value in query.items())
     url = f"ws://127.0.0.1:{server.port}{below}/topics/{topic}/eventsubscriptions/{group}:stream?{asked}"
-    with connect(url, subprotocols=[Subprotocol("cloudevents.json")], compression=None, proxy=None) as connection:
+    protocols = [Subprotocol("cloudevents.json")]
+    with connect(url, subprotocols=protocols, additional_headers=headers, compression=None, proxy=None) as connection:
         yield Consumer(connection)
 
 
@@ -324,6 +332,59 @@ def test_rights_of_streams_and_tokens_in_the_query(tmp_path) -> None:
         is_problem(answer, 401)
         twice = httpx2.get(f"{server.url}/topics/t/events?access_token=a&access_token=b", trust_env=False)
         is_problem(twice, 401, "more than one")
+
+
+def test_streams_of_a_user_who_is_deleted_tell_nothing_more(tmp_path) -> None:
+    cheap = SecuritySettings(
+        argon2_memory_bytes=65_536, argon2_iterations=1, initial_admin="root", initial_admin_password="root"
+    )
+    basic = {"authorization": "Basic " + base64.b64encode(b"bob:pw").decode()}
+    all_of_it = [{"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "Group:*"]}]
+    with serving("memory", tmp_path, Settings(security=cheap)) as server:  # noqa: SIM117
+        with httpx2.Client(base_url=server.url, auth=("root", "root"), trust_env=False) as root:
+            root.put("/api/v1/topics/t", json={}).raise_for_status()
+            root.put("/api/v1/users/bob", json={"password": "pw"}).raise_for_status()
+            root.put("/api/v1/acls/bob", json={"statements": all_of_it}).raise_for_status()
+            bob = httpx2.Client(base_url=server.url, headers=basic, trust_env=False)
+            with bob, source(bob, "t") as live, consumer(server, "t", headers=basic) as it:
+                publish(root, "t", event(1))
+                assert live.next()["id"] == "e1"
+                first = it.next()
+                assert first["id"] == "e1"
+                root.delete("/api/v1/users/bob").raise_for_status()
+                publish(root, "t", event(2))
+                with pytest.raises(AssertionError, match="has ended"):
+                    live.next()
+                assert _last_words(it, first["locktoken"]) <= {"dev.entrepot.problem"}
+            found = {one["id"] for _ in range(2) for one in _received(root)}
+            assert found == {"e1", "e2"}, "nothing was settled, and all was given back"
+
+
+def _last_words(it: Consumer, token: str) -> set[str]:
+    """What a consumer hears that acknowledges something, up to the end of its connection."""
+    heard: set[str] = set()
+    try:
+        it.say("acknowledge", lockTokens=[token])
+        while True:
+            heard.add(it.next()["type"])
+    except ConnectionClosed:
+        return heard
+
+
+def _received(client: httpx2.Client) -> list[dict]:
+    answer = client.post("/topics/t/eventsubscriptions/g:receive?maxEvents=10&maxWaitTime=1")
+    return [one["event"] for one in answer.json()["value"]]
+
+
+def test_who_renews_what_another_holds_does_not_hold_it(server: HttpServer, client: httpx2.Client, topic: str) -> None:
+    publish(client, topic, event(1))
+    answer = client.post(f"/topics/{topic}/eventsubscriptions/g:receive").json()
+    token = answer["value"][0]["brokerProperties"]["lockToken"]
+    with consumer(server, topic) as it:
+        it.say("renew", lockTokens=[token])
+        assert it.next()["data"]["succeededLockTokens"] == [token]
+    settled = client.post(f"/topics/{topic}/eventsubscriptions/g:acknowledge", json={"lockTokens": [token]})
+    assert settled.json()["succeededLockTokens"] == [token]
 
 
 def test_pages_of_other_origins(tmp_path) -> None:

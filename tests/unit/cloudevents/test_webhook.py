@@ -52,7 +52,8 @@ def test_verdicts(status: int, verdict: Verdict) -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("120", 120.0), ("0", 0.0), (" 5 ", 5.0), ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0), ("9" * 30, 86_400.0),
-     ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None), ("", None), (None, None), ("-1", None), ("1.5", None)],
+     ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None), ("", None), (None, None), ("-1", None), ("1.5", None),
+     ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None), ("Mon, 01 Jan 2024 00:00:00 +99999999999", None)],
 )  # fmt: skip
 def test_retry_after(text: str | None, seconds: float | None) -> None:
     assert webhook.retry_after_seconds(text, 10.0) == seconds

@@ -10,6 +10,7 @@ from domain.expression.cesql.expression import compile_cesql
 from domain.expression.cesql.function import MAX_STRING_LENGTH
 from domain.expression.cesql.parser import MAX_CESQL_DEPTH, MAX_CESQL_LENGTH, MAX_CESQL_PATTERNS, parse_cesql
 from domain.expression.cesql.tokens import CesqlParseError
+from domain.expression.cesql.value import EvaluationError, to_integer
 from tests.unit.expression.cesql_cases import CASES, FAULTS
 
 
@@ -142,3 +143,28 @@ def test_an_expression_is_a_value():
     assert compile_cesql("a = 1") != compile_cesql("a = 2")
     assert parse_cesql("1") != parse_cesql("true")
     assert compile_node(parse_cesql("a  =  1")).type is bool
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0" * 65_000 + "7", 7),
+        ("-" + "0" * 5000 + "2147483648", -(2**31)),
+        ("+0", 0),
+        ("0" * 65_000, 0),
+        ("0" * 65_000 + "x", None),
+        ("9" * 65_000, None),
+        ("0" * 5000 + "2147483648", None),
+        ("-", None),
+        ("", None),
+        ("--1", None),
+        ("\u0661", None),
+    ],
+    ids=range(11),
+)
+def test_a_text_that_is_an_integer_has_as_many_zeros_as_it_likes(text, number):
+    if number is None:
+        with pytest.raises(EvaluationError):
+            to_integer(text)
+    else:
+        assert to_integer(text) == number
