@@ -235,7 +235,11 @@ class Deliverer:
                 except BaseException:
                     circuit.left()
                     raise
-            await self._settle(deliveries, answer, authorization, asked, circuit)
+            try:
+                await self._settle(deliveries, answer, authorization, asked, circuit)
+            except Exception:
+                circuit.left()
+                raise
         except asyncio.CancelledError:
             task = asyncio.ensure_future(self._give_back(deliveries, 0))
             with contextlib.suppress(EntrepotError, TimeoutError):
@@ -244,7 +248,6 @@ class Deliverer:
         except EntrepotError as error:  # the store is away: the leases end by themselves
             log.warning("a delivery cannot be settled now", subscription=self.subscription.key, problem=error.message)
         except Exception:
-            circuit.left()
             await self._give_back(deliveries, PAUSE_MS)
             raise
 

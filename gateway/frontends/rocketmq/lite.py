@@ -87,6 +87,8 @@ class LiteSubscriptions:
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend, self._store = frontend, frontend.store
         self._known: OrderedDict[str, LiteSubscription | None] = OrderedDict()
+        self._asking: dict[str, object] = {}
+        """Keys that the store is asked for, as long as nothing is told of them."""
         self._turns: dict[str, _Turn] = {}
         self._stop: Callable[[], None] | None = None
 
@@ -105,6 +107,7 @@ class LiteSubscriptions:
 
     def _changed(self, events: list[KeyValueEvent]) -> None:
         for event in events:
+            self._asking.pop(event.key, None)
             known = self._known.get(event.key)
             if known is not None and event.version != ABSENT and is_older(event.version, known.written):
                 continue
@@ -204,22 +207,32 @@ class LiteSubscriptions:
         return await self._subscription(_key(client_id, group, topic), group, topic)
 
     async def _subscription(self, key: str, group: str, topic: str) -> LiteSubscription | None:
-        if key in self._known:
-            return self._known[key]
-        found: LiteSubscription | None = None
+        while key not in self._known:
+            asked = self._asking.setdefault(key, object())
+            try:
+                found = await self._kept(key, group, topic)
+            except BaseException:
+                self._asking.pop(key, None)
+                raise
+            if self._asking.get(key) is asked:  # else it has changed meanwhile, or is known
+                del self._asking[key]
+                self._remember(key, found)
+        return self._known[key]
+
+    async def _kept(self, key: str, group: str, topic: str) -> LiteSubscription | None:
         try:
             [kept] = await self._store.get([key])
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
                 raise
-            kept = None
-        if kept is not None:
-            record = _DECODER.decode(kept.value)
-            found = LiteSubscription(topic, group, record.version, tuple(record.lite_topics))
-        self._remember(key, found)
-        return found
+            return None
+        if kept is None:
+            return None
+        record = _DECODER.decode(kept.value)
+        return LiteSubscription(topic, group, record.version, tuple(record.lite_topics))
 
     def _remember(self, key: str, found: LiteSubscription | None) -> None:
+        self._asking.pop(key, None)
         self._known.pop(key, None)
         self._known[key] = found
         while len(self._known) > MAX_KNOWN:
