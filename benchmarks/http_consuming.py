@@ -61,9 +61,9 @@ def batch(first: int, subject: str = "line1/temp") -> bytes:
 
 
 async def publish_many(server: Server, count: int, topic: str = "bench") -> None:
-    """So many events, by a few connections."""
+    """So many events, or as many as fill the last batch, by a few connections."""
     body = batch(0)
-    left = count // EVENTS_IN_BATCH
+    left = -(-count // EVENTS_IN_BATCH)
 
     async def one() -> None:
         nonlocal left
