@@ -17,7 +17,7 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from gateway.http.asgi import Scope, Send
 from gateway.security.credentials import Credentials
-from gateway.security.security import PrincipalChange, Security, refusal_of
+from gateway.security.security import PrincipalChange, Security
 
 PROTOCOL: Final = "http"
 _CACHE_CONTROL: Final = b"cache-control"
@@ -60,8 +60,7 @@ class HttpAccess:
 
     def check(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> None:
         """Raise FORBIDDEN unless it is allowed."""
-        if not self.security.allows(principal, action, resource_type, name, PROTOCOL):
-            raise refusal_of(action, resource_type, name)
+        self.security.check(principal, action, resource_type, name, PROTOCOL)
 
     def check_administration(self, principal: Principal) -> None:
         """Raise FORBIDDEN unless users and policies are its to change."""

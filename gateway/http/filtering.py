@@ -14,7 +14,8 @@ from domain.message import Delivery, StoredMessage
 from domain.names import split_name
 from domain.ports import PopRequest, Store
 from gateway.http.problems import bad_request
-from gateway.webhooks.dispatcher import give_back, typed_attributes
+from gateway.messaging.giving_back import give_back
+from gateway.webhooks.dispatcher import typed_attributes
 from protocols.cloudevents.mapping import to_event
 
 MAX_FILTERS_LENGTH: Final = 16_384

@@ -96,8 +96,7 @@ class PublishRoute:
         """Whether a POST is taken at once as far as its head says; else it is refused, or waited for, by `__call__`."""
         try:
             examined(headers)
-            principal = self._access.at_once({"client": client, "headers": headers})
-            return principal is not None and self._is_ready_for(_topic_at(url))
+            return self._publisher(url, headers, client) is not None
         except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
             return False
 
@@ -113,12 +112,10 @@ class PublishRoute:
             on_published(None if refusal is None else _told(url, refusal))
 
         try:
-            plain = _topic_at(url)
-            if not plain or (self._has_origins and _has_origin(headers)):
+            publisher = self._publisher(url, headers, client)
+            if publisher is None:
                 return False
-            principal = self._access.at_once({"client": client, "headers": headers})
-            if principal is None or not self._is_ready_for(plain):
-                return False
+            principal, plain = publisher
             content_type, _, trace = examined(headers)
             messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
             self._check(principal, messages, DEFAULT_NAMESPACE)
@@ -128,6 +125,14 @@ class PublishRoute:
         except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
             return False
         return True
+
+    def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
+        """Who publishes, and to which topic; None where something has to be waited for to say so, or to answer."""
+        plain = _topic_at(url)
+        if not plain or (self._has_origins and _has_origin(headers)) or not self._is_ready_for(plain):
+            return None
+        principal = self._access.at_once({"client": client, "headers": headers})
+        return None if principal is None else (principal, plain)
 
     def _is_ready_for(self, topic: str) -> bool:
         """Whether a topic takes events now, and only has to store them."""

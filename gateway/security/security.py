@@ -183,6 +183,13 @@ class Security:
             self._denied(principal, protocol, action, f"{resource_type}:{name}")
         return is_allowed
 
+    def check(
+        self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
+    ) -> None:
+        """Raise FORBIDDEN unless it is allowed."""
+        if not self.allows(principal, action, resource_type, name, protocol):
+            raise refusal_of(action, resource_type, name)
+
     def why(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> Decision:
         """The decision of now, with its reason."""
         directory = self._directory

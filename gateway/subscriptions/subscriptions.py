@@ -278,10 +278,7 @@ class Subscriptions:
                         raise
 
     def _change_of(self, topic: str) -> asyncio.Lock:
-        lock = self._changing.get(topic)
-        if lock is None:
-            lock = self._changing[topic] = asyncio.Lock()
-        return lock
+        return self._changing.setdefault(topic, asyncio.Lock())
 
     async def _write(self, made: Subscription, expected: int, topic: TopicRecord, expected_topic: int) -> None:
         changes = [

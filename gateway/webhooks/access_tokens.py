@@ -67,10 +67,7 @@ class AccessTokens:
         key = (subscription.key, credential)
         if credential.credentialtype == "ACCESSTOKEN" or (key not in self._refused and self._is_fresh(credential)):
             return _given(credential)
-        asking = self._asking.get(key)
-        if asking is None:
-            asking = self._asking[key] = asyncio.Lock()
-        async with asking:  # many events begin at once: the first asks for all
+        async with self._asking.setdefault(key, asyncio.Lock()):  # many events begin at once: the first asks for all
             kept = self._kept.get(key)
             if kept is not None and self._clock.now_ms() < kept[1]:
                 return kept[0]

@@ -24,6 +24,7 @@ from domain.names import split_name
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from domain.routing.queue_selector import RoundRobin, queue_for_key
 from gateway.messaging.appending import append_and_wait
+from gateway.messaging.giving_back import give_back
 from gateway.subscriptions.record import Subscription
 from gateway.subscriptions.subscriptions import Subscriptions
 from protocols.cloudevents.event import CloudEvent, ExtensionType
@@ -220,26 +221,6 @@ class Dispatcher:
             if refusal is not None and refusal.code is not Code.TOPIC_NOT_FOUND:
                 return False
         return True
-
-
-def give_back(store: Store, topic: str, group: str, handles: Sequence[str]) -> None:
-    """What was popped for them was cut short: others have them at once, and that was no attempt."""
-    if handles:
-        task = asyncio.get_running_loop().create_task(
-            store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
-        )
-        _giving_back.add(task)
-        task.add_done_callback(_given_back)
-
-
-_giving_back: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
-"""A task that nobody holds may vanish."""
-
-
-def _given_back(task: asyncio.Task[list[EntrepotError | None]]) -> None:
-    _giving_back.discard(task)
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.info("what was popped for nobody waits until its time is over", problem=str(error))
 
 
 def typed_attributes(event: CloudEvent) -> dict[str, Value]:

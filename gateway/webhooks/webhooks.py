@@ -202,12 +202,7 @@ class Webhooks:
         matching = Matching(self._subscriptions, topic, group)
         dispatcher = Dispatcher(self._store, topic, group, matching, self._default_type)
         while True:
-            try:
-                await dispatcher.run()
-            except EntrepotError as error:
-                log.warning("a topic cannot be dispatched now", topic=topic, problem=error.message)
-            except Exception:  # a fault of ours: what comes next is dispatched all the same
-                log.exception("a topic cannot be dispatched now", topic=topic)
+            await dispatcher.run()
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _sweep(self) -> None:
@@ -245,7 +240,7 @@ class Webhooks:
                 if error.code is not Code.PRECONDITION_FAILED:
                     log.warning("the past is not dispatched now", subscription=known.key, problem=error.message)
                 await asyncio.sleep(PAUSE_SECONDS)
-            except Exception:  # as above
+            except Exception:  # a fault of ours: what comes next is dispatched all the same
                 log.exception("the past is not dispatched now", subscription=known.key)
                 await asyncio.sleep(PAUSE_SECONDS)
 

@@ -28,7 +28,7 @@ from gateway.frontends.rocketmq.caller import (
     peer_host,
 )
 from gateway.security.credentials import CertificateIdentity, Credentials
-from gateway.security.security import PrincipalChange, Security, refusal_of
+from gateway.security.security import PrincipalChange, Security
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import WireError
 from protocols.rocketmq.headers import DATE_FORMAT, parse_authorization, signature
@@ -167,8 +167,7 @@ class RocketMqAccess:
         self._check(caller, Action.PUB, ResourceType.TOPIC, access_name(topic))
 
     def _check(self, caller: Caller, action: Action, kind: ResourceType, name: str) -> None:
-        if not self._security.allows(caller.principal, action, kind, name, PROTOCOL):
-            raise refusal_of(action, kind, name)
+        self._security.check(caller.principal, action, kind, name, PROTOCOL)
 
 
 def _certificate(context: grpc.aio.ServicerContext[Any, Any]) -> CertificateIdentity | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ import structlog
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
+from domain.message import Delivery
 from domain.ports import Store
 from domain.revision import BY_USE
 from gateway.frontends.rocketmq.access import RocketMqAccess
@@ -88,6 +89,12 @@ class RocketMqFrontend:
         """Raise TOO_MANY_REQUESTS where nobody more may wait for messages."""
         if self.counters.waiting >= self.settings.max_waiting_receives:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many receives wait at this gateway")
+
+    async def release(self, topic: str, group: str, deliveries: Sequence[Delivery], *, suspend: bool = False) -> None:
+        """Let others have messages at once.  `suspend`: the client was told nothing of them."""
+        handles = [delivery.receipt_handle for delivery in deliveries]
+        if handles:
+            await self.store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=suspend)
 
     async def wait_for(self, event: Coroutine[Any, Any, object], seconds: float) -> None:
         """Wait for something, for so long, or until nobody is to wait any more."""

@@ -202,7 +202,7 @@ class Holding:
             for client_id, client in list(self._clients.items()):
                 try:
                     await self._look_at(client_id, client)
-                except EntrepotError as error:  # as above
+                except EntrepotError as error:  # the store is away: the next look may find it
                     log.warning("what a consumer holds was not looked after", client=client_id, problem=error.message)
                 except Exception:  # a fault of ours: what all the others hold is renewed all the same
                     log.exception("what a consumer holds was not looked after", client=client_id)

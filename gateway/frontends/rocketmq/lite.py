@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -73,14 +74,6 @@ class LiteSubscription:
             woken.set()
 
 
-@dataclass(slots=True)
-class _Turn:
-    """`count`: changes of one client's set that are under way, or wait."""
-
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    count: int = 0
-
-
 class LiteSubscriptions:
     """Subscriptions of the clients that this gateway has heard of."""
 
@@ -89,7 +82,7 @@ class LiteSubscriptions:
         self._known: OrderedDict[str, LiteSubscription | None] = OrderedDict()
         self._asking: dict[str, object] = {}
         """Keys that the store is asked for, as long as nothing is told of them."""
-        self._turns: dict[str, _Turn] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stop: Callable[[], None] | None = None
 
     def start(self) -> None:
@@ -138,21 +131,8 @@ class LiteSubscriptions:
         if frontend.store.topic(topic) is None:
             await frontend.topology.ensure(topic)
         key = _key(caller.identity, group, topic)
-        async with self._turn_of(key):
+        async with self._turns.setdefault(key, asyncio.Lock()):  # each change is of what the one before has left
             return await self._take(question, key, group, topic)
-
-    @asynccontextmanager
-    async def _turn_of(self, key: str) -> AsyncIterator[None]:
-        """One change of a set after the other: each is of what the one before has left."""
-        turn = self._turns.setdefault(key, _Turn())
-        turn.count += 1
-        try:
-            async with turn.lock:
-                yield
-        finally:
-            turn.count -= 1
-            if not turn.count:
-                del self._turns[key]
 
     async def _take(
         self, question: v2.SyncLiteSubscriptionRequest, key: str, group: str, topic: str
@@ -288,14 +268,10 @@ class LiteSubscriptions:
         try:
             await self._pop_each(names, request, popped)
         except BaseException:
-            self._frontend.spawn(self._release(request.topic, popped))
+            for group, _, deliveries in popped:
+                self._frontend.spawn(self._frontend.release(request.topic, group, deliveries, suspend=True))
             raise
         return popped
-
-    async def _release(self, topic: str, popped: Popped) -> None:
-        for group, _, deliveries in popped:
-            handles = [delivery.receipt_handle for delivery in deliveries]
-            await self._store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
 
     async def _pop_each(self, names: Iterable[str], request: PopRequest, popped: Popped) -> None:
         room = request.max_messages

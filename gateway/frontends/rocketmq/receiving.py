@@ -148,21 +148,13 @@ class Receiving:
         await asyncio.wait((pop,))
         if not pop.cancelled() and pop.exception() is None and not request.attempt_id:
             for group, _, deliveries in pop.result():
-                await self._release(request.topic, group, deliveries, suspend=True)
+                await self._frontend.release(request.topic, group, deliveries, suspend=True)
 
     def _give_back(self, topic: str, popped: Popped, caller: Caller) -> None:
         """The client went while it was told."""
         for group, _, deliveries in popped:
             self._holding.forget(caller.identity, [delivery.receipt_handle for delivery in deliveries])
-            self._frontend.spawn(self._release(topic, group, deliveries))
-
-    async def _release(self, topic: str, group: str, deliveries: Sequence[Delivery], *, suspend: bool = False) -> None:
-        """`suspend`: the client was told nothing of them."""
-        handles = [delivery.receipt_handle for delivery in deliveries]
-        if handles:
-            await self._frontend.store.change_invisible_duration(
-                topic, group, handles, 0, release=True, suspend=suspend
-            )
+            self._frontend.spawn(self._frontend.release(topic, group, deliveries))
 
     # -- settle ------------------------------------------------------------------------------------------------------
 

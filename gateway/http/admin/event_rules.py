@@ -25,7 +25,6 @@ from gateway.http.bodies import body_of, json_answer, schema_of_body
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes, namespace_of, topic_name
 from gateway.http.problems import bad_request
-from gateway.security.security import refusal_of
 
 PATH: Final = "/topics/{name}/event-rules"
 
@@ -117,8 +116,7 @@ def _check_rights(context: HttpContext, principal: Principal, target: str) -> No
     if context.store.topic(target) is None:
         needs.append((Action.CREATE, access_name(target)))
     for action, name in needs:
-        if not context.security.allows(principal, action, ResourceType.TOPIC, name, PROTOCOL):
-            raise refusal_of(action, ResourceType.TOPIC, name)
+        context.security.check(principal, action, ResourceType.TOPIC, name, PROTOCOL)
 
 
 def _shape(rule: EventRule | None) -> dict[str, Any]:

@@ -172,10 +172,7 @@ class _Consumer:
                     return
                 deliveries = []
             self._hold(deliveries)
-            try:
-                self._check_rights()
-            except EntrepotError as refusal:
-                await self._end(refusal)
+            if not await self._may_go_on():
                 return
             await self._hand_out(deliveries)
             if not deliveries and self._loop.time() - asked < WAIT_MS / 2000:
@@ -217,10 +214,7 @@ class _Consumer:
                     {"type": "websocket.close", "code": _UNSUPPORTED, "reason": "text frames only, each an event"}
                 )
                 return
-            try:
-                self._check_rights()
-            except EntrepotError as refusal:
-                await self._end(refusal)
+            if not await self._may_go_on():
                 return
             try:
                 control = frames.decode_control(text.encode("utf-8", "surrogatepass"))
@@ -265,6 +259,15 @@ class _Consumer:
         await self._send({"type": "websocket.send", "text": text})
 
     # -- the end -------------------------------------------------------------------------------------------------
+
+    async def _may_go_on(self) -> bool:
+        """Whether it is still allowed; else it is told so, and closed."""
+        try:
+            self._check_rights()
+        except EntrepotError as refusal:
+            await self._end(refusal)
+            return False
+        return True
 
     async def _end(self, refusal: EntrepotError) -> None:
         await self._tell_problem("", refusal)

@@ -1,0 +1,33 @@
+"""What was popped for somebody who has gone meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from domain.errors import EntrepotError
+from domain.ports import Store
+
+_giving_back: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
+"""A task that nobody holds may vanish."""
+
+log = structlog.get_logger(__name__)
+
+
+def give_back(store: Store, topic: str, group: str, handles: Sequence[str]) -> None:
+    """What was popped for them was cut short: others have them at once, and that was no attempt."""
+    if handles:
+        task = asyncio.get_running_loop().create_task(
+            store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
+        )
+        _giving_back.add(task)
+        task.add_done_callback(_given_back)
+
+
+def _given_back(task: asyncio.Task[list[EntrepotError | None]]) -> None:
+    _giving_back.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.info("what was popped for nobody waits until its time is over", problem=str(error))
