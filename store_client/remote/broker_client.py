@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -27,14 +27,21 @@ REQUEST_SECONDS: Final = 10.0
 log = structlog.get_logger(__name__)
 
 
+class OnDefinitions(Protocol):
+    """What a broker has is told."""
+
+    def __call__(self, client: BrokerClient, topics: list[str], groups: list[str], /, *, is_first: bool) -> None: ...
+
+
 class BrokerClient:
-    """`on_change` is called with the topics and groups that may differ, and whether the broker itself does."""
+    """`on_change` is called with the topics and groups that may differ, and whether they are the first that it tells
+    of since it is there."""
 
     def __init__(
         self,
         address: str,
         settings: LinkSettings,
-        on_change: Callable[[BrokerClient, list[str], list[str]], None],
+        on_change: OnDefinitions,
         on_ready: Callable[[BrokerClient, bool], None],
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
@@ -116,12 +123,12 @@ class BrokerClient:
         if self._is_first:
             self.has_other_store = self.info is not None and self.info.store_id != told.info.store_id
         self.info, self.number = told.info, told.info.number
-        topics, groups = self.view.apply(told, is_first=self._is_first)
-        self._is_first = False
+        is_first, self._is_first = self._is_first, False
+        topics, groups = self.view.apply(told, is_first=is_first)
         if not self.is_ready:
             self.is_ready = True
             self._on_ready(self, True)
-        self._on_change(self, topics, groups)
+        self._on_change(self, topics, groups, is_first=is_first)
 
     def _down(self) -> None:
         if self.is_ready:

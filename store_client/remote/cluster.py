@@ -19,9 +19,11 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
+from domain.names import is_system_topic
 from domain.route import BrokerInfo, BrokerRoute
 from domain.shard import broker_of_queue, first_queue
 from domain.topic import Topic, TopicQueues
+from store_client.remote.arriving_topics import ArrivingTopics
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.definitions import (
     deletion,
@@ -55,6 +57,7 @@ class Cluster:
         self.info_watchers: list[Callable[[], None]] = []
         self._queues: dict[str, TopicQueues] = {}
         self._repairing = Repairing(self.clients.values)
+        self._arriving = ArrivingTopics(lambda names: self.merge(names, ()))
         self._fault_timer: asyncio.TimerHandle | None = None
         self._infos: dict[str, BrokerInfo] = {}
         self._last_revision = 0
@@ -62,6 +65,7 @@ class Cluster:
     async def close(self) -> None:
         if self._fault_timer is not None:
             self._fault_timer.cancel()
+        self._arriving.close()
         await self._repairing.close()
         await asyncio.gather(*(client.close() for client in self.clients.values()))
 
@@ -254,11 +258,13 @@ class Cluster:
 
     # -- what they have ------------------------------------------------------------------------------------------
 
-    def _definitions_changed(self, client: BrokerClient, topics: list[str], groups: list[str]) -> None:
+    def _definitions_changed(
+        self, client: BrokerClient, topics: list[str], groups: list[str], *, is_first: bool
+    ) -> None:
         for other in self.clients.values():
             if other is not client and other.is_ready and client.is_ready and other.number == client.number:
                 log.error("two brokers have one number", one=other.name, other=client.name, number=client.number)
-        self.merge(topics, groups)
+        self.merge(topics, groups, are_complete=is_first)  # what a broker brings that has just come is not new
         self._repairing.look_at(topics, groups)
         assert client.info is not None
         for address, other in tuple(self.clients.items()):
@@ -271,8 +277,13 @@ class Cluster:
         for watcher in tuple(self.info_watchers):
             watcher()
 
-    def merge(self, topics: Iterable[str], groups: Iterable[str]) -> None:
-        """Look at some definitions anew, and tell who watches topics."""
+    def definition(self, name: str) -> Topic | None:
+        """A topic as brokers have told of it, also while it is not known here because others lack it."""
+        return self.topics.get(name) or prevailing_topic(name, [client.view for client in self.clients.values()])
+
+    def merge(self, topics: Iterable[str], groups: Iterable[str], *, are_complete: bool = False) -> None:
+        """Look at some definitions anew, and tell who watches topics.  `are_complete`: new topics wait for no broker
+        that lacks them."""
         views = [client.view for client in self.clients.values()]
         for name in groups:
             group = prevailing_group(name, views)
@@ -282,6 +293,9 @@ class Cluster:
                 self.groups[name] = group
         for name in topics:
             topic = prevailing_topic(name, views)
+            if topic is not None and name not in self.topics and not are_complete and self._is_arriving(topic):
+                continue
+            self._arriving.forget(name)
             known, queues = self.topics.get(name), self._queues.pop(name, None)
             if topic is None:
                 if self.topics.pop(name, None) is not None:
@@ -290,6 +304,13 @@ class Cluster:
             self.topics[name] = topic
             if topic != known or (queues is not None and self.queues(topic) != queues):
                 self._tell(name)
+
+    def _is_arriving(self, topic: Topic) -> bool:
+        """Whether a new topic is to wait for a broker that is there and lacks it.  (Each makes its system topics.)"""
+        if is_system_topic(topic.name):
+            return False
+        is_lacking = any(topic.queues_on(c.name) and not self._counts(c, topic)[0] for c in self.ready)
+        return is_lacking and self._arriving.keep_back(topic.name)
 
     def namespaces(self) -> dict[str, int]:
         """Every namespace but `default`, with its revision."""

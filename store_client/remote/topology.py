@@ -66,7 +66,7 @@ class RemoteTopology:
         return EntrepotError(Code.BAD_REQUEST, f"there is no broker {', '.join(map(repr, unknown))}")
 
     def _revised(self, topic: Topic) -> Topic:
-        known = self._cluster.topics.get(topic.name)
+        known = self._cluster.definition(topic.name)
         if known is not None and (known == topic or topic.revision == BY_USE):
             return known
         if topic.revision == BY_USE:
@@ -76,7 +76,7 @@ class RemoteTopology:
 
     async def _put(self, topics: list[Topic]) -> list[EntrepotError | None]:
         """Tell all brokers.  Where one refuses, those that took it are told what was there before."""
-        before = {topic.name: self._cluster.topics.get(topic.name) for topic in topics}
+        before = {topic.name: self._cluster.definition(topic.name) for topic in topics}
         ready = self._cluster.some_ready("topics cannot be changed")
         answers = await ask_all(ready, lambda c: c.ask(wire.PUT_TOPICS, [localized(t, c.name) for t in topics]))
         outcomes: list[EntrepotError | None] = []
@@ -92,7 +92,7 @@ class RemoteTopology:
                     client.view.took_topic(localized(topic, client.name))
             elif took:
                 await self._take_back(topic, before[topic.name], took)
-        self._cluster.merge([topic.name for topic in topics], ())
+        self._cluster.merge([topic.name for topic in topics], (), are_complete=True)
         return outcomes
 
     async def _take_back(self, topic: Topic, before: Topic | None, took: list[BrokerClient]) -> None:
@@ -105,7 +105,7 @@ class RemoteTopology:
                 await _quietly(client.ask(wire.PUT_TOPICS, [again]))
 
     async def delete_topic(self, name: str) -> None:
-        known = self._cluster.topics.get(name)
+        known = self._cluster.definition(name)
         revision = self._cluster.next_revision(f"topic/{name}", 0 if known is None else known.revision)
         ready = self._cluster.some_ready(f"topic {name!r} cannot be deleted")
         answers = await ask_all(
