@@ -52,8 +52,9 @@ class QueueShovel:
                 self.progress.problem = str(error)
                 break
             except PASSING as error:
-                if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
-                    raise
+                if (task := asyncio.current_task()) and task.cancelling():
+                    # it is to end, whatever the client library made of that while it closed
+                    raise asyncio.CancelledError from error
                 failures = 0 if self.progress.carried > before else failures + 1
                 if failures >= MAX_FAILURES:
                     self.progress.problem = f"given up: {error or type(error).__name__}"

@@ -19,4 +19,6 @@ async def shovel(
         async with room:
             return await QueueShovel(plan, queue, on_progress).run()
 
-    return list(await asyncio.gather(*(one(queue) for queue in queues)))
+    async with asyncio.TaskGroup() as group:  # none outlives a cancellation
+        tasks = [group.create_task(one(queue)) for queue in queues]
+    return [task.result() for task in tasks]
