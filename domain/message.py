@@ -31,6 +31,8 @@ NO_SYSTEM_PROPERTIES: Final[Mapping[str, PropertyValue]] = _NoProperties()
 
 ROUND_ROBIN: Final = -1
 """`Message.queue_id` of a message whose queue is not chosen yet."""
+BY_SUB_TOPIC: Final = -2
+"""The same of one whose queue is to be that of its whole sub-topic, even where that is the topic alone."""
 
 
 class SystemProperty:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from domain.filter_hash import filter_hash
-from domain.message import ROUND_ROBIN
+from domain.message import BY_SUB_TOPIC
 from domain.names import CATCH_ALL_TOPIC
 from domain.ports import Store
 from domain.routing.queue_selector import queue_for_key
@@ -21,7 +21,7 @@ MAX_ROUTES: Final = 65_536
 """Names remembered; all are forgotten when there is no room."""
 
 Route = tuple[str, int, int]
-"""(topic, queue id or ROUND_ROBIN where the topic is not there yet, filter hash)"""
+"""(topic, queue id or BY_SUB_TOPIC where the topic is not there yet, filter hash)"""
 
 
 class Routes:
@@ -49,7 +49,7 @@ class Routes:
         ) or self._topology.topic_of(name.partition("/")[0])
         topic = self._store.topic(topic_name)
         if topic is None:
-            return topic_name, ROUND_ROBIN, filter_hash(name)
+            return topic_name, BY_SUB_TOPIC, filter_hash(name)
         if len(self._routes) >= MAX_ROUTES:
             self._routes.clear()
         queue_id = queue_for_key(name, self._store.queues(topic).writable)
