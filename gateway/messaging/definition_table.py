@@ -112,11 +112,12 @@ class DefinitionTable(Generic[_T]):
 
     def _take(self, key: str, value: bytes | None, version: int) -> None:
         name = key[len(self._prefix) :]
-        if not is_older(version, self._seen):
+        is_found_gone = version == ABSENT  # a deletion that the watch found by looking: no older than what is known
+        if not is_found_gone and not is_older(version, self._seen):
             self._seen = version
             self._news.set()
         known = self._versions.get(name, self._gone.get(name, ABSENT))
-        if version == known or is_older(version, known):
+        if version == known or (not is_found_gone and is_older(version, known)):
             return
         before = self._values.pop(name, None)
         self._versions.pop(name, None)

@@ -77,6 +77,16 @@ async def test_what_is_told_late_changes_nothing(store: MemoryStore) -> None:
     one._take("kind/a", b"again", 10)
     assert one.get("a") == "again"
 
+    one._take("kind/a", None, ABSENT)
+    assert one.get("a") is None, "a deletion that was found by looking has no version"
+
+
+async def test_changes_are_known_when_another_keeps_the_key_values(store: MemoryStore) -> None:
+    one = table(store)
+    one._take("kind/a", b"of another", first_place(1) + 70)
+    one._take("kind/a", b"back again", 8)
+    assert one.get("a") == "back again"
+
 
 def test_versions_of_two_keepers_are_not_compared() -> None:
     assert is_older(5, 7) and not is_older(7, 5)
