@@ -18,10 +18,11 @@ from typing import Any, Final
 import structlog
 
 from broker.remoting.client_channel import ClientChannel
-from broker.remoting.requests import ClientStream, ConnectionLostError, LinkSettings, OnAnswer, PendingCall
+from broker.remoting.requests import ClientStream, ConnectionLostError, LinkSettings, OnAnswer, OnLate, PendingCall
 from domain.errors import Code, EntrepotError
 from protocols.remoting.connection import (
     Answered,
+    AnsweredLate,
     ClientConnection,
     ClientEvent,
     Goodbye,
@@ -39,9 +40,11 @@ MAX_HELD_BYTES: Final = 64 << 20
 """Requests that wait for credit; beyond, further ones are refused (TOO_MANY_REQUESTS)."""
 AGAIN_WITHIN_SECONDS: Final = 1.0
 """How soon a lost connection must be back for an idempotent request to be asked again."""
+MAX_GIVEN_UP: Final = 1024
+"""Requests that were given up, of which it is remembered what is to be done with an answer that comes all the same."""
 
 
-__all__ = ["ClientStream", "ConnectionLostError", "Link", "LinkSettings", "OnAnswer"]
+__all__ = ["ClientStream", "ConnectionLostError", "Link", "LinkSettings", "OnAnswer", "OnLate"]
 log = structlog.get_logger(__name__)
 
 
@@ -62,6 +65,7 @@ class Link:
         self._connection: ClientConnection | None = None
         self._channel: ClientChannel | None = None
         self._calls: dict[int, PendingCall] = {}
+        self._given_up: dict[int, OnLate] = {}
         self._streams: dict[int, ClientStream] = {}
         self._task: asyncio.Task[None] | None = None
         self._up: asyncio.Future[None] = self._loop.create_future()
@@ -179,6 +183,7 @@ class Link:
             self._up = self._loop.create_future()
         # What the connection knows no more counts as sent: its answer may have come with what broke the rules.
         held = connection.held_ids() if connection is not None else set()
+        self._given_up.clear()
         calls, self._calls = self._calls, {}
         streams, self._streams = self._streams, {}
         if was_up:
@@ -204,6 +209,9 @@ class Link:
     def _handle(self, event: ClientEvent) -> None:
         if isinstance(event, Answered):
             self._answered(event.id, None, event.payload)
+        elif isinstance(event, AnsweredLate):
+            if (on_late := self._given_up.pop(event.id, None)) is not None:
+                _told(on_late, event.payload)
         elif isinstance(event, ItemCame):
             self._item(event)
         elif isinstance(event, Refused):
@@ -266,8 +274,16 @@ class Link:
             for callback in relieved:
                 self._loop.call_soon(callback)
 
-    def send(self, operation: Operation, payload: bytes, seconds: float, on_answer: OnAnswer) -> int:
-        """Ask, and be called back once; returns a number for `cancel`, 0 where it was given up at once."""
+    def send(
+        self,
+        operation: Operation,
+        payload: bytes,
+        seconds: float,
+        on_answer: OnAnswer,
+        on_late: OnLate | None = None,
+    ) -> int:
+        """Ask, and be called back once; returns a number for `cancel`, 0 where it was given up at once.  `on_late` has
+        an answer that was on its way when the request was cancelled or its time was over."""
         connection = self._connection
         if connection is None or not self.is_up:
             on_answer(ConnectionLostError(f"{self.address}: {self.problem}"), b"")
@@ -280,7 +296,7 @@ class Link:
         except EntrepotError as refusal:
             on_answer(refusal, b"")
             return 0
-        call = self._calls[id_] = PendingCall(operation, on_answer)
+        call = self._calls[id_] = PendingCall(operation, on_answer, on_late)
         call.timer = self._loop.call_later(seconds, self._timed_out, id_)
         self._flush_soon()
         return id_
@@ -291,14 +307,23 @@ class Link:
         if call is not None and self._connection is not None:
             if call.timer is not None:
                 call.timer.cancel()
-            self._connection.cancel(id_)
+            if self._connection.cancel(id_):
+                self._give_up(id_, call)
             self._flush_soon()
+
+    def _give_up(self, id_: int, call: PendingCall) -> None:
+        if call.on_late is not None:
+            if len(self._given_up) >= MAX_GIVEN_UP:
+                del self._given_up[next(iter(self._given_up))]
+            self._given_up[id_] = call.on_late
 
     def _timed_out(self, id_: int) -> None:
         call = self._calls.pop(id_, None)
         if call is None or self._connection is None:
             return
         was_sent = self._connection.cancel(id_)
+        if was_sent:
+            self._give_up(id_, call)
         self._flush_soon()
         if was_sent and not call.operation.is_idempotent:
             text = f"{self.address} has not answered {call.operation.name} in time: its outcome is unknown"
@@ -307,12 +332,12 @@ class Link:
             text = f"{self.address} has not answered {call.operation.name} in time"
             self._settle(call, EntrepotError(Code.REQUEST_TIMEOUT, text), b"")
 
-    async def call(self, operation: Operation, payload: bytes, seconds: float) -> bytes:
+    async def call(self, operation: Operation, payload: bytes, seconds: float, on_late: OnLate | None = None) -> bytes:
         """Ask and wait.  Raises the refusal, or what is said above."""
         deadline = self._loop.time() + seconds
         while True:
             try:
-                return await self._call_once(operation, payload, deadline - self._loop.time())
+                return await self._call_once(operation, payload, deadline - self._loop.time(), on_late)
             except ConnectionLostError:
                 remaining = deadline - self._loop.time()
                 if not operation.is_idempotent or remaining <= 0 or self._is_closed:
@@ -320,18 +345,18 @@ class Link:
                 if not await self.wait_up(min(remaining, AGAIN_WITHIN_SECONDS)):
                     raise
 
-    async def _call_once(self, operation: Operation, payload: bytes, seconds: float) -> bytes:
+    async def _call_once(self, operation: Operation, payload: bytes, seconds: float, on_late: OnLate | None) -> bytes:
         future: asyncio.Future[bytes] = self._loop.create_future()
-        id_ = self.send(operation, payload, seconds, partial(_resolve, future))
+        id_ = self.send(operation, payload, seconds, partial(_resolve, future), on_late)
         try:
             return await future
         except asyncio.CancelledError:
             self.cancel(id_)
             raise
 
-    async def ask(self, operation: Operation, *arguments: Any, seconds: float) -> Any:
+    async def ask(self, operation: Operation, *arguments: Any, seconds: float, on_late: OnLate | None = None) -> Any:
         """`call` with values."""
-        answer = await self.call(operation, operation.encode_arguments(*arguments), seconds)
+        answer = await self.call(operation, operation.encode_arguments(*arguments), seconds, on_late)
         return answer if operation.result is None else operation.result.decode(answer)
 
     def open_stream(

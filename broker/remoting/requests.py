@@ -12,6 +12,8 @@ from domain.errors import Code, EntrepotError
 from protocols.remoting.operations import Operation
 
 OnAnswer = Callable[[EntrepotError | None, bytes], None]
+OnLate = Callable[[bytes], None]
+"""What is done with an answer that comes when it is not waited for any more."""
 
 
 class ConnectionLostError(EntrepotError):
@@ -41,6 +43,7 @@ class LinkSettings:
 class PendingCall:
     operation: Operation
     on_answer: OnAnswer
+    on_late: OnLate | None = None
     timer: asyncio.TimerHandle | None = None
 
 

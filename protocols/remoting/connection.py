@@ -6,8 +6,8 @@ goodbye is in `data_to_send`.
 Back-pressure is credit.  The server grants, in its welcome, how many bytes of requests may be unanswered; what goes
 beyond is held by the client until answers come.  A stream has credit of its own, granted by the client as it consumes.
 
-Invariants: answers belong to requests that were sent and not cancelled; an id is used again only after four thousand
-million others; nothing but greetings passes before both have greeted.
+Invariants: `Answered` and `Refused` belong to requests that were sent and not cancelled; an id is used again only after
+four thousand million others; nothing but greetings passes before both have greeted.
 """
 
 from __future__ import annotations
@@ -57,6 +57,14 @@ class Answered:
 
 
 @dataclass(slots=True)
+class AnsweredLate:
+    """The answer of a request that was cancelled: it was on its way."""
+
+    id: int
+    payload: bytes
+
+
+@dataclass(slots=True)
 class Refused:
     """A request was refused, or a stream has ended."""
 
@@ -85,7 +93,7 @@ class Goodbye:
     text: str
 
 
-ClientEvent = Welcomed | Answered | Refused | ItemCame | Ponged | Goodbye
+ClientEvent = Welcomed | Answered | AnsweredLate | Refused | ItemCame | Ponged | Goodbye
 
 
 class ClientConnection:
@@ -209,7 +217,7 @@ class ClientConnection:
         if kind in (FrameKind.ANSWER, FrameKind.REFUSAL):
             size = self._open.pop(id_, None)
             if size is None:
-                return None
+                return AnsweredLate(id_, payload) if kind == FrameKind.ANSWER else None
             self._unanswered -= size
             self._send_held()
             if kind == FrameKind.ANSWER:

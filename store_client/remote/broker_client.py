@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
+from broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer, OnLate
 from domain.consumer_group import GroupStatus, QueueProgress
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
@@ -142,10 +142,18 @@ class BrokerClient:
         if not self.is_ready:
             raise ConnectionLostError(f"broker {self.name!r} is not available: {self.link.problem or 'starting'}")
 
-    async def ask(self, operation: wire.Operation, *arguments: Any, seconds: float | None = None) -> Any:
-        """The result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN."""
+    async def ask(
+        self,
+        operation: wire.Operation,
+        *arguments: Any,
+        seconds: float | None = None,
+        on_late: OnLate | None = None,
+    ) -> Any:
+        """The result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN.  `on_late`
+        has an answer that comes after that."""
         self.check_ready()
-        return await self.link.ask(operation, *arguments, seconds=self.request_seconds if seconds is None else seconds)
+        seconds = self.request_seconds if seconds is None else seconds
+        return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
 
     def send(self, operation: wire.Operation, payload: bytes, on_answer: OnAnswer) -> int:
         """Ask without waiting."""

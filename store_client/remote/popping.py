@@ -104,7 +104,18 @@ class Popping:
         seconds = request.wait_ms / 1000 + client.request_seconds
         if not request.wait_ms:
             seconds = min(seconds, AT_ONCE_SECONDS)
-        return decode_deliveries(await client.ask(wire.POP, request, seconds=seconds), client.number)
+        # What an attempt was given that has a name is found again by it.
+        on_late = None if request.attempt_id else partial(self._give_back, client, request)
+        answer = await client.ask(wire.POP, request, seconds=seconds, on_late=on_late)
+        return decode_deliveries(answer, client.number)
+
+    def _give_back(self, client: BrokerClient, request: PopRequest, answer: bytes) -> None:
+        """Nobody waits any more for what a broker has given: others can have it at once."""
+        handles = [delivery.receipt_handle for delivery in decode_deliveries(answer, client.number)]
+        if handles:
+            operation = wire.CHANGE_INVISIBLE_DURATION
+            payload = operation.encode_arguments(request.topic, request.group, handles, 0, True, True)
+            client.send(operation, payload, lambda refusal, told: None)  # else when their invisible time is over
 
     # -- several -------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from domain.shard import broker_of_queue
 from domain.topic import Topic
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
+from tests.support.store_steps import append, append_all, bodies, codes, eventually, handles, message, pop, refusal_of
 from tests.support.waiting import until
 
 WAIT_MS = 15_000
@@ -264,3 +264,36 @@ async def test_release_waiting_answers_all(world: BrokerWorld, store: RemoteStor
     store.release_waiting()
     assert await asyncio.wait_for(asyncio.gather(*polls), 2) == [[], [], []]
     assert await asyncio.wait_for(pop(store, "t", wait_ms=WAIT_MS), 2) == []
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+async def test_what_is_given_to_nobody_comes_back_at_once(
+    world: BrokerWorld, store: RemoteStore, other: RemoteStore, is_cancelled: bool
+):
+    """A broker has given messages to a pop that is over by the time its answer comes."""
+    await world.topic()
+    await store.put_group(ConsumerGroup("g"))
+    await world.agree()
+    await append(store, "t", "a", "b", queue_id=10000)
+    link = store.cluster.ready[1].link
+    assert link._channel is not None and link._channel._transport is not None
+    link._channel._transport.pause_reading()
+    popping = asyncio.create_task(pop(store, "t", count=2))
+
+    async def are_given() -> bool:
+        groups = world.brokers[1].broker
+        if groups.group("g") is None:
+            return False
+        return sum(each.in_flight for each in (await groups.group_status("g")).progress) == 2
+
+    await eventually(are_given)
+    if is_cancelled:
+        popping.cancel()
+        await asyncio.wait((popping,))
+    else:
+        assert bodies(await asyncio.wait_for(popping, 12)) == []
+    link._channel._transport.resume_reading()
+    found = await asyncio.wait_for(pop(other, "t", count=2, wait_ms=WAIT_MS), 12)
+    found += await pop(other, "t", count=2) if len(found) < 2 else []
+    assert sorted(bodies(found)) == ["a", "b"]
+    assert [delivery.attempt for delivery in found] == [1, 1]

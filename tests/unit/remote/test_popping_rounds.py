@@ -23,7 +23,7 @@ class Broker:
         self.knows = knows
         self.asked = 0
 
-    async def ask(self, operation: object, *arguments: object, seconds: float) -> bytes:
+    async def ask(self, operation: object, *arguments: object, seconds: float, on_late: object) -> bytes:
         self.asked += 1
         if not self.knows:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, "there is no topic 't'")
