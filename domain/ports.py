@@ -228,6 +228,10 @@ class Topology(Protocol):
         """A topic's definition from the local view, which watches keep fresh."""
         ...
 
+    def is_arriving(self, name: str) -> bool:
+        """Whether a topic that is not known yet is about to be: some brokers have it.  `put_topic` waits for it."""
+        ...
+
     def topics(self) -> list[Topic]:
         """Every topic in the local view, system topics included."""
         ...

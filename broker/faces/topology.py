@@ -33,6 +33,9 @@ class TopologyFace(ConsumptionFace):
     def topic(self, name: str) -> Topic | None:
         return self.registry.topics.get(name)
 
+    def is_arriving(self, name: str) -> bool:
+        return False
+
     def topics(self) -> list[Topic]:
         return sorted(self.registry.topics.values(), key=lambda topic: topic.name)
 

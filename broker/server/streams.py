@@ -31,7 +31,7 @@ ITEM_BYTES: Final = 1 << 20
 MAX_WAITING_EVENTS: Final = 100_000
 MAX_WAITING_BYTES: Final = 32 << 20
 DEFINITIONS_PAUSE_SECONDS: Final = 0.02
-"""Changes of definitions are gathered for so long."""
+"""After a change of definitions was told, further ones are gathered for so long."""
 
 
 class ServedStore(Store, Protocol):
@@ -191,6 +191,7 @@ class DefinitionStream:
         self._dirty_groups: dict[str, None] = dict.fromkeys(group.name for group in store.groups())
         self._sent_info: BrokerInfo | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._told_at = 0.0
         self._stops = (store.watch_topics(self._on_topic), store.watch_groups(self._on_group))
         stream.on_close = self._close
         stream.on_credit = self._soon
@@ -223,10 +224,12 @@ class DefinitionStream:
 
     def _soon(self) -> None:
         if self._timer is None:
-            self._timer = self._loop.call_later(DEFINITIONS_PAUSE_SECONDS, self._send)
+            pause = self._told_at + DEFINITIONS_PAUSE_SECONDS - self._loop.time()
+            self._timer = self._loop.call_later(max(pause, 0), self._send)
 
     def _send(self) -> None:
         self._timer = None
+        self._told_at = self._loop.time()
         if not self._stream.has_credit:
             return
         topics, gone_topics = self._changed_topics()

@@ -30,6 +30,8 @@ class Topology:
         topic = self._store.topic(name)
         if topic is not None:
             return topic
+        if self._store.is_arriving(name):  # what it is says who made it
+            return await self._store.put_topic(Topic(name, revision=BY_USE))
         check_topic_name(split_name(name)[1])
         if not self._settings.auto_create:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}, and topics are not created on use")
@@ -55,7 +57,9 @@ class Topology:
     def topic_of(self, first_level: str) -> str:
         """The Topic of an MQTT name by its first level: of that name where it can be, else the catch-all."""
         if is_topic_name(first_level) and (
-            self._store.topic(first_level) is not None or (self._settings.auto_create and self.has_room)
+            self._store.topic(first_level) is not None
+            or self._store.is_arriving(first_level)
+            or (self._settings.auto_create and self.has_room)
         ):
             return first_level
         return CATCH_ALL_TOPIC

@@ -143,6 +143,9 @@ class MemoryStore:
     def topic(self, name: str) -> Topic | None:
         return self._topology.topic(name)
 
+    def is_arriving(self, name: str) -> bool:
+        return False
+
     def topics(self) -> list[Topic]:
         return self._topology.topics()
 

@@ -293,7 +293,10 @@ class Cluster:
                 self.groups[name] = group
         for name in topics:
             topic = prevailing_topic(name, views)
-            if topic is not None and name not in self.topics and not are_complete and self._is_arriving(topic):
+            if topic is not None and not are_complete and self._is_new(name) and self._is_arriving(topic):
+                if self.topics.pop(name, None) is not None:  # another of its name, that is gone
+                    self._queues.pop(name, None)
+                    self._tell(name)
                 continue
             self._arriving.forget(name)
             known, queues = self.topics.get(name), self._queues.pop(name, None)
@@ -304,6 +307,10 @@ class Cluster:
             self.topics[name] = topic
             if topic != known or (queues is not None and self.queues(topic) != queues):
                 self._tell(name)
+
+    def _is_new(self, name: str) -> bool:
+        known = self.topics.get(name)
+        return known is None or 0 < known.revision <= self.deletion(f"topic/{name}")
 
     def _is_arriving(self, topic: Topic) -> bool:
         """Whether a new topic is to wait for a broker that is there and lacks it.  (Each makes its system topics.)"""

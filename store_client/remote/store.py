@@ -183,6 +183,9 @@ class RemoteStore:
     def topic(self, name: str) -> Topic | None:
         return self.cluster.topics.get(name)
 
+    def is_arriving(self, name: str) -> bool:
+        return name not in self.cluster.topics and self.cluster.definition(name) is not None
+
     def topics(self) -> list[Topic]:
         return self._topology.topics()
 

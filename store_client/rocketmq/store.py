@@ -134,6 +134,9 @@ class RocketMqStore(NoMessageFinder, SideKeyValues):
         """A topic that was asked for before; `put_topic` asks."""
         return self._cluster.topic(name)
 
+    def is_arriving(self, name: str) -> bool:
+        return False
+
     def queues(self, topic: Topic) -> TopicQueues:
         return own_queues(topic.queues, topic.writable_queues)
 
