@@ -80,6 +80,7 @@ class QueueFeed:
         self.leases.lease_ms = LEASE_MS
         self.consumers: dict[QueueConsumer, None] = {}
         self._turn = 0
+        self._getting = 0
         self._pop: asyncio.Task[None] | None = None
         self._ticking: asyncio.TimerHandle | None = self._loop.call_later(TICK_SECONDS, self._tick)
         self._is_closed = False
@@ -190,20 +191,24 @@ class QueueFeed:
 
     async def get(self) -> Ticket | None:
         """The next message, if there is one now (basic.get)."""
-        while True:
-            deliveries = await self._store.pop(PopRequest(self.topic, self.group, 1, 0, LEASE_MS))
-            if not deliveries:
-                return None
-            tickets = self._sort_out(self.leases.take(deliveries))
-            if tickets:
-                return tickets[0]
+        self._getting += 1
+        try:
+            while True:
+                deliveries = await self._store.pop(PopRequest(self.topic, self.group, 1, 0, LEASE_MS))
+                if not deliveries:
+                    return None
+                tickets = self._sort_out(self.leases.take(deliveries))
+                if tickets:
+                    return tickets[0]
+        finally:
+            self._getting -= 1
 
     # -- leases --------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         self.leases.renew_due()
         self._ticking = None if self._is_closed else self._loop.call_later(TICK_SECONDS, self._tick)
-        if not self.consumers and self._pop is None and self.leases.is_idle:
+        if not self.consumers and self._pop is None and not self._getting and self.leases.is_idle:
             self._on_idle(self)
 
     async def close(self) -> None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from domain.clock import Clock
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import Message, is_over
 from domain.routing.exchange_routing import UnknownExchange
-from gateway.delivery.leases import Ticket, acknowledge_all
-from gateway.messaging.send import Sender
+from gateway.delivery.leases import PASSING, Ticket, acknowledge_all
+from gateway.messaging.send import Refusals, Sender, first_refusal
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.placing import Placing
 from gateway.vhosts.vhost import Queue
@@ -27,6 +27,12 @@ from protocols.amqp.deaths import DeathReason, dead_header, goes_round
 from protocols.amqp.mapping import origin_of
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+AGAIN_SECONDS: Final = 1.0
+"""How soon a letter is published again that the store could not take."""
+
+LATER: Final = PASSING - {Code.TOO_MANY_REQUESTS}
+"""Refusals of letters that are published again.  For a queue that is full and refuses what is published, none is."""
 
 log = structlog.get_logger(__name__)
 
@@ -67,21 +73,41 @@ class DeadLetters:
         return spent
 
     async def bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
-        """Publish the dead letters, and take the messages out of their queue when that is durable."""
-        if not tickets:
-            return
-        letters = [letter for ticket in tickets if (letter := self.letter(queue, ticket.message, reason)) is not None]
+        """Publish the dead letters, and take the messages out of their queue when that is durable.  Letters that the
+        store cannot take now are published later; till then the messages stay where they are, and are nobody else's."""
+        waiting = await self._bury(queue, tickets, reason)
+        if waiting:
+            self._spawn(self._bury_later(queue, waiting, reason))
+
+    async def _bury_later(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> None:
+        while tickets:
+            await asyncio.sleep(AGAIN_SECONDS)
+            tickets = await self._bury(queue, [ticket for ticket in tickets if ticket.is_open], reason)
+
+    async def _bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> list[Ticket]:
+        """The same; returns those whose letters the store may take later."""
+        letters: list[Message] = []
+        dead: list[Ticket] = []
+        for ticket in tickets:
+            letter = self.letter(queue, ticket.message, reason)
+            if letter is not None:
+                letters.append(letter)
+                dead.append(ticket)
+        refusals: Refusals = None
         if letters:
             try:
                 refusals = await self._sender.send_and_wait(letters)
             except EntrepotError as error:
-                log.warning("dead letters wait", queue=queue.name, problem=error.message)
-                return  # the leases end, and they come again
-            self.count += len(letters)
-            refused = next((each for each in refusals or () if each is not None), None)
-            if refused is not None:
-                log.warning("dead letters were refused", queue=queue.name, problem=refused.message)
-        acknowledge_all(tickets)
+                refusals = [error] * len(letters)
+        waiting: list[Ticket] = []
+        for ticket, refusal in zip(dead, refusals or (), strict=False):
+            if refusal is not None and refusal.code in LATER:
+                waiting.append(ticket)
+        if (refused := first_refusal(refusals)) is not None:
+            log.warning("dead letters were refused", queue=queue.name, waiting=len(waiting), problem=refused.message)
+        self.count += len(letters) - len(waiting)
+        acknowledge_all([ticket for ticket in tickets if ticket not in waiting])
+        return waiting
 
     def letter(self, queue: Queue, message: Message, reason: DeathReason) -> Message | None:
         """The dead letter of a message; None where nobody wants it."""

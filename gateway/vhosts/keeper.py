@@ -30,10 +30,14 @@ from protocols.amqp.deaths import DeathReason
 LEASE_MS: Final = 10_000
 HELD_MS: Final = 500
 """How soon is looked again at a queue whose first message a consumer holds."""
-ARRIVAL_MS: Final = 2_000
-"""How long a message that was published may take to be in its queue."""
+ARRIVAL_MS: Final = 30_000
+"""How long a message that was published may take to be in its queue: its broker may be slow, or away for a while."""
+SOON_MS: Final = 2_000
+"""How long it takes at most, most of the time."""
 ARRIVAL_LOOK_MS: Final = 100
 """How soon is looked again for one that lives shorter than that and was not there yet."""
+LATE_LOOK_MS: Final = 1_000
+"""The same beyond `SOON_MS`."""
 SLOWEST_MS: Final = 30_000
 """How long a queue is not looked at, at most, that may have something to do."""
 SWEEP_SECONDS: Final = 5.0
@@ -150,8 +154,9 @@ class QueueKeeper:
         next_ms = await self._take_out(queue)
         if next_ms is None and queue.topic in self._arriving:
             now_ms = self._clock.now_ms()
-            if now_ms < self._arriving[queue.topic]:
-                next_ms = now_ms + ARRIVAL_LOOK_MS
+            left_ms = self._arriving[queue.topic] - now_ms
+            if left_ms > 0:
+                next_ms = now_ms + (ARRIVAL_LOOK_MS if left_ms > ARRIVAL_MS - SOON_MS else LATE_LOOK_MS)
             else:
                 del self._arriving[queue.topic]
         if next_ms is not None:

@@ -57,16 +57,22 @@ class ConsumerPresence:
         self._dirty: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
         self._stop_watching: Callable[[], None] = lambda: None
+        self._noticed: set[str] | None = None
+        """While it is learned what there is: what the watch has told, which is newer."""
 
     async def start(self) -> None:
         """Learn what others have.  Raises what the store raises."""
         if self._is_alone:
             return
+        noticed = self._noticed = set()
         self._stop_watching = self._store.watch(PREFIX, self._told)
         after = ""
         while page := await self._store.scan(PREFIX, after=after, limit=PAGE):
-            self._told([KeyValueEvent(kept.key, kept.value, kept.version) for kept in page])
+            for kept in page:
+                if kept.key not in noticed:
+                    self._take(kept.key, kept.value)
             after = page[-1].key
+        self._noticed = None
 
     def close(self) -> None:
         self._stop_watching()
@@ -151,14 +157,19 @@ class ConsumerPresence:
 
     def _told(self, events: Sequence[KeyValueEvent]) -> None:
         for event in events:
-            topic, _, gateway = event.key.removeprefix(PREFIX).rpartition("/")
-            if gateway == self._gateway():
-                continue
-            others = self._others.setdefault(topic, {})
-            if event.value is None:
-                others.pop(gateway, None)
-            else:
-                others[gateway] = _decode(event.value)
-            if not others:
-                del self._others[topic]
-            self._on_change(topic)
+            if self._noticed is not None:
+                self._noticed.add(event.key)
+            self._take(event.key, event.value)
+
+    def _take(self, key: str, value: bytes | None) -> None:
+        topic, _, gateway = key.removeprefix(PREFIX).rpartition("/")
+        if gateway == self._gateway():
+            return
+        others = self._others.setdefault(topic, {})
+        if value is None:
+            others.pop(gateway, None)
+        else:
+            others[gateway] = _decode(value)
+        if not others:
+            del self._others[topic]
+        self._on_change(topic)

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
-from domain.message import Message
+from domain.message import Delivery, Message
 from domain.names import queue_feed
+from domain.ports import PopRequest
 from domain.topic import Topic
 from gateway.delivery.leases import Ticket
 from gateway.delivery.queue_feed import QueueFeed
@@ -147,3 +148,32 @@ async def test_what_is_given_back_has_its_place(store: MemoryStore, feed: QueueF
         ticket.release()
     await feed.leases.settle()
     assert bodies(await pop(store, TOPIC, "q")) == ["a", "b", "c"]
+
+
+async def test_a_feed_is_kept_while_something_is_got_of_it() -> None:
+    """A message that was got of a feed that is gone has a lease that nobody renews."""
+    answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    class SlowStore(MemoryStore):
+        async def pop(self, request: PopRequest) -> list[Delivery]:
+            await answer
+            return await super().pop(request)
+
+    store = SlowStore(ManualClock())
+    await store.put_topic(Topic(TOPIC, 1))
+    await store.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
+    await append_all(store, Message(TOPIC, b"m", queue_id=0))
+    idle: list[QueueFeed] = []
+    feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, idle.append)
+    getting = asyncio.create_task(feed.get())
+    await asyncio.sleep(0)
+    feed._tick()
+    answer.set_result(None)
+    ticket = await getting
+    feed._tick()
+    assert ticket is not None and not idle
+    ticket.acknowledge()
+    await feed.leases.settle()
+    feed._tick()
+    assert idle
+    await feed.close()

@@ -1,0 +1,94 @@
+"""Dead letters that the store cannot take now: the message is neither lost nor anybody else's until it can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import gateway.vhosts.dead_letters as module
+from domain.confirmation import Confirmation
+from domain.errors import Code, EntrepotError
+from domain.message import Message
+from domain.ports import PopRequest
+from domain.queue_declaration import declared_queue
+from gateway.delivery.queue_feeds import QueueFeeds
+from gateway.frontends.mqtt.routes import Routes
+from gateway.messaging.send import Sender
+from gateway.messaging.topology import Topology
+from gateway.settings import TopicsSettings
+from gateway.vhosts.dead_letters import DeadLetters
+from gateway.vhosts.definitions import Definitions
+from gateway.vhosts.placing import Placing
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.content import ContentHeader
+from protocols.amqp.deaths import DeathReason
+from protocols.amqp.mapping import to_message
+from store_client.memory import MemoryStore
+from tests.support.clock import ManualClock
+from tests.support.store_steps import append_all, bodies, pop
+from tests.support.waiting import until
+
+
+class FailingStore(MemoryStore):
+    """Fails so many appends of dead letters: each message by itself, or the batch."""
+
+    failing = 0
+    code = Code.UNAVAILABLE
+    is_whole = False
+
+    def append(self, messages: Sequence[Message]) -> Confirmation:
+        if not self.failing or not messages:
+            return super().append(messages)
+        self.failing -= 1
+        refusal = EntrepotError(self.code, "not now")
+        if self.is_whole:
+            raise refusal
+        return Confirmation([refusal] * len(messages)).settled_now()
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+@pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.STORAGE_FULL])
+async def test_a_letter_that_is_refused_now_is_published_later(
+    monkeypatch: pytest.MonkeyPatch, code: Code, is_whole: bool
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.01)
+    clock = ManualClock()
+    store = FailingStore(clock)
+    definitions = Definitions(store)
+    await definitions.start()
+    vhost = definitions.vhost("/")
+    assert vhost is not None
+    arguments: dict[str, Any] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+    queue, _ = await definitions.declare_queue(
+        vhost, declared_queue("q", "/", durable=True, arguments=arguments), gateway="g", connection="", now_ms=1
+    )
+    dead, _ = await definitions.declare_queue(
+        vhost, declared_queue("dead", "/", durable=True, arguments={}), gateway="g", connection="", now_ms=1
+    )
+    feeds = QueueFeeds(store, clock, lambda queue, tickets: tickets)
+    spawned: list[asyncio.Task[None]] = []
+
+    def spawn(work: Any) -> asyncio.Task[None]:
+        spawned.append(asyncio.ensure_future(work))
+        return spawned[-1]
+
+    topology = Topology(store, TopicsSettings())
+    placing = Placing(store, Routes(store, topology, []), keeps_topics=False)
+    sender = Sender(store, topology, clock)
+    letters = DeadLetters(definitions, placing, sender, clock, spawn)
+    publish = Publish("", "q", False, ContentHeader.of(), b"m")
+    await append_all(store, to_message(publish, ((queue.topic, 0),), "", 0, clock.now_ms()))
+    feed = feeds.of(queue)
+    tickets = feed.leases.take(await store.pop(PopRequest(queue.topic, queue.group, 1, 0, 10_000)))
+    store.failing, store.code, store.is_whole = 3, code, is_whole
+    await letters.bury(queue, tickets, DeathReason.REJECTED)
+    assert tickets[0].is_open and letters.count == 0, "it is still in its queue"
+    await until(lambda: letters.count == 1, "the letter was published")
+    await asyncio.gather(*spawned)
+    assert not tickets[0].is_open
+    assert bodies(await pop(store, dead.topic, dead.group)) == ["m"]
+    await feeds.close()
+    definitions.close()
