@@ -20,7 +20,7 @@ from store_client.remote.operating import ClusterOperations
 from store_client.remote.store import RemoteStore
 from store_client.remote.tails import Tails
 
-SETTLE_SECONDS = 1.0
+SETTLE_SECONDS = 3.0
 """Once one broker is there, others that are known have so long to come, too, before doors open."""
 log = structlog.get_logger(__name__)
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.server import Process, ServerProcess
+from tests.support.waiting import wait_until
 
 
 class NameServerProcess(Process):
@@ -132,6 +133,13 @@ class ClusterProcesses:
         start_all(self.name_servers)
         start_all(self.brokers)
         start_all(self.gateways)
+        for gateway in self.gateways if "log.level" not in self.settings else ():  # it is told in the log
+            wait_until(lambda gateway=gateway: self._is_whole(gateway), gateway.log_text, 30)  # type: ignore[misc]
+
+    def _is_whole(self, gateway: GatewayProcess) -> bool:
+        """Whether a gateway has found all brokers: one that is late is another place for names."""
+        found = [line for line in gateway.log_text().splitlines() if "broker is there" in line]
+        return all(any(broker.broker_name in line for line in found) for broker in self.brokers if broker.is_running)
 
     def restart(self) -> None:
         """Start all again on the same ports and data."""

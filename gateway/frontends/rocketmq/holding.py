@@ -32,6 +32,8 @@ LOOKS_PER_LEASE: Final = 6
 RENEWED_AFTER: Final = 1 / 3
 """Of a lease: at the next look a renewal is due."""
 LONGEST_LOOK_SECONDS: Final = 1.0
+LOOKED_AFTER_AT_ONCE: Final = 256
+"""Clients."""
 SWEEP_LOOKS: Final = 60
 STALE_LEASES: Final = 4
 """A record that nobody has touched for so many leases is of a client that is gone, like its gateway."""
@@ -199,18 +201,23 @@ class Holding:
         while True:
             await asyncio.sleep(self._look_seconds)
             self._looks += 1
-            for client_id, client in list(self._clients.items()):
-                try:
-                    await self._look_at(client_id, client)
-                except EntrepotError as error:  # the store is away: the next look may find it
-                    log.warning("what a consumer holds was not looked after", client=client_id, problem=error.message)
-                except Exception:  # a fault of ours: what all the others hold is renewed all the same
-                    log.exception("what a consumer holds was not looked after", client=client_id)
+            clients = list(self._clients.items())
+            for start in range(0, len(clients), LOOKED_AFTER_AT_ONCE):  # one whose broker is slow holds up few
+                some = clients[start : start + LOOKED_AFTER_AT_ONCE]
+                await asyncio.gather(*(self._look_after(client_id, client) for client_id, client in some))
             if self._looks % SWEEP_LOOKS == 0:
                 try:
                     await self._sweep()
                 except Exception:  # a fault of ours: looking after the others goes on
                     log.exception("old records of consumers were not swept")
+
+    async def _look_after(self, client_id: str, client: HeldClient) -> None:
+        try:
+            await self._look_at(client_id, client)
+        except EntrepotError as error:  # the store is away: the next look may find it
+            log.warning("what a consumer holds was not looked after", client=client_id, problem=error.message)
+        except Exception:  # a fault of ours: what all the others hold is renewed all the same
+            log.exception("what a consumer holds was not looked after", client=client_id)
 
     async def _look_at(self, client_id: str, client: HeldClient) -> None:
         now_ms = self._clock.now_ms()
