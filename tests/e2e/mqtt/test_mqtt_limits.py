@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connack, Connect, Disconnect, Publish, Will
+from protocols.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Will
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
 from tests.support.http_pull import http_json, mqtt_connections
@@ -47,9 +47,9 @@ LAST_ID = 60_000
 def answers_so_far(client: RawClient) -> set[int]:
     """The packet identifiers of what has been answered, without waiting for more."""
     with suppress(BlockingIOError):
-        while client.read(0):
+        while client.read(timeout=0):
             pass
-    return {packet.packet_id for packet in client.read_some() if isinstance(packet, Puback)}
+    return {packet.packet_id for packet in client._waiting if isinstance(packet, Puback)}
 
 
 def flood(client: RawClient, count: int, size: int = 1, qos: int = 1) -> None:
@@ -83,8 +83,7 @@ def test_a_client_is_read_no_faster_than_its_rate(
         with RawClient(server.port("mqtt")) as second:
             second.connect("second")
             assert second.publish("flood/y").reason == ReasonCode.SUCCESS
-        answered = answers_so_far(client)
-        assert LAST_ID not in answered, "nobody is ahead of what has to wait"
+        assert LAST_ID not in answers_so_far(client)
 
 
 def test_qos_0_is_slowed_like_the_rest(tmp_path: Path) -> None:
@@ -140,7 +139,7 @@ def test_connections_of_a_user_share_its_rate_and_are_counted(tmp_path: Path) ->
             flood(second, 5)
             for _ in range(5):
                 second.expect(object)
-        assert time.monotonic() - started > 0.3
+        assert time.monotonic() - started > 0.4  # 35 at 20 a second, with 20 saved up, but for the last read
 
         assert come("third")[1].reason == ReasonCode.QUOTA_EXCEEDED
         assert come("third", 4)[1].reason == ConnectReturnCode.SERVER_UNAVAILABLE
