@@ -48,7 +48,7 @@ def test_a_declaration_is_seen_at_the_other_gateway_at_once(cluster: ClusterProc
             return False
         return True
 
-    wait_until(is_routed, "the binding is known", 5)
+    wait_until(is_routed, "the binding is known")
     assert here.basic_get("q", auto_ack=True)[2] == b"1"
 
 
@@ -101,7 +101,7 @@ def test_consumers_are_counted_over_gateways(cluster: ClusterProcesses) -> None:
     channel.queue_declare("counted", durable=True)  # a transient one goes with the gateway that it was declared at
     channel.basic_consume("counted", lambda *given: None)
     wait_until(
-        lambda: other.queue_declare("counted", passive=True).method.consumer_count == 1, "the other gateway knows", 5
+        lambda: other.queue_declare("counted", passive=True).method.consumer_count == 1, "the other gateway knows"
     )
     with pytest.raises(pika.exceptions.ChannelClosedByBroker, match="in exclusive use"):
         other.basic_consume("counted", lambda *given: None, exclusive=True)
@@ -125,7 +125,7 @@ def test_one_active_consumer_over_gateways(cluster: ClusterProcesses) -> None:
         channel.basic_consume("single", take)
 
     consume(channel, "first")
-    wait_until(lambda: other.queue_declare("single", passive=True).method.consumer_count == 1, "it is known", 5)
+    wait_until(lambda: other.queue_declare("single", passive=True).method.consumer_count == 1, "it is known")
     consume(other, "second")
     publisher = connect(cluster.gateways[1]).channel()
     publisher.confirm_delivery()

@@ -18,7 +18,9 @@ from tests.support.waiting import wait_until
 
 SEED = random.SystemRandom().randrange(1 << 32)
 ROUNDS = 5
-QUICKLY = 2.0
+PATIENT = {"cluster.request_seconds": "30", "cluster.silence_seconds": "30"}
+QUICKLY = 12.0
+"""Far less than what a request may take: nothing waits for a broker that is known to be away."""
 
 
 @pytest.mark.xdist_group("cluster")
@@ -48,7 +50,7 @@ def test_nothing_confirmed_is_lost_when_brokers_are_killed_in_turn(tmp_path: Pat
 
 
 def test_a_broker_that_is_away_takes_its_queues_with_it_and_not_the_topic(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path) as cluster, door(cluster.gateways[0]) as client:
+    with ClusterProcesses(tmp_path, PATIENT) as cluster, door(cluster.gateways[0]) as client:
         assert client.put("/api/v1/topics/t", json={"queues": 4}).status_code == 201
         wait_until(lambda: len(offsets_of(client, "t")) == 8, "both brokers have it")
         queues = sorted(offsets_of(client, "t"))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.deployment import ClusterProcesses
+from tests.support.http_pull import batches
 from tests.support.load import Load, door, event_headers
 from tests.support.waiting import wait_until
 
@@ -60,7 +61,7 @@ def test_what_was_received_at_a_gateway_that_died_is_settled_at_another(tmp_path
         answer = other.post(f"{path}:acknowledge", json={"lockTokens": tokens})
         assert answer.status_code == 200 and len(answer.json()["succeededLockTokens"]) == 10
         rest: list[dict[str, Any]] = []
-        while found := other.post(f"{path}:receive?maxEvents=100&maxWaitTime=0").json()["value"]:
+        for found in batches(lambda: other.post(f"{path}:receive?maxEvents=100&maxWaitTime=0").json()["value"]):
             rest += found
         assert {one["brokerProperties"]["deliveryCount"] for one in rest} == {1}
         ids = [sorted(one["event"]["id"] for one in part) for part in (held, rest)]

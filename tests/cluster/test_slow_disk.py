@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from protocols.mqtt.packets import Pingreq, Pingresp
 from tests.e2e.test_hard_disk import flood
 from tests.support.deployment import BrokerProcess, ClusterProcesses
 from tests.support.load import door, event_headers
@@ -19,6 +20,8 @@ from tests.support.mqtt_client import RawClient
 
 MIB = 1 << 20
 SECONDS = 4.0
+PATIENT = {"cluster.request_seconds": "30", "cluster.silence_seconds": "30"}
+"""A machine that is busy does not make the broker one that is away."""
 
 
 @contextmanager
@@ -45,9 +48,15 @@ def slow_disk(broker: BrokerProcess, milliseconds: int) -> Iterator[None]:
         tracing.wait(10)
 
 
+def ping(client: RawClient) -> None:
+    """It says something: its keep-alive is longer than a flood, and not than all that is done around it."""
+    client.say(Pingreq())
+    client.expect(Pingresp)
+
+
 @pytest.mark.timeout(90)
 def test_a_slow_disk_of_a_broker_holds_publishers_back_and_nobody_else(tmp_path: Path) -> None:
-    settings = {"store.max_unconfirmed_bytes": str(MIB), "topics.default_queues": "1"}
+    settings = {"store.max_unconfirmed_bytes": str(MIB), "topics.default_queues": "1", **PATIENT}
     with ClusterProcesses(tmp_path, settings, brokers=1) as cluster, door(cluster.gateways[0]) as client:
         gateway, broker = cluster.gateways[0], cluster.brokers[0]
         publish = "/topics/t:publish"
@@ -57,7 +66,9 @@ def test_a_slow_disk_of_a_broker_holds_publishers_back_and_nobody_else(tmp_path:
             idle.subscribe("quiet/#")
             before = [process.resident_bytes() for process in (gateway, broker)]
             with slow_disk(broker, 300):
+                ping(idle)
                 held = flood("127.0.0.1", gateway.port("mqtt"), SECONDS)
+                ping(idle)
                 assert held > SECONDS / 2, "the publisher is not held back although nothing is confirmed"
                 for process, resident in zip((gateway, broker), before, strict=True):
                     assert process.resident_bytes() - resident < 40 * MIB, process.name
@@ -66,7 +77,7 @@ def test_a_slow_disk_of_a_broker_holds_publishers_back_and_nobody_else(tmp_path:
                 assert received.status_code == 200 and received.json()["value"], "consuming goes on"
             started = time.monotonic()
             assert client.post(publish, json={}, headers=event_headers("last")).status_code == 200
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 12
             idle.publish("quiet/x", b"still here")
             assert [delivery.payload for delivery in idle.expect_deliveries(1)] == [b"still here"]
         assert "broker is away" not in gateway.log_text()

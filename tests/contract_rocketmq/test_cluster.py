@@ -133,7 +133,7 @@ async def test_a_broken_connection_leaves_the_outcome_unknown(store: OperatedSto
 
 async def test_a_deadline_leaves_the_outcome_unknown(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
     await store.put_topic(Topic("t", queues=1))
-    hasty = await open_second(cluster, clock, request_timeout_ms=300)
+    hasty = await open_second(cluster, clock, request_timeout_ms=3000)
     await hasty.find_topics(["t"])
     assert await settled(hasty.append([message("t", "first")])) is None
     cluster.faults["SendMessage"] = ["hang"]

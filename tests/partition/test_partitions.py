@@ -15,12 +15,13 @@ from tests.partition.deployment import (
     BACK_BOUND,
     BROKERS,
     CONNECT_BOUND,
+    INVISIBLE_SECONDS,
     LEASE_BOUND,
     NAME_SERVERS,
     Deployment,
 )
 from tests.partition.load import Line, Load
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.xdist_group("partition"), pytest.mark.timeout(120)]
 ENOUGH = 30
@@ -59,7 +60,7 @@ def test_a_gateway_goes_on_without_a_broker_that_it_cannot_reach(
     with deployment.healed_after():
         load.start()
         try:
-            _measured("all go", _more(load.lines), 10, load.told)
+            _measured("all go", _more(load.lines), PATIENCE_SECONDS, load.told)
             assert sum(line.failures for line in load.lines) == 0, load.told()
             for cut in cuts:
                 deployment.network.cut(*cut)
@@ -80,7 +81,7 @@ def test_a_gateway_goes_on_without_a_broker_that_it_cannot_reach(
             deployment.network.heal()
             _measured("all go again", _more(load.lines, 1), BACK_BOUND, load.told)
             load.stop_producing()
-            _measured("all is there", load.is_all_here, 15, load.told)
+            _measured("all is there", load.is_all_here, INVISIBLE_SECONDS + PATIENCE_SECONDS, load.told)
         finally:
             load.stop()
             client.close()
@@ -141,7 +142,7 @@ def test_a_gateway_needs_no_name_server_once_it_knows_the_brokers(deployment: De
     with deployment.healed_after():
         load.start()
         try:
-            _measured("all go", _more(load.lines), 10, load.told)
+            _measured("all go", _more(load.lines), PATIENCE_SECONDS, load.told)
             for name_server in NAME_SERVERS:
                 deployment.network.part("gateway", name_server)
             _measured("known to be away", lambda: client.name_servers() == [False, False], AWAY_BOUND)
@@ -149,7 +150,7 @@ def test_a_gateway_needs_no_name_server_once_it_knows_the_brokers(deployment: De
             deployment.network.heal()
             _measured("known to be there", lambda: client.name_servers() == [True, True], BACK_BOUND)
             load.stop_producing()
-            _measured("all is there", load.is_all_here, 15, load.told)
+            _measured("all is there", load.is_all_here, INVISIBLE_SECONDS + PATIENCE_SECONDS, load.told)
         finally:
             load.stop()
             client.close()

@@ -6,10 +6,15 @@ import base64
 import http.client
 import json
 import re
+import time
 import urllib.request
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.support.deployment import Deployment, GatewayProcess
+
+SOON_SECONDS = 1.5
+"""Less than what a broker is given to answer a request for what is there now."""
 
 
 def http_json(
@@ -31,11 +36,21 @@ def http_json(
     return json.loads(content) if content else None
 
 
+def batches(receive: Callable[[], list[Any]]) -> Iterator[list[Any]]:
+    """What is received, until nothing is left: a broker that is not in time for an answer leaves it empty, too."""
+    while True:
+        asked_at = time.monotonic()
+        if batch := receive():
+            yield batch
+        elif time.monotonic() - asked_at < SOON_SECONDS:
+            return
+
+
 def events(server: Deployment | GatewayProcess, topic: str, group: str = "reader") -> list[dict[str, Any]]:
     """Every message as an event, acknowledged; in no order across names."""
     found: list[dict[str, Any]] = []
     path = f"/topics/{topic}/eventsubscriptions/{group}"
-    while batch := http_json(server, "POST", f"{path}:receive?maxEvents=100&maxWaitTime=0")["value"]:
+    for batch in batches(lambda: http_json(server, "POST", f"{path}:receive?maxEvents=100&maxWaitTime=0")["value"]):
         found += [item["event"] for item in batch]
         tokens = [item["brokerProperties"]["lockToken"] for item in batch]
         answer = http_json(server, "POST", f"{path}:acknowledge", {"lockTokens": tokens})

@@ -56,11 +56,13 @@ class Promises:
             known.add(stored_id)
             if len(known) > 1:
                 self.wrong.duplicated.append(f"{name}: stored as {sorted(known)}")
-            if stored_id in self.acknowledged:
-                self.wrong.duplicated.append(f"{name}: came back after it was acknowledged")
-            if now < self.invisible_until.get(stored_id, 0.0):
-                self.wrong.duplicated.append(f"{name}: came back while another consumer had it")
-            self.invisible_until[stored_id] = asked_at + INVISIBLE_SECONDS - 0.01  # the clock counts in milliseconds
+            until = asked_at + INVISIBLE_SECONDS - 0.01  # the clock counts in milliseconds
+            if now < until:  # else others may have had it since, and settled it
+                if stored_id in self.acknowledged:
+                    self.wrong.duplicated.append(f"{name}: came back after it was acknowledged")
+                if now < self.invisible_until.get(stored_id, 0.0):
+                    self.wrong.duplicated.append(f"{name}: came back while another consumer had it")
+            self.invisible_until[stored_id] = max(until, self.invisible_until.get(stored_id, 0.0))
 
     def acknowledge(self, stored_ids: Sequence[str]) -> None:
         with self.lock:

@@ -172,8 +172,11 @@ def test_two_of_us_that_bridge_to_each_other_end_the_round(tmp_path: Path, bridg
             with Peer(first.port("mqtt"), "shared/#") as here:
                 here.publish_numbers("shared/a", range(COUNT))
                 wait_until(lambda: bridge(first, "there")["ignored"] == COUNT, lambda: str(bridge(first, "there")))
-                assert bridge(first, "there")["sent"] == bridge(second, "back")["sent"] == COUNT
+                wait_until(
+                    lambda: bridge(first, "there")["sent"] == bridge(second, "back")["sent"] == COUNT,
+                    "all are confirmed",
+                )
                 wait_until(lambda: len(here.messages) == 2 * COUNT, "each comes back once")
                 here.publish("shared/a", b"-1")
                 wait_until(lambda: bridge(first, "there")["ignored"] == COUNT + 1, "the last one, too")
-                assert bridge(first, "there")["sent"] == COUNT + 1
+                wait_until(lambda: bridge(first, "there")["sent"] == COUNT + 1, "it is confirmed")

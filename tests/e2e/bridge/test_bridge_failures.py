@@ -169,7 +169,7 @@ def test_a_gateway_that_stops_gives_the_bridge_over_at_once(tmp_path: Path) -> N
             wait_until(lambda: bridge(first)["state"] == bridge(second)["state"] == "connected", "both say so", 30)
             running, waiting = (first, second) if bridge(first)["isHere"] else (second, first)
             running.stop()
-            wait_until(lambda: bridge(waiting)["isHere"], "given over", timeout=5)
+            wait_until(lambda: bridge(waiting)["isHere"], "given over", timeout=7)
 
 
 def test_what_the_remote_can_never_take_becomes_a_dead_letter(tmp_path: Path, bridged: MakeServer) -> None:

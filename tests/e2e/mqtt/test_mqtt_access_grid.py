@@ -281,10 +281,10 @@ def test_a_token_is_a_password_until_it_ends(site: Site) -> None:
     user = site.user(*said("ALLOW", ("PUB", "Topic:grid/a")))
     with site.client(user, token(user, -5)) as client:
         assert reason_of(client) == ReasonCode.BAD_USER_NAME_OR_PASSWORD
-    with site.client(user, token(user, 3)) as client:
+    with site.client(user, token(user, 8)) as client:
         assert reason_of(client) == ReasonCode.SUCCESS
         assert client.publish("grid/a").reason == ReasonCode.SUCCESS
-        (goodbye,) = client.read_to_end(timeout=10)
+        (goodbye,) = client.read_to_end(timeout=25)
         assert isinstance(goodbye, Disconnect) and goodbye.reason >= 0x80
 
 

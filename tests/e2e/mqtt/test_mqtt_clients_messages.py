@@ -106,20 +106,33 @@ def test_will(connect: Connect, client: Client, topic: str) -> None:
 @asked_of_all("will delay")
 def test_will_delay(connect: Connect, client: Client, topic: str) -> None:
     """One that comes back in time has no will; the other's comes when the delay is over."""
+    assert any(_only_the_lost_has_a_will(connect, client, topic, attempt) for attempt in range(5)), "never in time"
+
+
+def _only_the_lost_has_a_will(connect: Connect, client: Client, topic: str, attempt: int) -> bool:
+    """False where the one that was to come back in time did not."""
     watcher = connect(client)
-    watcher.subscribe(Wanted(f"{topic}/will/#"))
-    names = (f"back-{topic}", f"lost-{topic}")
-    how = {"clean": False, "expiry_seconds": 60, "will_delay_seconds": 1}
-    for name in names:
-        peer = connect(client, name, will=Outgoing(f"{topic}/will/{name}", b"w"), **how)
+    watcher.subscribe(Wanted(f"{topic}/will{attempt}/#"))
+    names = (f"back{attempt}-{topic}", f"lost{attempt}-{topic}")
+    how = {"clean": False, "expiry_seconds": 60}
+    back, lost = (
+        connect(client, name, will=Outgoing(f"{topic}/will{attempt}/{name}", b"w"), will_delay_seconds=1, **how)
+        for name in names
+    )
+    for peer in (back, lost):
         peer.subscribe(Wanted(f"{topic}/none"))
-        peer.cut()
-    cut_at = time.monotonic()
-    again = connect(client, names[0], clean=False, expiry_seconds=60)
+    back_cut_at = time.monotonic()
+    back.cut()
+    again = connect(client, names[0], **how)
     again.subscribe(Wanted(f"{topic}/none"))
+    if time.monotonic() - back_cut_at >= 0.9:
+        return False
+    lost_cut_at = time.monotonic()
+    lost.cut()
     found = watcher.wait(1)
-    assert time.monotonic() - cut_at > 0.8
-    assert [each.topic for each in found] == [f"{topic}/will/{names[1]}"]
+    assert time.monotonic() - lost_cut_at > 0.8
+    assert [each.topic for each in found] == [f"{topic}/will{attempt}/{names[1]}"]
+    return True
 
 
 @asked_of_all("no local")
@@ -156,7 +169,7 @@ def test_properties(connect: Connect, client: Client, topic: str) -> None:
     (found,) = peer.wait(1)
     assert (found.content_type, found.response_topic) == (sent.content_type, sent.response_topic)
     assert (found.correlation, found.user) == (sent.correlation, sent.user)
-    assert 98 <= found.expiry_seconds <= 100
+    assert 85 <= found.expiry_seconds <= 100
 
 
 @asked_of_all("request and response")

@@ -65,7 +65,7 @@ def test_the_will_is_published(
     with RawClient(port, version) as client:
         client.connect(f"c-{topic}", will=will, keep_alive=1)
         end(client)
-        (delivery,) = watcher.expect_deliveries(1, timeout=6)
+        (delivery,) = watcher.expect_deliveries(1)
     assert (delivery.topic, delivery.payload, delivery.qos) == (will.topic, b"gone", 1)
 
 
@@ -126,7 +126,7 @@ def test_a_will_to_a_delayed_name_goes_to_its_topic_after_the_delay(port: int, t
 def test_keep_alive_is_told_of_and_pings_keep_it_open(port: int, topic: str, watcher: RawClient) -> None:
     with RawClient(port) as client:
         client.connect(f"c-{topic}", keep_alive=1)
-        (goodbye,) = client.read_to_end(timeout=6)
+        (goodbye,) = client.read_to_end()
         assert isinstance(goodbye, Disconnect)
         assert goodbye.reason == ReasonCode.KEEP_ALIVE_TIMEOUT
     watcher.say(Pingreq())  # it has no keep-alive, and is still there

@@ -185,7 +185,7 @@ def test_a_trace_has_the_packets_of_its_client_alone(watched: Deployment) -> Non
 def test_a_trace_ends_by_itself(watched: Deployment) -> None:
     with RawClient(watched.port("mqtt")) as client:
         client.connect("traced-short")
-        http_json(watched, "PUT", f"{API}/traces/traced-short", {"seconds": 1})
+        http_json(watched, "PUT", f"{API}/traces/traced-short", {"seconds": 5})
         seen: list[int] = []
 
         def has_ended() -> bool:

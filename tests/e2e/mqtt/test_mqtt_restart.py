@@ -24,7 +24,7 @@ def test_confirmed_messages_survive_a_kill(deploy: Deploy, tmp_path: Path) -> No
         for _ in range(3):
             with RawClient(server.port("mqtt")) as client:
                 client.connect("device")
-                threading.Timer(0.3, server.kill).start()
+                kill_soon = threading.Timer(0.3, server.kill)
                 try:
                     while True:
                         window = [str(sent + number).encode() for number in range(50)]
@@ -32,6 +32,8 @@ def test_confirmed_messages_survive_a_kill(deploy: Deploy, tmp_path: Path) -> No
                         client.say(*[Publish("kept/n", body, 1, at + 1) for at, body in enumerate(window)])
                         for _ in window:
                             confirmed.add(window[client.expect(Puback).packet_id - 1])
+                        if kill_soon.ident is None:  # else it runs
+                            kill_soon.start()
                 except (OSError, AssertionError):
                     pass
             server.kill()

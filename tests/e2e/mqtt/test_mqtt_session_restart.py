@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols.mqtt.packets import Puback, Pubcomp, Pubrec, Pubrel
+from protocols.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
 from tests.support.deployment import Deploy, Deployment
 from tests.support.session_client import SessionClient, numbered, publish_from
 
@@ -42,7 +42,8 @@ def test_sessions_go_on_after_a_restart(deploy: Deploy, tmp_path: Path, how: str
         connected.say(*[Pubrec(each.packet_id) for each in twos[:10:2]])
         released = [connected.expect(Pubrel).packet_id for _ in range(5)]
         assert released == [each.packet_id for each in twos[:10:2]]
-        connected.say(Pubcomp(released[0]))
+        connected.say(Pubcomp(released[0]), Pingreq())
+        connected.expect(Pingresp)
         end(server, how)
         port = server.port("mqtt")
         publish_from(port, "room/n", numbered(5, 2 * COUNT))

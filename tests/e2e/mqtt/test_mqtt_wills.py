@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import pytest
@@ -23,12 +25,18 @@ def client_id() -> str:
     return f"c{uuid4().hex[:12]}"
 
 
-@pytest.fixture
-def watcher(port: int, topic: str) -> Iterator[SessionClient]:
+@contextmanager
+def watching(port: int, topic: str) -> Iterator[SessionClient]:
     """Subscribed to where the wills go."""
     with SessionClient(port, f"watcher-{topic}") as client:
         client.open(expiry=0, clean=True)
         client.subscribe_to(Subscription(f"{topic}/#", 2, retain_as_published=True))
+        yield client
+
+
+@pytest.fixture
+def watcher(port: int, topic: str) -> Iterator[SessionClient]:
+    with watching(port, topic) as client:
         yield client
 
 
@@ -141,21 +149,35 @@ def _retained(port: int, topic: str) -> list[Publish]:
         return found[:-1]
 
 
-def test_a_delayed_one_waits_and_is_published_once(
-    watcher: SessionClient, port: int, topic: str, client_id: str
-) -> None:
+def test_a_delayed_one_waits_and_is_published_once(port: int, topic: str, client_id: str) -> None:
     """One client stays away; another comes back in time; of a third the session ends sooner than the delay."""
-    with SessionClient(port, f"{client_id}-back") as client:
-        client.open(will=Will(f"{topic}/will", b"never", 1, False, {PropertyId.WILL_DELAY_INTERVAL: DELAY}))
-    with SessionClient(port, f"{client_id}-short") as client:
-        client.open(expiry=1, will=Will(f"{topic}/will", b"expired", 1, False, {PropertyId.WILL_DELAY_INTERVAL: 600}))
-    with SessionClient(port, f"{client_id}-away") as client:
-        client.open(will=will_of(topic, delay=DELAY))
-    with SessionClient(port, f"{client_id}-back") as client:
-        assert client.open().session_present
-        assert nothing_more(watcher, port, topic)
-        assert watcher.take(2) == [b"expired", b"gone"]
-        assert nothing_more(watcher, port, topic)
+    attempts = (_delayed_ones_are_published_once(port, f"{topic}{at}", f"{client_id}-{at}") for at in range(5))
+    assert any(attempts), "never in time"
+
+
+def _delayed_ones_are_published_once(port: int, topic: str, client_id: str) -> bool:
+    """False where it took so long to come back that one may have been due by then."""
+    with watching(port, topic) as watcher:
+        with SessionClient(port, f"{client_id}-back") as client:
+            client.open(will=Will(f"{topic}/will", b"never", 1, False, {PropertyId.WILL_DELAY_INTERVAL: DELAY}))
+            back_until = time.monotonic() + DELAY - 0.1
+        with SessionClient(port, f"{client_id}-short") as client:
+            properties = {PropertyId.WILL_DELAY_INTERVAL: 600}
+            client.open(expiry=1, will=Will(f"{topic}/will", b"expired", 1, False, properties))
+            short_until = time.monotonic() + 0.9
+        with SessionClient(port, f"{client_id}-away") as client:
+            client.open(will=will_of(topic, delay=DELAY))
+        with SessionClient(port, f"{client_id}-back") as client:
+            is_present = client.open().session_present
+            is_in_time = time.monotonic() < back_until
+            publish_from(port, f"{topic}/will", [END])
+            if not is_in_time or time.monotonic() > short_until:
+                return False
+            assert is_present
+            assert watcher.take(1) == [END]
+            assert sorted(watcher.take(2)) == [b"expired", b"gone"]
+            assert nothing_more(watcher, port, topic)
+            return True
 
 
 def test_a_delayed_one_when_the_session_begins_anew(

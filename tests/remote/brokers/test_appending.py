@@ -17,8 +17,6 @@ from tests.support.broker_world import BrokerWorld, sender_over
 from tests.support.store_steps import append, append_all, bodies, codes, message, settled
 from tests.support.waiting import until
 
-PATIENT: dict[str, Any] = {"request_seconds": 1.0}
-
 
 async def send(sender: Sender, *messages: Message) -> list[Code | None]:
     refusals = await asyncio.wait_for(sender.send_and_wait(messages), 10)
@@ -69,16 +67,16 @@ async def test_a_batch_is_not_confirmed_because_its_first_part_was_refused(tmp_p
 
 
 async def test_a_hung_broker_holds_up_its_own_messages_only(world: BrokerWorld):
-    store = await world.store(**PATIENT)
+    store = await world.store(request_seconds=5.0)
     await world.topic()
     world.brokers[0].hang()
     confirmation = store.append([message("t", "a", 0), message("t", "b", 10000)])
     told: list[tuple[str, EntrepotError | None]] = []
     confirmation.when_settled(lambda failure: told.append(("a", failure)), 0, 1)
     confirmation.when_settled(lambda failure: told.append(("b", failure)), 1, 2)
-    await until(lambda: told, "the healthy broker confirms", 0.8)
+    await until(lambda: told, "the healthy broker confirms")
     assert told == [("b", None)]
-    await until(lambda: len(told) == 2, "the hung one's outcome is told in bounded time", 3)
+    await until(lambda: len(told) == 2, "the hung one's outcome is told in bounded time")
     failure = told[1][1]
     assert failure is not None
     assert failure.code == Code.OUTCOME_UNKNOWN

@@ -95,6 +95,7 @@ class History:
         """Pop through one store, settle through another."""
         while not stop.is_set():
             count = self.rng.randint(1, 8)
+            until_s = self.loop.time() + INVISIBLE_MS / 2000
             try:
                 found = await store.pop(PopRequest("t", "g", count, self.rng.choice((0, 50, 300)), INVISIBLE_MS))
             except EntrepotError as error:
@@ -104,7 +105,6 @@ class History:
                 continue
             if len(found) > count:
                 self.seen.wrong.append(f"{len(found)} messages instead of {count}")
-            until_s = self.loop.time() + INVISIBLE_MS / 2000
             for delivery in found:  # what follows one that is not settled is left: in FIFO groups it may not pass it
                 if self.loop.time() > until_s:
                     break
