@@ -66,7 +66,7 @@ def test_a_slow_disk_of_a_broker_holds_publishers_back_and_nobody_else(tmp_path:
                 assert received.status_code == 200 and received.json()["value"], "consuming goes on"
             started = time.monotonic()
             assert client.post(publish, json={}, headers=event_headers("last")).status_code == 200
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 15
             idle.publish("quiet/x", b"still here")
             assert [delivery.payload for delivery in idle.expect_deliveries(1)] == [b"still here"]
         assert "broker is away" not in gateway.log_text()
