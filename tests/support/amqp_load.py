@@ -95,8 +95,8 @@ class Consumer:
                 channel.basic_ack(method.delivery_tag)
                 acknowledged.append(data.decode())
             if len(acknowledged) >= WINDOW and not self.is_quick:
-                time.sleep(0.12)  # by contract what was acknowledged is durable by then;
-                for _ in range(2):  # if the disk is slow, at the second of two commits that begin after it
+                time.sleep(0.12)  # by contract what was acknowledged is durable by then,
+                for _ in range(2):  # or, if the disk is slow, with the second message that is confirmed behind it
                     marking.basic_publish("", MARKS, b"mark", pika.BasicProperties(delivery_mode=2))
                 self.settled.update(acknowledged)
                 acknowledged.clear()

@@ -23,7 +23,7 @@ SETTINGS = {
     "store.transaction_check_after_seconds": "1",
     "store.transaction_check_interval_seconds": "1",
 }
-PATIENT = {**SETTINGS, "grpc.lease_seconds": "6", "grpc.silence_seconds": "10"}
+PATIENT = {**SETTINGS, "grpc.lease_seconds": "6", "grpc.silence_seconds": "8"}
 """For what is held over several leases: also on a machine that stops for seconds each is renewed in time."""
 
 

@@ -166,7 +166,7 @@ def test_a_push_consumer_keeps_what_it_works_on(tmp_path: Path, language: str, t
     """For longer than two leases of 6 s: nobody else gets it."""
     with ServerProcess(tmp_path, PATIENT) as server, RocketMqPeer(server.address("grpc"), language) as peer:
         producer = peer.producer(topic)
-        consumer = peer.push(group, topic, busy=14)
+        consumer = peer.push(group, topic, busy=13)
         sent = peer.send(producer, topic, b"long")
         wait_until(lambda: peer.done[consumer] == [sent["id"]], lambda: str(peer.pushed[consumer]), 40)
         assert [each.attempt for each in peer.pushed[consumer]] == [1]

@@ -130,7 +130,7 @@ def _give_to_others(own_server: ServerProcess) -> None:
             time.sleep(WRITTEN_DOWN_SECONDS)
             own_server.kill()
             own_server.restart()
-            assert client.receive("t", "workers", wait_ms=15_000) == []  # its lease is 6 s
+            assert client.receive("t", "workers", wait_ms=10_000) == []  # its lease is 6 s
             peer.kill()
         [found] = client.receive("t", "workers", wait_ms=25_000)
         assert (found.body, found.system_properties.delivery_attempt) == (b"held", 2)
