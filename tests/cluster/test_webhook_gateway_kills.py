@@ -76,9 +76,9 @@ def test_gateways_are_killed_while_they_deliver(tmp_path: Path) -> None:
                 number += 10
                 gateway.start()
             wait_until(lambda: confirmed <= set(receiver.bodies("taking")), "all is delivered", 90)
+            dead = {most: await_dead_letters(one, subscription, confirmed) for most, subscription in refused.items()}
             counts = Counter(receiver.bodies("taking"))
             assert set(counts) <= {f"e{n}" for n in range(number)}
-            dead = {most: await_dead_letters(one, subscription, confirmed) for most, subscription in refused.items()}
             # twice only what a dispatcher had not acknowledged when it was killed; and then all sinks have it twice
             times = {most: Counter(name for name, _ in letters) for most, letters in dead.items()}
             twice = {name for some in times.values() for name, found in some.items() if found > 1}
@@ -103,7 +103,7 @@ def test_a_retry_after_counts_for_every_gateway_and_for_those_that_come_later(tm
             door(cluster.gateways[0]) as one,
             door(cluster.gateways[1]) as two,
         ):
-            subscribe(one, receiver.hook("busy"), maxattempts=2)
+            subscribe(one, receiver.hook("busy"), maxattempts=2, timeoutseconds=30)
             assert publish([one], 0, 1)
             [refused] = receiver.wait("busy", 1)
             for number in range(1, 21):

@@ -13,15 +13,17 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
 
 from protocols.mqtt.encoder import encode, encode_publish
-from protocols.mqtt.packets import Connect
+from protocols.mqtt.packets import Connect, Pingreq, Pingresp
 from tests.e2e.test_serve import call, publish, receive, tokens_of
+from tests.support.mqtt_client import RawClient
 from tests.support.server import ServerProcess
+from tests.support.waiting import wait_until
 
 MIB = 1 << 20
 
@@ -58,27 +60,48 @@ def test_a_slow_disk_holds_publishers_back_and_nobody_else(tmp_path: Path) -> No
             pytest.skip("this machine does not let strace attach")
         threading.Thread(target=tracing.stderr.read, daemon=True).start()
         host, _, port = server.ports["mqtt"].rpartition(":")
-        lost = threading.Event()
-        idle = paho.Client(CallbackAPIVersion.VERSION2, client_id="idle")
-        idle.on_disconnect = lambda *rest: lost.set()
-        idle.connect(host, int(port), keepalive=2)
-        idle.loop_start()
         before = resident_bytes(server.pid)
         try:
-            held = flood(host, int(port), seconds=6)
-            assert held > 3, "the publisher is not held back although nothing is confirmed"
-            assert resident_bytes(server.pid) - before < 40 * MIB
-            assert call(server, "GET", "/healthz")[0] == 200
-            assert not lost.is_set(), "an idle client lost its connection"
+            with Idle(int(port)) as idle:
+                held = flood(host, int(port), seconds=6)
+                assert held > 3, "the publisher is not held back although nothing is confirmed"
+                assert resident_bytes(server.pid) - before < 40 * MIB
+                assert call(server, "GET", "/healthz")[0] == 200
+                answered = idle.answered
+                assert answered > 1, "nobody else was answered while a publisher was held back"
+                wait_until(lambda: idle.answered > answered, "an idle client is answered")
         finally:
             tracing.terminate()
             tracing.wait(10)
         started = time.monotonic()
         assert publish(server, "t", "last", {}) == 200
-        assert time.monotonic() - started < 5
-        idle.on_disconnect = None
-        idle.disconnect()
-        idle.loop_stop()
+        assert time.monotonic() - started < 15
+
+
+class Idle:
+    """A client that only pings, each time when the last one was answered; `answered`: how many were."""
+
+    def __init__(self, port: int) -> None:
+        self.answered = 0
+        self._client = RawClient(port)
+        self._client.connect("idle")
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._ping)
+
+    def _ping(self) -> None:
+        while not self._is_over.wait(0.2):
+            self._client.say(Pingreq())
+            self._client.expect(Pingresp)
+            self.answered += 1
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._client.socket.close()
 
 
 def flood(host: str, port: int, seconds: float) -> float:
@@ -89,16 +112,19 @@ def flood(host: str, port: int, seconds: float) -> float:
         connection.setblocking(False)
         packet = encode_publish("t/x", bytes(64 * 1024), 1, 1, version=4)
         held, pending = 0.0, b""
+        refused_at: float | None = None
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             pending = pending or packet
             try:
                 sent = connection.send(pending)
             except BlockingIOError:
+                now = time.monotonic()
+                held += now - (refused_at or now)  # what lies between two refusals
+                refused_at = now
                 time.sleep(0.01)
-                held += 0.01
                 continue
-            pending = pending[sent:]
+            refused_at, pending = None, pending[sent:]
         return held
 
 

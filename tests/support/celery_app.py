@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 
 from celery import Celery, Task  # type: ignore[import-untyped]
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 START_SECONDS: Final = 60.0
@@ -74,6 +74,7 @@ def application(deployment: Deployment) -> Celery:
         task_default_queue_type=deployment.queue_type,
         broker_connection_retry_on_startup=True,
         broker_heartbeat=0,
+        broker_connection_timeout=PATIENCE_SECONDS,
         result_expires=3600,
         worker_hijack_root_logger=False,
     )

@@ -14,8 +14,8 @@ from typing import ClassVar, Self
 from tests.support.launcher import WarmProcess, launch
 from tests.support.ports import ReservedPort
 
-START_SECONDS = 30.0
-STOP_SECONDS = 20.0
+START_SECONDS = 60.0
+STOP_SECONDS = 40.0
 
 
 class Process:

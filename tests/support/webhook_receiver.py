@@ -71,6 +71,8 @@ def build() -> Any:
         step = steps[number] if number < len(steps) else told.get("then", {"status": 200})
         if step.get("stall"):
             await asyncio.sleep(step["stall"])
+        while step.get("holds") and behaviours[name] is told:  # until it is told something else
+            await asyncio.sleep(0.01)
         if request.headers.get("authorization") in told.get("refuses", ()):
             return Response(status_code=401)
         content = b"x" * step.get("size", 0)
@@ -170,7 +172,7 @@ def main() -> None:
     bound = socket.create_server(("127.0.0.1", int(sys.argv[1])))
     os.write(int(sys.argv[2]), str(bound.getsockname()[1]).encode())
     os.close(int(sys.argv[2]))
-    config = uvicorn.Config(build(), log_level="warning", access_log=False)
+    config = uvicorn.Config(build(), log_level="warning", access_log=False, timeout_keep_alive=120)
     asyncio.run(uvicorn.Server(config).serve(sockets=[bound]))
 
 

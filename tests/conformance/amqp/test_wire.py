@@ -14,6 +14,9 @@ from pamqp.commands import Basic, Channel, Confirm, Connection, Exchange, Queue
 from tests.conformance.amqp.wire_client import HEADER, Dropped, Wire, publishing
 
 FRAME_END = b"\xce"
+HEARTBEAT_SECONDS = 1
+TRIES = 4
+"""Of what a machine that stops for longer than a heartbeat makes impossible."""
 
 
 @pytest.fixture(params=["serve", "rabbitmq"])
@@ -135,28 +138,43 @@ def test_two_channels_interleave_their_contents(wire: Wire) -> None:
 
 
 def test_heartbeats_come_and_are_wanted(wire: Wire) -> None:
-    wire.tuned(heartbeat=1)
-    wire.send(Connection.Open(virtual_host="/"), channel=0)
-    wire.until(lambda channel, found: isinstance(found, Connection.OpenOk))
-    started = time.monotonic()
+    """Tried again where the server itself had no time to say a word before the client had been silent for too long."""
     heartbeat = b"\x08\x00\x00\x00\x00\x00\x00\xce"
-    seen = b""
-    try:
-        while time.monotonic() - started < 30:
-            seen = wire.more()
-    except Dropped:
-        lived = time.monotonic() - started
-    assert 1 < lived < 30, "a silent client is kept, but not for ever"
-    assert seen
-    assert seen.replace(heartbeat, b"") == b""
+    for _ in range(TRIES):
+        silent = wire.unopened()
+        silent.tuned(heartbeat=HEARTBEAT_SECONDS)
+        silent.send(Connection.Open(virtual_host="/"), channel=0)
+        spoke = time.monotonic()
+        seen = b""
+        try:
+            silent.until(lambda channel, found: isinstance(found, Connection.OpenOk))
+            while time.monotonic() - spoke < 30:
+                seen = silent.more()
+        except Dropped:
+            pass
+        assert 1 < time.monotonic() - spoke < 30, "a silent client is kept, but not for ever"
+        assert seen.replace(heartbeat, b"") == b""
+        if seen:
+            return
+    raise AssertionError("no heartbeat came")
 
 
 def test_any_traffic_is_a_heartbeat(wire: Wire) -> None:
-    wire.opened(heartbeat=1)
-    until = time.monotonic() + 4
-    while time.monotonic() < until:
-        wire.ask(Basic.Qos(prefetch_count=1))
-    assert isinstance(wire.ask(Queue.Declare(queue="", exclusive=True)), Queue.DeclareOk)
+    """Tried again where the client itself was silent for as long as a heartbeat."""
+    for _ in range(TRIES):
+        busy = wire.other(heartbeat=HEARTBEAT_SECONDS)
+        began = spoke = time.monotonic()
+        longest = 0.0
+        try:
+            while spoke - began < 4:
+                busy.ask(Basic.Qos(prefetch_count=1))
+                longest, spoke = max(longest, time.monotonic() - spoke), time.monotonic()
+            assert isinstance(busy.ask(Queue.Declare(queue="", exclusive=True)), Queue.DeclareOk)
+            return
+        except (Dropped, ConnectionError):
+            if max(longest, time.monotonic() - spoke) < HEARTBEAT_SECONDS:
+                raise
+    raise AssertionError(f"this machine stops for longer than {HEARTBEAT_SECONDS} s each time")
 
 
 def test_no_wait(wire: Wire) -> None:

@@ -47,12 +47,16 @@ class Wire:
             other.__exit__(kind, error, at)
         self._socket.close()
 
-    def other(self) -> Wire:
-        """One more connection, open, with the same names."""
+    def unopened(self) -> Wire:
+        """One more connection, with the same names."""
         other = Wire(self._port)
         other._suffix = self._suffix
         self._others.append(other)
-        return other.opened()
+        return other
+
+    def other(self, **tune_ok: Any) -> Wire:
+        """One more connection, open, with the same names."""
+        return self.unopened().opened(**tune_ok)
 
     def name(self, word: str) -> str:
         """A name of this connection alone."""

@@ -87,7 +87,7 @@ def test_nothing_is_redirected(client: httpx2.Client, token: str, path: str) -> 
 def test_too_many_are_told_when_to_come_again(tmp_path: Path) -> None:
     with (
         serving("memory", tmp_path, Settings(topics={"max_auto_created": 1})) as server,
-        httpx2.Client(base_url=server.url, trust_env=False) as client,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
     ):
         answers: list[httpx2.Response] = []
 
@@ -104,7 +104,7 @@ def test_too_many_are_told_when_to_come_again(tmp_path: Path) -> None:
 def test_a_topic_that_is_gone(tmp_path: Path, auto_create: bool, status: int) -> None:
     with (
         serving("memory", tmp_path, Settings(topics={"auto_create": auto_create})) as server,
-        httpx2.Client(base_url=server.url, trust_env=False) as client,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
     ):
         assert client.put("/api/v1/topics/t", json={}).status_code in (200, 201)
         assert client.post("/topics/t:publish", headers=BINARY).status_code == 200

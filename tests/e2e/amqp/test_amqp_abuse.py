@@ -6,6 +6,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pika  # type: ignore[import-untyped]
 import pytest
@@ -23,7 +24,6 @@ MEMORY_MARGIN = 40 * MIB
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     limits = {
-        "amqp.handshake_timeout_seconds": "2",
         "amqp.max_message_bytes": str(MIB),
         "amqp.max_channels": "50",
         "amqp.max_unacknowledged": "1000",
@@ -82,9 +82,13 @@ def end_of(wire: Wire) -> str:
         return "dropped"
 
 
-def test_half_open_connections(server: ServerProcess) -> None:
+def test_half_open_connections(tmp_path: Path) -> None:
     """100 that say nothing, half of a header, or a header and no login, are closed when the time is over."""
-    with undisturbed(server), ExitStack() as stack:
+    with (
+        ServerProcess(tmp_path, {"amqp.handshake_timeout_seconds": "4"}) as server,
+        undisturbed(server),
+        ExitStack() as stack,
+    ):
         wires = [stack.enter_context(Wire(server.port("amqp"))) for _ in range(100)]
         for number, wire in enumerate(wires):
             wire.raw((b"", HEADER[:5], HEADER)[number % 3])

@@ -240,9 +240,9 @@ def test_a_token_is_a_password_until_it_ends_unless_it_is_renewed(site: Site) ->
     user = site.user(*said("ALLOW", topic("PUB", "q")))
     with pytest.raises(ProbableAuthenticationError):
         site.connect(user, token(user, -5))
-    ending, renewed = site.connect(user, token(user, 3)), site.connect(user, token(user, 3))
+    ending, renewed = site.connect(user, token(user, 8)), site.connect(user, token(user, 8))
     renewed.update_secret(token(user, 600), "it ends")
-    wait_until(lambda: is_closed(ending), "the token has ended", 15)
+    wait_until(lambda: is_closed(ending), "the token has ended", 40)
     assert not is_closed(renewed)
     renewed.close()
 

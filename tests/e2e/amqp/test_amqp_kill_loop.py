@@ -35,6 +35,8 @@ def test_a_server_that_is_killed_again_and_again_loses_nothing(tmp_path: Path) -
         load = Load(connect, publishers, [Consumer("load"), Consumer("load"), Consumer("other")])
         try:
             for _ in range(ROUNDS):
+                before = len(load.confirmed)
+                wait_until(lambda before=before: len(load.confirmed) > before + 30, "it goes on", 60)
                 time.sleep(rng.uniform(0.3, 2.0))  # the moment of the crash is what is random here
                 server.kill()
                 server.restart()

@@ -19,7 +19,7 @@ from kombu.mixins import ConsumerProducerMixin  # type: ignore[import-untyped]
 from kombu.pools import producers  # type: ignore[import-untyped]
 
 from tests.support import amqp_servers
-from tests.support.waiting import until, wait_until
+from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
 
 @pytest.fixture(params=amqp_servers.NAMES)
@@ -184,8 +184,8 @@ async def test_a_transaction(port: int, name: str) -> None:
             await fail()
         async with channel.transaction():
             await channel.default_exchange.publish(aio_pika.Message(b"once"), name)
-        assert (await queue.get()).body == b"once"
-        assert await queue.get(fail=False, no_ack=True) is None
+        assert (await queue.get(timeout=PATIENCE_SECONDS)).body == b"once"
+        assert await queue.get(fail=False, no_ack=True, timeout=PATIENCE_SECONDS) is None
 
 
 def _kombu(port: int) -> Any:

@@ -19,8 +19,16 @@ HEAD = b"POST /topics/t:publish HTTP/1.1\r\nhost: x\r\n"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    settings = Settings(http={"request_seconds": 1.0, "max_body_bytes": 10_000})
+    settings = Settings(http={"request_seconds": 4.0, "max_body_bytes": 10_000})
     with serving("embedded", tmp_path_factory.mktemp("data"), settings) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
+    """One that gives a request less time than other tests may take for theirs."""
+    settings = Settings(http={"request_seconds": 1.0})
+    with serving("memory", tmp_path_factory.mktemp("data"), settings) as running:
         yield running
 
 
@@ -46,12 +54,12 @@ def rest(connection: socket.socket) -> bytes:
     [b"", b"P", HEAD, HEAD + b"x: ", HEAD + b"content-length: 100\r\n\r\n", HEAD + b"content-length: 100\r\n\r\nabc"],
     ids=["nothing", "a letter", "a head", "a header", "no body", "half a body"],
 )
-def test_who_does_not_go_on_is_closed(server: HttpServer, begun: bytes) -> None:
-    with connected(server) as connection:
+def test_who_does_not_go_on_is_closed(impatient: HttpServer, begun: bytes) -> None:
+    started = time.monotonic()
+    with connected(impatient) as connection:
         connection.sendall(begun)
-        started = time.monotonic()
         rest(connection)
-        assert 0.5 < time.monotonic() - started < 10
+        assert 0.5 < time.monotonic() - started < 15
 
 
 def test_slow_bodies_hold_nobody_up(server: HttpServer) -> None:
@@ -95,7 +103,7 @@ def test_a_flood_of_headers_is_refused(server: HttpServer) -> None:
 
 def test_more_attributes_than_an_event_may_have(server: HttpServer) -> None:
     headers = {f"ce-a{number}": "x" for number in range(200)}
-    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client:
         named = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/", "ce-type": "t"}
         is_problem(client.post("/topics/t:publish", headers={**headers, **named}), 400, "attributes")
 
@@ -105,7 +113,7 @@ def test_bodies_over_the_limit(server: HttpServer) -> None:
         for _ in range(1000):
             yield b"x" * 1000
 
-    with httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client:
         is_problem(client.post("/topics/t:publish", content=b"x" * 10_001), 413)
         for path in ("/topics/t:publish", "/subscriptions"):
             try:

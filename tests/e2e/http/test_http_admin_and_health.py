@@ -264,7 +264,7 @@ def test_stopping_answers_the_waiting_and_ends_the_idle(store_kind, tmp_path):
     with serving(store_kind, tmp_path) as server:
         url = f"{server.url}/topics/t/eventsubscriptions/g:receive?maxWaitTime=100"
         waiting = threading.Thread(target=lambda: answers.append(httpx2.post(url, timeout=30, trust_env=False)))
-        idle = httpx2.Client(base_url=server.url, trust_env=False)
+        idle = httpx2.Client(base_url=server.url, trust_env=False, timeout=20)
         assert idle.get("/healthz").status_code == 200
         waiting.start()
         wait_for(lambda: _busy(server.listener) == 1)

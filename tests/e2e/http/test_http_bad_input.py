@@ -27,10 +27,10 @@ def server(request, tmp_path_factory):
     )
     with serving(request.param, tmp_path_factory.mktemp("data"), settings) as running:
         for name in ("known", "undrained"):
-            assert httpx2.put(f"{running.url}/api/v1/topics/{name}", trust_env=False).status_code == 201
+            assert httpx2.put(f"{running.url}/api/v1/topics/{name}", trust_env=False, timeout=20).status_code == 201
         for number in range(4):
             headers = {**CE, "ce-partitionkey": str(number), "ce-id": str(number)}
-            httpx2.post(f"{running.url}/topics/undrained:publish", headers=headers, trust_env=False)
+            httpx2.post(f"{running.url}/topics/undrained:publish", headers=headers, trust_env=False, timeout=20)
         yield running
 
 

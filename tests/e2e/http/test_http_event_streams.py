@@ -142,7 +142,10 @@ def test_a_stream_ends_with_its_topic(client: httpx2.Client, topic: str) -> None
 
 def test_more_streams_than_the_limit_are_refused(tmp_path) -> None:
     settings = Settings(http={"max_streams": 1})
-    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with (
+        serving("memory", tmp_path, settings) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+    ):
         publish(client, "t", event(1))
         with source(client, "t"):
             is_problem(client.get("/topics/t/events"), 429)
@@ -270,7 +273,7 @@ def test_two_consumers_share_a_group(server: HttpServer, client: httpx2.Client, 
         for thread in threads:
             thread.start()
         publish(client, topic, *[event(n) for n in range(200)])
-        wait_for(lambda: len(got) >= 200)
+        wait_for(lambda: len(got) >= 200, 60)
     for thread in threads:
         thread.join()
     assert sorted(got) == sorted(f"e{n}" for n in range(200))
@@ -293,6 +296,7 @@ def test_what_is_not_understood_is_answered_with_a_problem(server: HttpServer, t
             f"{server.url}/topics/{topic}:publish",
             headers={"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/", "ce-type": "t"},
             trust_env=False,
+            timeout=20,
         )
         assert publish_one.status_code == 200 and it.next()["id"] == "1"
 
@@ -328,9 +332,9 @@ def test_rights_of_streams_and_tokens_in_the_query(tmp_path) -> None:
         with pytest.raises(InvalidStatus) as refused, consumer(server, "t"):
             pass
         assert refused.value.response.status_code == 401
-        answer = httpx2.get(f"{server.url}/topics/t/events?access_token=nonsense", trust_env=False)
+        answer = httpx2.get(f"{server.url}/topics/t/events?access_token=nonsense", trust_env=False, timeout=20)
         is_problem(answer, 401)
-        twice = httpx2.get(f"{server.url}/topics/t/events?access_token=a&access_token=b", trust_env=False)
+        twice = httpx2.get(f"{server.url}/topics/t/events?access_token=a&access_token=b", trust_env=False, timeout=20)
         is_problem(twice, 401, "more than one")
 
 
@@ -341,11 +345,11 @@ def test_streams_of_a_user_who_is_deleted_tell_nothing_more(tmp_path) -> None:
     basic = {"authorization": "Basic " + base64.b64encode(b"bob:pw").decode()}
     all_of_it = [{"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "Group:*"]}]
     with serving("memory", tmp_path, Settings(security=cheap)) as server:  # noqa: SIM117
-        with httpx2.Client(base_url=server.url, auth=("root", "root"), trust_env=False) as root:
+        with httpx2.Client(base_url=server.url, auth=("root", "root"), trust_env=False, timeout=20) as root:
             root.put("/api/v1/topics/t", json={}).raise_for_status()
             root.put("/api/v1/users/bob", json={"password": "pw"}).raise_for_status()
             root.put("/api/v1/acls/bob", json={"statements": all_of_it}).raise_for_status()
-            bob = httpx2.Client(base_url=server.url, headers=basic, trust_env=False)
+            bob = httpx2.Client(base_url=server.url, headers=basic, trust_env=False, timeout=20)
             with bob, source(bob, "t") as live, consumer(server, "t", headers=basic) as it:
                 publish(root, "t", event(1))
                 assert live.next()["id"] == "e1"
@@ -389,7 +393,10 @@ def test_who_renews_what_another_holds_does_not_hold_it(server: HttpServer, clie
 
 def test_pages_of_other_origins(tmp_path) -> None:
     settings = Settings(http={"allowed_origins": ["https://app.example"]})
-    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with (
+        serving("memory", tmp_path, settings) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+    ):
         preflight = client.options(
             "/topics/t:publish",
             headers={"origin": "https://app.example", "access-control-request-method": "POST"},

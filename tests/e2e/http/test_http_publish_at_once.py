@@ -147,7 +147,7 @@ def test_a_stopping_server_answers_what_it_has_begun_to_read(tmp_path, target: s
     """Whatever else others have begun."""
     with serving("embedded", tmp_path) as server:
         url = f"{server.url}/api/v1/topics/known"
-        httpx2.put(url, json={"queues": 1}, trust_env=False).raise_for_status()
+        httpx2.put(url, json={"queues": 1}, trust_env=False, timeout=20).raise_for_status()
         other, connection = Connection(server), Connection(server)
         other.send(f"POST {target} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf".encode())
         whole = publish("known", b"half of it")
@@ -175,7 +175,10 @@ def test_a_long_target_is_not_remembered(connection: Connection, topic):
 
 def test_a_page_may_read_the_answer_it_was_allowed(tmp_path):
     settings = Settings(http={"allowed_origins": ["https://app.example"]})
-    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with (
+        serving("memory", tmp_path, settings) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+    ):
         client.put("/api/v1/topics/known", json={"queues": 1}).raise_for_status()
         answer = client.post("/topics/known:publish", headers={**CE, "origin": "https://app.example"}, content=b"x")
         assert answer.status_code == 200
@@ -187,12 +190,16 @@ def test_a_page_may_read_the_answer_it_was_allowed(tmp_path):
 def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(tmp_path, begin: bytes):
     settings = Settings(http={"keep_alive_seconds": 1})
     with serving("memory", tmp_path, settings) as server:
-        httpx2.put(f"{server.url}/api/v1/topics/known", json={"queues": 1}, trust_env=False).raise_for_status()
+        httpx2.put(
+            f"{server.url}/api/v1/topics/known", json={"queues": 1}, trust_env=False, timeout=20
+        ).raise_for_status()
         idle, waiting = Connection(server), Connection(server)
         idle.send(begin)
         assert idle.answer()[0] == 200
         path = b"/topics/known/eventsubscriptions/none:receive?maxEvents=1&maxWaitTime=3"
-        taken = httpx2.post(f"{server.url}{path.decode().replace('=3', '=0')}", trust_env=False)  # what was published
+        taken = httpx2.post(
+            f"{server.url}{path.decode().replace('=3', '=0')}", trust_env=False, timeout=20
+        )  # what was published
         assert taken.status_code == 200
         waiting.send(b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
         assert idle.is_at_its_end()
@@ -201,7 +208,9 @@ def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(tmp_path, begin: 
 
 def test_a_request_behind_a_refused_one_is_not_idle(tmp_path):
     with serving("memory", tmp_path, Settings(http={"keep_alive_seconds": 1})) as server:
-        httpx2.put(f"{server.url}/api/v1/topics/known", json={"queues": 1}, trust_env=False).raise_for_status()
+        httpx2.put(
+            f"{server.url}/api/v1/topics/known", json={"queues": 1}, trust_env=False, timeout=20
+        ).raise_for_status()
         connection = Connection(server)
         poll = b"POST /topics/known/eventsubscriptions/none:receive?maxWaitTime=3 HTTP/1.1\r\nhost: x\r\n"
         connection.send(publish("known", b"x", type="") + poll + b"content-length: 0\r\n\r\n")

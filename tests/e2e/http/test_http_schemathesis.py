@@ -24,7 +24,7 @@ LEFT_OUT = r"/topics/\{topic\}/events$|/api/v1/brokers"
 
 def fill(url: str) -> None:
     """What has the names that are tried first."""
-    with httpx2.Client(base_url=url, trust_env=False) as client:
+    with httpx2.Client(base_url=url, trust_env=False, timeout=20) as client:
         client.put("/api/v1/namespaces/0", json={})
         for below in ("", "/namespaces/0"):
             for kind in ("topics", "groups"):

@@ -23,6 +23,8 @@ SETTINGS = {
     "store.transaction_check_after_seconds": "1",
     "store.transaction_check_interval_seconds": "1",
 }
+PATIENT = {**SETTINGS, "grpc.lease_seconds": "6", "grpc.silence_seconds": "8"}
+"""For what is held over several leases: also on a machine that stops for seconds each is renewed in time."""
 
 
 @pytest.fixture(scope="session")
@@ -62,5 +64,7 @@ def client(server: ServerProcess) -> Iterator[GrpcClient]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     settings = {"security.initial_admin": "root", "security.initial_admin_password": "pw"}
     with ServerProcess(tmp_path_factory.mktemp("site"), settings) as server:  # noqa: SIM117
-        with httpx2.Client(base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False) as root:
+        with httpx2.Client(
+            base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False, timeout=20
+        ) as root:
             yield Site(server, root)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import threading
+import time
 from collections.abc import Iterator
 from hashlib import md5
 from pathlib import Path
@@ -222,21 +223,22 @@ def test_a_producer_may_be_silent_as_long_as_it_says(client: GrpcClient, topic: 
         )
         assert client.send(message).status.code == v2.OK
     said = v2.Settings(publishing=v2.Publishing(topics=[resource(topic)]))
-    stopped = threading.Event()
+    is_asked = threading.Event()
 
     def commands() -> Iterator[v2.TelemetryCommand]:
         yield v2.TelemetryCommand(settings=said)
-        stopped.wait(3)
+        is_asked.wait(25)
+        time.sleep(1.5)  # in which it would be asked about the other one too
 
     ask = client.channel.stream_stream(
         SERVICE + "Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
     )
-    asked = [
-        command.recover_orphaned_transaction_command.message.body
-        for command in ask(commands(), timeout=30, metadata=client.metadata())
-        if command.HasField("recover_orphaned_transaction_command")
-    ]
-    assert set(asked) == {b"0"}
+    asked: set[bytes] = set()
+    for command in ask(commands(), timeout=30, metadata=client.metadata()):
+        if command.HasField("recover_orphaned_transaction_command"):
+            asked.add(command.recover_orphaned_transaction_command.message.body)
+            is_asked.set()
+    assert asked == {b"0"}
 
 
 def test_a_full_store_refuses_sends_and_lets_consumers_go_on(tmp_path: Path) -> None:

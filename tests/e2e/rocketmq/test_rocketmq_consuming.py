@@ -258,7 +258,7 @@ def test_lite_topics_that_are_added_at_the_same_time(client: GrpcClient, topic: 
 def test_a_receive_of_lite_topics_that_is_cancelled_takes_nothing_with_it(
     client: GrpcClient, server: ServerProcess, topic: str, group: str
 ) -> None:
-    names = [f"n{number}" for number in range(16)]
+    names = [f"n{number}" for number in range(150)]
     client.send(*(client.message(topic, name.encode(), lite_topic=name, message_type=v2.LITE) for name in names))
     assert sync(client, topic, group, v2.COMPLETE_ADD, *names) == v2.OK
     for pause in range(12):

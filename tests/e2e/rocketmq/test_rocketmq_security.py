@@ -117,7 +117,9 @@ def test_old_signatures_where_they_are_not_taken(tmp_path: Path) -> None:
         "grpc.signature_tolerance_seconds": "60",
     }
     with ServerProcess(tmp_path, settings) as server:  # noqa: SIM117 - one line would be too long
-        with httpx2.Client(base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False) as root:
+        with httpx2.Client(
+            base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False, timeout=20
+        ) as root:
             site = Site(server, root)
             name, now_ms = site.user(EVERYTHING), int(time.time() * 1000)
             assert heartbeat(site.client(name, now_ms=now_ms)) == v2.OK

@@ -17,8 +17,9 @@ from tests.support.waiting import wait_until
 
 SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 MANY = 300
+BATCH = 32
 LATE_MS = 1500
-"""A tick, and what an answer takes on a busy machine."""
+"""A tick, and what it takes to deliver what is due."""
 
 
 @pytest.mark.timeout(120)
@@ -48,6 +49,9 @@ def test_many_timers_through_kills(tmp_path: Path) -> None:
                     recalled.add(entry.message_id)
         away: list[tuple[int, int]] = []
         found: dict[str, int] = {}
+        missed_at: dict[str, int] = {}
+        """When the first began of the last three receives that had room for a message and ended without it."""
+        looked = [0, 0, 0]
         kills = sorted(start + rng.randrange(1000, 8000) for _ in range(2))
         while int(time.time() * 1000) < start + 9000 + LATE_MS or len(found) < MANY - len(recalled):
             assert int(time.time() * 1000) < start + 60_000, f"{len(found)} of {MANY - len(recalled)}"
@@ -58,16 +62,21 @@ def test_many_timers_through_kills(tmp_path: Path) -> None:
                 server.restart()
                 away.append((began, int(time.time() * 1000)))
             with GrpcClient(server.address("grpc")) as client:
-                for message in client.receive("timed", "readers", wait_ms=200, invisible_ms=60_000):
+                client.send(client.message("other"))  # confirmed: neither the server nor its disk stands still
+                began = int(time.time() * 1000)
+                messages = client.receive("timed", "readers", BATCH, wait_ms=200, invisible_ms=60_000)
+                for message in messages:
                     name, now_ms = message.system_properties.message_id, int(time.time() * 1000)
                     assert name not in found
-                    found[name] = now_ms
+                    found[name], missed_at[name] = now_ms, looked[0]
                     client.ack("timed", "readers", message)
+                if len(messages) < BATCH:
+                    looked = [*looked[1:], began]
     assert found.keys() == due.keys() - recalled
     for name, at_ms in found.items():
         assert at_ms >= due[name], "early"
         was_away = any(began - LATE_MS <= due[name] <= ended + LATE_MS for began, ended in away)
-        assert at_ms <= due[name] + LATE_MS or was_away, f"late by {at_ms - due[name]} ms"
+        assert missed_at[name] <= due[name] + LATE_MS or was_away, f"late by {at_ms - due[name]} ms"
 
 
 @pytest.mark.timeout(120)

@@ -143,7 +143,10 @@ def test_names_that_lie_inside_are_refused_when_they_are_resolved(
 ) -> None:
     """`localhost` is no address, so it is looked at when it is connected to: here nothing of loopback is allowed."""
     settings = Settings(webhooks={**WEBHOOKS, "allowed_networks": []})
-    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as inner:
+    with (
+        serving("memory", tmp_path, settings) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as inner,
+    ):
         for host in ("localhost", "0x7f.1", "2130706433"):
             name = f"t-{host.replace('.', '-')}"
             made = inner.post("/subscriptions", json=body(name, f"http://{host}:{receiver.port}/hook/{name}"))
@@ -160,13 +163,19 @@ def test_names_that_lie_inside_are_refused_when_they_are_resolved(
 
 def test_https_alone_unless_a_setting_says_more(tmp_path, receiver: WebhookReceiver) -> None:
     settings = Settings(webhooks={**WEBHOOKS, "allow_http": False})
-    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with (
+        serving("memory", tmp_path, settings) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+    ):
         is_problem(client.post("/subscriptions", json=body("t", receiver.hook("t"))), 400, "https")
 
 
 def test_more_subscriptions_than_the_limit_are_refused(tmp_path, receiver: WebhookReceiver) -> None:
     settings = Settings(webhooks={**WEBHOOKS, "max_subscriptions": 2})
-    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with (
+        serving("memory", tmp_path, settings) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+    ):
         for _ in range(2):
             assert client.post("/subscriptions", json=body("t", receiver.hook("t"))).status_code == 201
         is_problem(client.post("/subscriptions", json=body("t", receiver.hook("t"))), 429)
@@ -245,7 +254,10 @@ def test_who_did_not_consent_is_sent_to_slowly_where_that_is_optional(
 ) -> None:
     settings = Settings(webhooks={**WEBHOOKS, "unconfirmed_rate_per_minute": 120})
     receiver.behave(topic, consent=False)
-    with serving("memory", tmp_path, settings) as server, httpx2.Client(base_url=server.url, trust_env=False) as client:
+    with (
+        serving("memory", tmp_path, settings) as server,
+        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+    ):
         given = body(topic, receiver.hook(topic), config={"handshake": "optional"})
         assert client.post("/subscriptions", json=given).status_code == 201
         wait_for(lambda: len(receiver.seen(topic + ":options")) == 1)

@@ -241,14 +241,12 @@ def test_a_sink_that_fails_is_left_alone_for_a_while(
 def test_one_bad_sink_does_not_hold_up_another(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
-    receiver.behave(topic, then={"status": 200, "stall": 20})
-    subscribe(config={"timeoutseconds": 20})
+    receiver.behave(topic, then={"status": 200, "stall": 100})
+    subscribe(config={"timeoutseconds": 100})
     subscribe(sink=receiver.hook(topic + "-good"))
-    begun = time.monotonic()
     for start in range(0, 200, 50):
         publish(client, topic, *[event(n) for n in range(start, start + 50)])
-    receiver.wait(topic + "-good", 200)
-    assert time.monotonic() - begun < 15
+    receiver.wait(topic + "-good", 200, seconds=60)
 
 
 def test_order_by_key_holds_through_retries(

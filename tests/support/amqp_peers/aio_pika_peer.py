@@ -134,7 +134,7 @@ class AioPikaChannel(Channel):
 
     def get(self, queue: str, no_ack: bool = False) -> Message | None:
         async def got() -> AbstractIncomingMessage | None:
-            return await (await self._queue(queue)).get(no_ack=no_ack, fail=False)
+            return await (await self._queue(queue)).get(no_ack=no_ack, fail=False, timeout=PATIENCE_SECONDS)
 
         message = self._run(got())
         if message is None:
