@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
@@ -175,13 +176,19 @@ class StoreService:
         }
 
     async def _put_topics(self, topics: list[Topic]) -> wire.Outcomes:
-        """What was deleted since is passed over."""
+        """What was deleted since is passed over; what was deleted before goes first, with its messages."""
         found: list[EntrepotError | None] = [await self._placement.refusal_to_leave(topic) for topic in topics]
         places = [
             place
             for place, topic in enumerate(topics)
             if found[place] is None and not self.deletions.is_deleted("topic", topic.name, topic.revision)
         ]
+        for place in places:
+            name = topics[place].name
+            known = self.store.topic(name)
+            if known is not None and self.deletions.is_deleted("topic", name, known.revision):
+                with suppress(EntrepotError):  # the deletion itself was quicker
+                    await self.store.delete_topic(name)
         outcomes = await self.store.put_topics([topics[place] for place in places])
         for place, outcome in zip(places, outcomes, strict=True):
             found[place] = outcome

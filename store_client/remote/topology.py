@@ -78,6 +78,7 @@ class RemoteTopology:
         """Tell all brokers.  Where one refuses, those that took it are told what was there before."""
         before = {topic.name: self._cluster.definition(topic.name) for topic in topics}
         ready = self._cluster.some_ready("topics cannot be changed")
+        await asyncio.gather(*(self._drop_deleted(client, topics) for client in ready))
         answers = await ask_all(ready, lambda c: c.ask(wire.PUT_TOPICS, [localized(t, c.name) for t in topics]))
         outcomes: list[EntrepotError | None] = []
         for at, topic in enumerate(topics):
@@ -94,6 +95,13 @@ class RemoteTopology:
                 await self._take_back(topic, before[topic.name], took)
         self._cluster.merge([topic.name for topic in topics], (), are_complete=True)
         return outcomes
+
+    async def _drop_deleted(self, client: BrokerClient, topics: Sequence[Topic]) -> None:
+        """A broker that was away while a topic was deleted still has its messages: they are not those of what comes."""
+        for topic in topics:
+            known, gone = client.view.topics.get(topic.name), self._cluster.deletion(f"topic/{topic.name}")
+            if known is not None and 0 < known.revision <= gone:
+                await _quietly(client.ask(wire.DELETE_TOPIC, topic.name, gone))
 
     async def _take_back(self, topic: Topic, before: Topic | None, took: list[BrokerClient]) -> None:
         revision = self._cluster.next_revision(f"topic/{topic.name}", topic.revision)

@@ -78,6 +78,32 @@ async def test_what_was_deleted_and_made_anew_while_a_broker_was_away(world: Bro
     assert bodies(await pop(store, "t")) == ["new"]
 
 
+async def test_what_is_made_anew_has_nothing_of_what_was_deleted(world: BrokerWorld, store: RemoteStore):
+    """Also where a broker that was away is told of the new topic before it was told of the deletion."""
+    await world.topic()
+    await append(store, "t", "old", queue_id=10000)
+    await world.stop(1)
+    await store.delete_topic("t")
+    store.cluster._repairing._soon = lambda seconds: None  # type: ignore[method-assign]
+    await world.serve(1)
+    await store.put_topic(Topic("t", queues=2))
+    assert await store.read("t", 10000, 0, 10) == []
+
+
+async def test_a_deletion_that_is_overtaken_takes_the_messages_with_it(world: BrokerWorld, store: RemoteStore):
+    await world.topic()
+    await append(store, "t", "old", queue_id=10000)
+    served = world.brokers[1]
+    known = served.broker.topic("t")
+    assert known is not None
+    served.deletions.deleted["topic/t"] = known.revision + 1  # as while that is written
+    assert await served.service._put_topics([replace(known, revision=known.revision + 2)]) == [None]
+    assert await served.broker.read("t", 0, 0, 10) == []
+    assert await served.service._put_topics([replace(known, revision=known.revision + 3, queues=3)]) == [None]
+    await append(store, "t", "new", queue_id=10000)
+    assert bodies(await served.broker.read("t", 0, 0, 10)) == ["new"]
+
+
 async def test_what_was_deleted_does_not_come_back(world: BrokerWorld, store: RemoteStore):
     await world.topic()
     await store.put_group(ConsumerGroup("g"))
