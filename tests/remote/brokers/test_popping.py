@@ -80,7 +80,7 @@ async def test_a_long_poll_wakes_when_a_message_is_due_again(
 ):
     await world.topic()
     await append(store, "t", "a", queue_id=10000)
-    assert bodies(await pop(other, "t", invisible_ms=700)) == ["a"]
+    assert bodies(await pop(other, "t", invisible_ms=3000)) == ["a"]
     popping = begin(store)
     await waits(store)
     [delivery] = await asyncio.wait_for(popping, SOON_SECONDS)
