@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 CATCH_UP_BATCH: Final = 256
 PUT_OFF_SECONDS: Final = 0.2
 """How long a subscriber waits for a queue whose broker is away, before it asks again."""
+TAIL_SECONDS: Final = 0.02
+"""How soon is looked again for a tail that is behind what a subscriber has read."""
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +62,9 @@ class CatchingUp:
                 if joins_at == 0 and next_offset:  # its place is not known yet: what it brings is passed over till then
                     await self._read_ahead(subscriber, key, offset, messages, next_offset)
                     continue
+                if joins_at is not None and offset > joins_at:  # it began before: till it is there, nothing is for us
+                    await self._wait_for_tail(subscriber, key, offset)
+                    continue
                 if joins_at is not None:  # what the tail has not reached, it will bring
                     messages = [message for message in messages if message.queue_offset < joins_at]
                     next_offset = max(min(next_offset, joins_at), offset)
@@ -83,6 +88,13 @@ class CatchingUp:
             lagging[key] = next_offset if reached is None else reached
         if next_offset == offset:
             await asyncio.sleep(PUT_OFF_SECONDS)
+
+    async def _wait_for_tail(self, subscriber: Subscriber, key: QueueKey, offset: int) -> None:
+        lagging = subscriber.lagging
+        if lagging and key in lagging:
+            del lagging[key]  # others have their turn
+            lagging[key] = offset
+        await asyncio.sleep(TAIL_SECONDS)
 
     async def _put_off(self, subscriber: Subscriber, key: QueueKey, error: EntrepotError) -> None:
         """Its queue cannot be read now: others have their turn, then it is tried again.  A queue that is gone has

@@ -67,6 +67,9 @@ class DeliveryHub:
         self._revisions: dict[QueueKey, int] = {}
         self._left: dict[QueueKey, tuple[int, int]] = {}
         """Queues that are not there just now: the revision of their topic, and where they were left."""
+        self._awaited: dict[QueueKey, dict[Subscriber, tuple[int, bool]]] = {}
+        """Queues that are not known yet, as their broker may not be, with who reads on there: from which offset, and
+        whether as a replay."""
         self._when_begun: list[tuple[set[QueueKey], Callable[[], None]]] = []
         self._catching_up = CatchingUp(store, clock, self)
         self.any_level_topics: set[str] = set()
@@ -128,9 +131,25 @@ class DeliveryHub:
     ) -> None:
         """Let a subscriber that has just come with its filters read on from its cursors, and every queue it has none
         for from its `beginning`: it was not there when an earlier connection ended.  `is_replay`: what is of QoS 0 is
-        wanted too."""
+        wanted too.  A queue of a cursor that is not there goes on from it when it comes."""
         subscriber.lagging = {key: cursors.get(key, beginning) for key in self.positions(filters)}
+        for key, cursor in cursors.items():
+            if key not in self._tails:
+                self._awaited.setdefault(key, {})[subscriber] = cursor, is_replay
         self.when_following(partial(self._join, subscriber, is_replay))
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """The subscriber has unsubscribed from everything, and comes with nothing it waits for."""
+        for key in [key for key, awaiting in self._awaited.items() if awaiting.pop(subscriber, None) and not awaiting]:
+            del self._awaited[key]
+
+    def _join_late(self, key: QueueKey, subscriber: Subscriber, is_replay: bool) -> None:
+        """A queue that somebody reads on in has come to be followed."""
+        tail = self._tails.get(key)
+        if tail is not None and subscriber.lagging and key in subscriber.lagging:
+            if tail.next_offset and not is_replay:
+                subscriber.resumed_at = {**(subscriber.resumed_at or {}), key: tail.next_offset}
+            self.catch_up(subscriber)
 
     def _join(self, subscriber: Subscriber, is_replay: bool) -> None:
         lagging = subscriber.lagging
@@ -178,6 +197,9 @@ class DeliveryHub:
                 tail = self._tails[key] = self._store.tail(topic, queue_id, begin, partial(self._fan_out, key))
                 self._followed.setdefault(topic, set()).add(key)
                 self._starting.add(key)
+                for subscriber, (cursor, is_replay) in self._awaited.pop(key, {}).items():
+                    subscriber.lagging = {**(subscriber.lagging or {}), key: cursor}
+                    self.when_following(partial(self._join_late, key, subscriber, is_replay))
                 tail.when_begun(partial(self._begun, key))
 
     def _begun(self, key: QueueKey) -> None:

@@ -290,6 +290,9 @@ class Connecting:
                 found = await frontend.store.read(record.topic, record.queue_id, record.queue_offset, 1)
         except EntrepotError as error:
             if error.code in (Code.TOPIC_NOT_FOUND, Code.ILLEGAL_OFFSET, Code.MESSAGE_CORRUPTED):
+                if frontend.may_come(record.topic, record.queue_id):
+                    text = f"queue {record.queue_id} of topic {record.topic!r} is not known yet"
+                    raise EntrepotError(Code.UNAVAILABLE, text) from error
                 log.warning("a message in flight is gone", topic=record.topic, problem=error.message)
                 return None
             raise

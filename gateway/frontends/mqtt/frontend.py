@@ -14,6 +14,7 @@ from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
 from domain.routing.topic_filter import MAX_LEVELS
+from domain.shard import broker_of_queue
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
 from gateway.frontends.mqtt.access import MqttAccess
@@ -42,6 +43,8 @@ from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
 
 MAX_CLIENT_ID_BYTES: Final = 1024
+FINDING_SECONDS: Final = 30.0
+"""How long it may take from the beginning of a gateway until it knows of every broker."""
 
 log = structlog.get_logger(__name__)
 
@@ -111,7 +114,8 @@ class MqttFrontend:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.time, self.call_later = self._loop.time, self._loop.call_later
-        self.admission = Admission(mqtt, self.time())
+        self._began = self.time()
+        self.admission = Admission(mqtt, self._began)
         self._is_stopping = False
         security.watch_principals(self._rights_changed)
 
@@ -126,6 +130,13 @@ class MqttFrontend:
             log.warning("sessions end with their connections: the store has no key-values", problem=error.message)
             self.sessions.are_kept = False
             self.max_session_expiry_seconds = 0
+
+    def may_come(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue may only not be known yet: a gateway that has just begun may not have found its broker."""
+        found = self.store.topic(topic)
+        if found is None or self.time() - self._began > FINDING_SECONDS:
+            return False
+        return broker_of_queue(queue_id) not in map(broker_of_queue, self.store.queues(found).readable)
 
     def converse(self) -> MqttConversation:
         """A conversation for a new connection."""

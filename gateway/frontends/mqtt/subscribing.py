@@ -253,6 +253,7 @@ class Subscribing:
             reader = (self.replays or {}).pop(text)
             reader.lagging = None
             hub.unsubscribe(reader, reader.topic_filters[0])
+            hub.leave(reader)
             if conversation.session is not None:
                 conversation.session.forget_replay(text)
         else:
@@ -331,9 +332,11 @@ class Subscribing:
         hub = conversation.frontend.hub
         for topic_filter in self.filters:
             hub.unsubscribe(conversation, topic_filter)
+        hub.leave(conversation)
         for reader in (self.replays or {}).values():
             reader.lagging = None
             hub.unsubscribe(reader, reader.topic_filters[0])
+            hub.leave(reader)
         for member in (self.shares or {}).values():
             conversation.outbox.leave_share(member)
             conversation.frontend.shares.leave(member.share.name, member.share.filter, member)

@@ -86,6 +86,49 @@ async def test_a_broker_that_joins_after_advice_about_faults_is_followed(world: 
         await store.close()
 
 
+@pytest.mark.parametrize("cursor", [0, 7, 20])
+async def test_a_session_reads_on_in_a_queue_whose_broker_is_known_later(world: BrokerWorld, cursor: int):
+    """As when all began anew at once, and one broker was the last."""
+    first = await connect(*world.brokers, clock=world.clock)
+    await first.put_topic(Topic("t", queues=2))
+    await send(first, *numbered("m"))
+    await send(first, *numbered("n"), queue_id=0)
+    await first.close()
+    store = await connect(world.brokers[0], clock=world.clock)
+    try:
+        hub, live = await follow(store, world.clock)
+        back = HubSubscriber()
+        back.subscribe(hub, "t")
+        hub.resume(back, ["t"], {("t", 0): 15, ("t", QUEUE): cursor})
+        await until(lambda: len(back.bodies) == 5, lambda: f"what is known: {back.bodies}")
+        store.cluster.add(world.brokers[1].address)
+        await until(lambda: len(store.cluster.ready) == 2, "it is known")
+        await until(lambda: ("t", QUEUE) in hub._tails, "it is followed")
+        await send(store, "last")
+        await has(back, "last")
+        assert [body for body in back.bodies if body[0] != "n"] == [*numbered("m")[cursor:], "last"]
+        assert not back.lagging and not hub._awaited
+        await has(live, "last")
+    finally:
+        await store.close()
+
+
+async def test_who_has_gone_awaits_nothing(world: BrokerWorld):
+    store = await connect(world.brokers[0], clock=world.clock)
+    try:
+        await store.put_topic(Topic("t", queues=2))
+        hub, _ = await follow(store, world.clock)
+        back = HubSubscriber()
+        back.subscribe(hub, "t")
+        hub.resume(back, ["t"], {("t", QUEUE): 7})
+        assert hub._awaited
+        hub.unsubscribe(back, "t")
+        hub.leave(back)
+        assert not hub._awaited
+    finally:
+        await store.close()
+
+
 async def test_a_broker_that_comes_back_at_another_address_is_not_replayed(world: BrokerWorld, store: RemoteStore):
     await world.topic()
     moved = world.brokers[1]
