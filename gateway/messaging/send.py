@@ -211,18 +211,17 @@ class Sender:
                 on_sent(failure, None)
 
     def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
-        in_turn = self._stamp(messages)
+        self._stamp(messages)
         try:
             confirmation = self._store.append(messages)
         except EntrepotError as failure:
             for _, on_sent in calls:
                 on_sent(failure, None)
             return
-        _Sending(self, messages, calls, confirmation, in_turn).await_settled()
+        _Sending(self, messages, calls, confirmation).await_settled()
 
-    def _stamp(self, messages: Sequence[Message]) -> list[Message]:
-        """Give each an id, a time, a queue and a hash, where it has none.  Returns those whose queue could be any."""
-        in_turn: list[Message] = []
+    def _stamp(self, messages: Sequence[Message]) -> None:
+        """Give each an id, a time, a queue and a hash, where it has none."""
         now_ms, number, topic_of = self._clock.now_ms(), self._count, self._store.topic
         stamp = now_ms.to_bytes(6, "big") + self._origin
         for message in messages:
@@ -230,13 +229,10 @@ class Sender:
                 message.message_id = stamp + (next(number) & 0xFFFFFFFF).to_bytes(4, "big")
             if not message.born_time_ms:
                 message.born_time_ms = now_ms
-            if message.queue_id < 0:
-                topic = topic_of(message.topic)
-                if topic is not None and self._choose_queue(message, topic):
-                    in_turn.append(message)
+            if message.queue_id < 0 and (topic := topic_of(message.topic)) is not None:
+                message.queue_id = self._queue(message, topic)
             if not message.filter_hash:
                 message.filter_hash = filter_hash(message.sub_topic, message.tag)
-        return in_turn
 
     def note_under_way(self, change: int) -> None:
         """Calls with parts that are told one by one: they are counted, so that `settle` can wait for them."""
@@ -257,26 +253,21 @@ class Sender:
             self.refused += sum(refusal is not None for refusal in refusals)
 
     def move(self, message: Message) -> bool:
-        """Give a message that no broker took, and that may go to any queue, another one; says whether it could."""
+        """Give a message that no broker took another queue, if it may go to any; says whether it may."""
         topic = self._store.topic(message.topic)
-        if topic is None or message.further_queues:
+        if topic is None or message.further_queues or ordering_key(message) or topic.type is TopicType.PRIORITY:
             return False
         message.queue_id = self._round_robin.queue(self._store.queues(topic).preferred)
         return True
 
-    def _choose_queue(self, message: Message, topic: Topic) -> bool:
+    def _queue(self, message: Message, topic: Topic) -> int:
         """By message group, else by sub-topic where there is one below the topic or its door says so, else in turn; in
-        a PRIORITY topic by priority alone.  Returns whether any queue would have done."""
+        a PRIORITY topic by priority alone."""
         queues = self._store.queues(topic)
-        key = message.sub_topic if message.queue_id == BY_SUB_TOPIC else ordering_key(message)
         if topic.type is TopicType.PRIORITY:
-            message.queue_id = self._round_robin.queue(priority_queues(message, queues))
-        elif key:
-            message.queue_id = queue_for_key(key, queues.writable)
-        else:
-            message.queue_id = self._round_robin.queue(queues.preferred)
-            return True
-        return False
+            return self._round_robin.queue(priority_queues(message, queues))
+        key = message.sub_topic if message.queue_id == BY_SUB_TOPIC else ordering_key(message)
+        return queue_for_key(key, queues.writable) if key else self._round_robin.queue(queues.preferred)
 
 
 class _Sending:
@@ -285,7 +276,7 @@ class _Sending:
     Messages that no broker took, because theirs has just gone, go once more, to another, if they may go to any.
     """
 
-    __slots__ = ("_calls", "_confirmation", "_in_turn", "_messages", "_sender")
+    __slots__ = ("_calls", "_confirmation", "_messages", "_sender")
 
     def __init__(
         self,
@@ -293,9 +284,8 @@ class _Sending:
         messages: Sequence[Message],
         calls: list[tuple[int, OnSent]],
         confirmation: Confirmation,
-        in_turn: list[Message],
     ) -> None:
-        self._sender, self._messages, self._in_turn = sender, messages, in_turn
+        self._sender, self._messages = sender, messages
         self._calls, self._confirmation = calls, confirmation
 
     def await_settled(self) -> None:
@@ -345,14 +335,10 @@ class _Sending:
 
     def _send_again(self, messages: Sequence[Message], refusals: list[EntrepotError | None], on_sent: OnSent) -> bool:
         """Send those once more that nobody took; says whether there are some."""
-        movable = set(map(id, self._in_turn))
         places = [
             place
             for place, refusal in enumerate(refusals)
-            if refusal is not None
-            and refusal.code == Code.UNAVAILABLE
-            and id(messages[place]) in movable
-            and self._sender.move(messages[place])
+            if refusal is not None and refusal.code == Code.UNAVAILABLE and self._sender.move(messages[place])
         ]
         if not places:
             return False
