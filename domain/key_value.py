@@ -79,6 +79,12 @@ def is_older(version: int, other: int) -> bool:
     return version < other and broker_of_place(version) == broker_of_place(other)
 
 
+def is_news(version: int, known: int) -> bool:
+    """Whether an event tells something to who knows its key at another version.  A deletion that a watch found by
+    looking has the version `ABSENT`: it is no older than what is known."""
+    return version != known and (version == ABSENT or not is_older(version, known))
+
+
 def conflict(key: str, expected: int, found: int) -> EntrepotError:
     """The refusal of a write whose expectation does not hold."""
     have = "is not there" if found == ABSENT else f"has version {found}"

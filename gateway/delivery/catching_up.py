@@ -63,7 +63,8 @@ class CatchingUp:
                     await self._read_ahead(subscriber, key, offset, messages, next_offset)
                     continue
                 if joins_at is not None and offset > joins_at:  # it began before: till it is there, nothing is for us
-                    await self._wait_for_tail(subscriber, key, offset)
+                    _let_others(subscriber, key, offset)
+                    await asyncio.sleep(TAIL_SECONDS)
                     continue
                 if joins_at is not None:  # what the tail has not reached, it will bring
                     messages = [message for message in messages if message.queue_offset < joins_at]
@@ -82,19 +83,9 @@ class CatchingUp:
     ) -> None:
         """Hand over what was read before the queue's tail has begun; it is joined later."""
         reached = self._hand_over(subscriber, key, messages)
-        lagging = subscriber.lagging
-        if lagging and key in lagging:
-            del lagging[key]  # others have their turn
-            lagging[key] = next_offset if reached is None else reached
+        _let_others(subscriber, key, next_offset if reached is None else reached)
         if next_offset == offset:
             await asyncio.sleep(PUT_OFF_SECONDS)
-
-    async def _wait_for_tail(self, subscriber: Subscriber, key: QueueKey, offset: int) -> None:
-        lagging = subscriber.lagging
-        if lagging and key in lagging:
-            del lagging[key]  # others have their turn
-            lagging[key] = offset
-        await asyncio.sleep(TAIL_SECONDS)
 
     async def _put_off(self, subscriber: Subscriber, key: QueueKey, error: EntrepotError) -> None:
         """Its queue cannot be read now: others have their turn, then it is tried again.  A queue that is gone has
@@ -175,3 +166,11 @@ class CatchingUp:
         if message.system and SystemProperty.PUBLISHER in message.system:
             return self._hub.match_without(message, {}).grants.get(subscriber)
         return self._hub.match(message.sub_topic or message.topic).grants.get(subscriber)
+
+
+def _let_others(subscriber: Subscriber, key: QueueKey, offset: int) -> None:
+    """Its other queues have their turn before this one goes on from the offset."""
+    lagging = subscriber.lagging
+    if lagging and key in lagging:
+        del lagging[key]
+        lagging[key] = offset

@@ -13,7 +13,7 @@ from typing import Final, Generic, TypeVar
 import structlog
 
 from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange, KeyValueEvent, is_older
+from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange, KeyValueEvent, is_news, is_older
 from domain.ports import KeyValues
 
 MAX_REMEMBERED_DELETIONS: Final = 100_000
@@ -112,12 +112,11 @@ class DefinitionTable(Generic[_T]):
 
     def _take(self, key: str, value: bytes | None, version: int) -> None:
         name = key[len(self._prefix) :]
-        is_found_gone = version == ABSENT  # a deletion that the watch found by looking: no older than what is known
-        if not is_found_gone and not is_older(version, self._seen):
+        if version != ABSENT and not is_older(version, self._seen):
             self._seen = version
             self._news.set()
         known = self._versions.get(name, self._gone.get(name, ABSENT))
-        if version == known or (not is_found_gone and is_older(version, known)):
+        if not is_news(version, known):
             return
         before = self._values.pop(name, None)
         self._versions.pop(name, None)

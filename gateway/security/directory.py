@@ -18,7 +18,7 @@ import structlog
 from domain.access.evaluator import CompiledStatement, compile_policy
 from domain.access.model import EVERYBODY
 from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValueEvent, is_older
+from domain.key_value import ABSENT, MAX_SCAN, KeyValueEvent, is_news
 from domain.ports import KeyValues
 from gateway.security.records import (
     POLICY_PREFIX,
@@ -166,8 +166,7 @@ class Directory:
 
     async def settled(self, key: str, version: int) -> None:
         """Take in what was just written here, if the watch has not brought it yet: who wrote it reads it."""
-        known = self._versions.get(key, ABSENT)
-        if known != version and not is_older(version, known):
+        if is_news(version, self._versions.get(key, ABSENT)):
             (found,) = await self._store.get([key])
             value = None if found is None else found.value
             self._changed([KeyValueEvent(key, value, version if found is None else found.version)])
@@ -178,9 +177,7 @@ class Directory:
             self._on_changes(changes)
 
     def _take(self, event: KeyValueEvent) -> DirectoryChange | None:
-        known = self._versions.get(event.key, ABSENT)
-        # ABSENT is the version of a deletion that the watch found by looking: it is no older than what is known
-        if event.version == known or (event.version != ABSENT and is_older(event.version, known)):
+        if not is_news(event.version, self._versions.get(event.key, ABSENT)):
             return None
         self._versions[event.key] = event.version
         if len(self._versions) > len(self._users) + len(self._policies) + MAX_REMEMBERED_DELETIONS:

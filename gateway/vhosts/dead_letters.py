@@ -86,23 +86,19 @@ class DeadLetters:
 
     async def _bury(self, queue: Queue, tickets: Sequence[Ticket], reason: DeathReason) -> list[Ticket]:
         """The same; returns those whose letters the store may take later."""
-        letters: list[Message] = []
-        dead: list[Ticket] = []
-        for ticket in tickets:
-            letter = self.letter(queue, ticket.message, reason)
-            if letter is not None:
-                letters.append(letter)
-                dead.append(ticket)
+        found = ((ticket, self.letter(queue, ticket.message, reason)) for ticket in tickets)
+        letters = {ticket: letter for ticket, letter in found if letter is not None}
         refusals: Refusals = None
         if letters:
             try:
-                refusals = await self._sender.send_and_wait(letters)
+                refusals = await self._sender.send_and_wait(list(letters.values()))
             except EntrepotError as error:
                 refusals = [error] * len(letters)
-        waiting: list[Ticket] = []
-        for ticket, refusal in zip(dead, refusals or (), strict=False):
-            if refusal is not None and refusal.code in LATER:
-                waiting.append(ticket)
+        waiting = [
+            ticket
+            for ticket, refusal in zip(letters, refusals or (), strict=False)  # without refusals none waits
+            if refusal is not None and refusal.code in LATER
+        ]
         if (refused := first_refusal(refusals)) is not None:
             log.warning("dead letters were refused", queue=queue.name, waiting=len(waiting), problem=refused.message)
         self.count += len(letters) - len(waiting)
