@@ -1,39 +1,79 @@
-# Entrepôt. `make` alone says what there is; everything that runs depends on `setup`, which does its work once.
+# Entrepôt. `make` alone says what there is. Each target installs what it needs into .venv, once.
 
 PYTHON ?= python3.11
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+# One stamp for each set of packages: serving, Spark beside it, everything.
+CORE   := $(VENV)/.installed-core
+SPARK  := $(VENV)/.installed-spark
+DEV    := $(VENV)/.installed
 SHELL  := /bin/bash
 TEST_WORKERS ?= 3
+SOAK_MINUTES ?= 60
+PYTEST := $(BIN)/python -m pytest
+SIDE_BY_SIDE = -n $(TEST_WORKERS) --dist loadgroup
+
+# Without Python's cache each of many test processes and commands would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run cluster test conformance check format bench demo demo-spark proto peers peers-npm lock clean
+.PHONY: help setup run cluster test interop soak test-busy conformance check format bench demo demo-spark docs proto peers peers-npm lock clean
 
 help: ## this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## create .venv with the project and what it needs; the command is .venv/bin/entrepot
+setup: $(DEV) ## create .venv with all that tests and tools need: 1.7 GB, 2 minutes; the command is .venv/bin/entrepot
 
-$(STAMP): pyproject.toml constraints.txt
-	@python=$$(command -v $(PYTHON) || command -v python3) || { echo "Python 3.11 is needed and not there" >&2; exit 1; }; \
-	"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-	  || { echo "Python 3.11 or later is needed, $$("$$python" --version) is there: make setup PYTHON=..." >&2; exit 1; }; \
-	[ -x $(BIN)/pip ] || "$$python" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+# What is there already is not asked for again: a larger set stands for the smaller ones.
+$(CORE): pyproject.toml setup.py constraints.txt
+	@[ -n "$$(find $(SPARK) $(DEV) -newer pyproject.toml -newer setup.py -newer constraints.txt 2>/dev/null)" ] || \
+	  { $(call install,.,what serving needs,200 MB and half a minute,--no-compile) ; }
 	@touch $@
 
-run: setup ## start the server with a store under ./data (make run ARGS='--mqtt-port 1884')
+$(SPARK): pyproject.toml setup.py constraints.txt
+	@[ -n "$$(find $(DEV) -newer pyproject.toml -newer setup.py -newer constraints.txt 2>/dev/null)" ] || \
+	  { $(call install,.[spark],Spark with a Java of its own,1.2 GB and a minute and a half) ; }
+	@touch $(CORE) $@
+
+$(DEV): pyproject.toml setup.py constraints.txt
+	@$(call install,.[dev],what tests and tools need,1.7 GB and two minutes)
+	@touch $(CORE) $(SPARK) $@
+
+# $(1): what pip is asked for; $(2), $(3): how that is told; $(4): more for pip.  Of what pip says, every tenth package is
+# a line.  A first start compiles the little that it loads sooner than pip compiles all; many tests at once do not.
+define install
+set -e -o pipefail; \
+python=$$(command -v $(PYTHON) || command -v python3) || { echo "Python 3.11 is needed and not there" >&2; exit 1; }; \
+"$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+  || { echo "Python 3.11 or later is needed, $$("$$python" --version) is there: make setup PYTHON=..." >&2; exit 1; }; \
+echo "Installing $(2) into $(VENV): about $(3), once."; \
+[ -x $(BIN)/pip ] || "$$python" -m venv $(VENV); \
+PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check $(4) --progress-bar off -c constraints.txt -e '$(1)' \
+  | { n=0; while IFS= read -r line; do case "$$line" in \
+        Collecting*|Processing*) n=$$((n + 1)); [ $$((n % 10)) -ne 0 ] || echo "  $$n packages found";; \
+        "Installing collected"*) echo "  unpacking them";; \
+      esac; done; }
+endef
+
+run: $(CORE) ## start the server with a store under ./data (make run ARGS='--mqtt-port 1884')
 	@exec $(BIN)/entrepot serve $(ARGS)
 
-cluster: setup ## start 2 name servers, 2 brokers, 2 gateways on free ports (make cluster ARGS='--brokers 3')
+cluster: $(CORE) ## start 2 name servers, 2 brokers, 2 gateways on free ports (make cluster ARGS='--brokers 3')
 	@exec $(BIN)/python -m deploy.cluster $(ARGS)
 
-# Spark's have the machine for themselves.  (5: no test was chosen)
-test: setup ## all tests (make test ARGS='-k mqtt')
-	@code=0; for part in 'tests/e2e/spark' '-n $(TEST_WORKERS) --dist loadgroup --ignore tests/e2e/spark'; do \
-	  $(BIN)/python -m pytest $$part $(ARGS) || { ended=$$?; [ $$ended = 5 ] || code=$$ended; }; done; exit $$code
+test: setup ## everything once, cheaply: 10 minutes on two cores (make test ARGS='-k mqtt')
+	$(PYTEST) --tier default $(SIDE_BY_SIDE) $(ARGS)
+
+interop: setup ## other people's clients, suites and servers, after make peers; two hours (make interop ARGS='-k kombu')
+	$(PYTEST) --tier interop $(SIDE_BY_SIDE) $(ARGS)
+	[ -n "$(ARGS)" ] || { $(BIN)/python -m tests.conformance.amqp.run --record && $(BIN)/python -m tests.conformance.mqtt.report; }
+
+soak: setup ## kills, clusters, floods, deep searches, planted faults (make soak SOAK_MINUTES=60; SEED=... repeats a round)
+	$(BIN)/python -m tests.tiers.soak --minutes $(SOAK_MINUTES) --workers $(TEST_WORKERS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+test-busy: setup ## make test three times beside two processes that keep the cores busy
+	$(BIN)/python -m tests.tiers.busy --workers $(TEST_WORKERS) $(ARGS)
 
 conformance: setup ## other people's AMQP suites, here and on RabbitMQ; an hour and a half (make conformance ARGS='kombu --record')
 	$(BIN)/python -m tests.conformance.amqp.run $(ARGS)
@@ -51,18 +91,21 @@ format: setup ## put the code in its format
 bench: setup ## benchmarks beside other brokers (needs a C compiler; make bench ARGS=...)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-demo: setup ## devices, consumers and a killed server, and nothing lost
+demo: $(CORE) ## devices, consumers and a killed server, and nothing lost
 	$(BIN)/python examples/demo.py $(ARGS)
 
-demo-spark: setup ## 500 devices into a Delta table, a job that is killed, the reckoning and a page of plots
+demo-spark: $(SPARK) ## 500 devices into a Delta table, a job that is killed, the reckoning and a page of plots
 	$(BIN)/python examples/demo_spark.py $(ARGS)
+
+docs: setup ## write the references of settings and commands into docs/, from the program
+	$(BIN)/python -m gateway.cli.references docs
 
 proto: setup ## generate the stubs of protocols from their .proto
 	$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --mypy_out=quiet:. \
 	  --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy protocols/rocketmq/v2.proto protocols/cloudevents/cloudevents.proto
 
 # Other people's programs that the tests talk to.  Debian starts servers of its own, on 1883 and 5672: they are stopped.
-PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2
+PEERS := mosquitto mosquitto-clients rabbitmq-server amqp-tools strace curl iproute2 chromium
 peers: setup peers-npm ## install Debian's and npm's clients and brokers that the tests use
 	@set -eu; \
 	if ! command -v apt-get >/dev/null; then echo "peers: no apt-get here, nothing installed; tests that need $(PEERS) are skipped"; exit 0; fi; \

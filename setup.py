@@ -7,5 +7,6 @@ DISCOVERED = "pyspark_entrepot"
 
 setup(
     packages=[*find_packages(include=ROOMS), DISCOVERED],
+    package_data={"gateway.http.documents": ["page/*"]},
     package_dir={DISCOVERED: "spark_ingest/discovery"},
 )

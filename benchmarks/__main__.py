@@ -1,5 +1,5 @@
 """`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [exchanges]
-[amqp] [filters] [spark] [rocketmq]`.
+[amqp] [filters] [spark] [rocketmq] [unauthenticated]`.
 
 Run, print, keep it all."""
 
@@ -17,6 +17,7 @@ from benchmarks.report import machine_facts
 
 NAMES: Final = (
     "store", "mqtt", "sessions", "http", "remote", "exchanges", "amqp", "filters", "spark", "rocketmq",
+    "unauthenticated",
 )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Connection:
 
     async def ask(self, path: str, body: bytes, content_type: str = "application/json", method: str = "POST") -> bytes:
         """The answer's body.  Raises BenchmarkError for a refusal."""
-        head = f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {content_type}\r\n"
         head += f"content-length: {len(body)}\r\n\r\n"
         self._writer.write(head.encode() + body)
         answer = await self._reader.readuntil(b"\r\n\r\n")

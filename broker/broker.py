@@ -102,6 +102,11 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
     def failure(self) -> EntrepotError | None:
         return self.engine.failure
 
+    @property
+    def damage(self) -> list[str]:
+        found = self.engine.report.damage
+        return [found] if found else []
+
     async def measurements(self) -> dict[str, Histogram]:
         return self.measured.by_name()
 

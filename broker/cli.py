@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from domain.printable import printable, printable_json
+
 if TYPE_CHECKING:
     from broker.inspect.verification import Report
 
@@ -39,7 +41,7 @@ def verify(
     with _readable():
         report = look(str(data_dir), full=full)
     if as_json:
-        typer.echo(json.dumps(report.as_json(), indent=2, ensure_ascii=False))
+        _say_json(report.as_json(), indent=2)
     else:
         _print(report)
     if not report.is_healthy:
@@ -72,7 +74,10 @@ def dump(
     try:
         wanted = dumping.Wanted(topic, queue, from_, to, kinds, limit, bodies)
         for found in dumping.records(LogFiles(str(data_dir)), wanted):
-            typer.echo(json.dumps(found, ensure_ascii=False) if as_json else dumping.line(found))
+            if as_json:
+                _say_json(found)
+            else:
+                _say(dumping.line(found))
     finally:
         lock.release()
 
@@ -99,7 +104,7 @@ def rows(
         lock.release()
     _print_rows(state.rows, kinds, as_json=as_json)
     for problem in state.problems:
-        typer.echo(f"entrepot: {problem}", err=True)
+        _say(f"entrepot: {problem}", err=True)
     if state.problems:
         raise typer.Exit(PROBLEMS)
 
@@ -115,11 +120,11 @@ def _print_rows(found: dict[bytes, bytes], kinds: frozenset[str], *, as_json: bo
             continue
         told = describe_row(files, key, found[key])
         if as_json:
-            typer.echo(json.dumps(told, ensure_ascii=False))
+            _say_json(told)
         else:
             name, size = told.pop("key"), told.pop("bytes")
             del told["kind"]
-            typer.echo("  ".join([name, f"bytes={size}", *(f"{k}={_word(v)}" for k, v in told.items())]))
+            _say("  ".join([name, f"bytes={size}", *(f"{k}={_word(v)}" for k, v in told.items())]))
 
 
 @contextmanager
@@ -132,17 +137,17 @@ def _readable() -> Iterator[None]:
         yield
     except (NotAStoreError, EntrepotError, OSError) as error:
         message = error.message if isinstance(error, EntrepotError) else str(error)
-        typer.echo(f"entrepot: {message}", err=True)
+        _say(f"entrepot: {message}", err=True)
         raise typer.Exit(UNUSABLE) from error
 
 
 def _print(report: Report) -> None:
     for name, text in _summary(report.facts):
-        typer.echo(f"{name:<10} {text}")
+        _say(f"{name:<10} {text}")
     for finding in report.findings:
-        typer.echo(f"{finding.severity.name.lower()}: {finding.text}")
+        _say(f"{finding.severity.name.lower()}: {finding.text}")
     problems = sum(finding.severity.name != "NOTE" for finding in report.findings)
-    typer.echo("healthy" if report.is_healthy else f"{problems} problem{'s' * (problems != 1)} found")
+    _say("healthy" if report.is_healthy else f"{problems} problem{'s' * (problems != 1)} found")
 
 
 def _summary(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -174,7 +179,17 @@ def _counts(found: dict[str, int]) -> str:
 
 
 def _word(value: object) -> str:
-    return value if isinstance(value, str) and " " not in value else json.dumps(value, ensure_ascii=False)
+    is_word = isinstance(value, str) and value.isprintable() and " " not in value
+    return str(value) if is_word else printable_json(json.dumps(value, ensure_ascii=False))
+
+
+def _say(text: str, *, err: bool = False) -> None:
+    """One line.  Names in it were chosen by whoever connected."""
+    typer.echo(printable(text), err=err)
+
+
+def _say_json(value: object, indent: int | None = None) -> None:
+    typer.echo(printable_json(json.dumps(value, indent=indent, ensure_ascii=False)))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ def engine_gauges(engine: StorageEngine) -> dict[str, float]:
     return {
         "timing_messages": engine.aside.timers.count,
         "half_messages": len(engine.aside.halves.waiting),
+        "missing_bytes": engine.report.missing_first_bytes + engine.report.missing_bytes,
         "storage_size": engine.end - log.min_offset,
         "flush_behind_bytes": engine.end - log.durable_offset,
         "dispatch_behind_bytes": engine.end - engine.confirmed_offset,

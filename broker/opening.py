@@ -16,15 +16,17 @@ from broker.consume.handle_mint import HandleMint
 from broker.consume.progress import Progress
 from broker.metadata.key_values import KeyValueTable
 from broker.metadata.registry import Registry
+from broker.retention.beginning import BEGINNING_KEY, LogBeginning
 from broker.retention.restatement import Restatements
 from broker.settings import BrokerSettings
 from broker.store.commit_log import DEFAULT_SEGMENT_SIZE, is_segment_name
-from broker.store.disk import Disk, OsDisk
+from broker.store.disk import Disk, OsDisk, is_want_of_space
 from broker.store.engine import StorageEngine
+from broker.store.private_files import tighten
 from broker.store.record import RecordKind
 from broker.store.recovery import RowReaders, recover
 from broker.store.state_file import SqliteStateFile, StateFile
-from broker.store.store_files import FORMAT, FORMAT_1_CHECKPOINT, StoreFiles, StoreIdentity
+from broker.store.store_files import FORMAT, NAMES, StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel, start_sync_process
 
 MANY_OBJECTS: Final = 100_000
@@ -49,6 +51,7 @@ class OpenedStore:
 
 def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> OpenedStore:
     """Open the data directory with the real disk and a sync process, which holds the directory's lock too."""
+    _close_to_others(str(settings.data_dir))
     log_channel, checkpoint_channel = start_sync_process(lock_descriptor)
     try:
         state_file = SqliteStateFile(f"{settings.data_dir}/state.db")
@@ -68,9 +71,23 @@ def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> 
         cut_bytes=report.cut_bytes,
         rebuilt_queues=report.rebuilt_queues,
     )
-    if report.missing_bytes:
-        log.error("the commit log was cut from outside: kept messages are missing", bytes=report.missing_bytes)
+    if report.damage:
+        log.error("the commit log was cut from outside: kept messages are missing", damage=report.damage)
     return opened
+
+
+def _close_to_others(root: str) -> None:
+    """Keys, secrets and messages are for the user of this process: earlier versions left them open."""
+    found = tighten(root, NAMES)
+    if found.changed:
+        log.warning("the data directory was open to other users: it is closed", data_dir=root, changed=found.changed)
+    if found.failed:
+        log.error(
+            "the data directory is open to other users and cannot be closed",
+            data_dir=root,
+            failed=found.failed,
+            problems="; ".join(found.problems),
+        )
 
 
 @contextmanager
@@ -102,7 +119,7 @@ def assemble(
     identity = files.identity()
     if identity is None:
         size = settings.layout.segment_size_bytes
-        identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32), size)
+        identity = StoreIdentity(FORMAT, secrets.token_hex(8), secrets.token_hex(32), size, began_at=0)
         _put_identity(files, identity, log_channel)
     if not identity.segment_size_bytes:
         identity.segment_size_bytes = segment_size_of(disk, root, settings.layout.segment_size_bytes)
@@ -120,6 +137,7 @@ def assemble(
     )
     registry, progress, key_values = Registry(engine.rows), Progress(engine.rows), KeyValueTable(engine.rows)
     watchers = _register(engine, registry, progress)
+    beginning = LogBeginning(engine.rows, identity.began_at or 0)
     restatements = Restatements(
         {
             b"n": registry,
@@ -128,15 +146,16 @@ def assemble(
             b"q": engine.dispatcher,
             b"w": progress,
             b"k": key_values,
+            BEGINNING_KEY: beginning,
         }
     )
     engine.dispatcher.appliers[RecordKind.KEY_VALUES] = key_values
     engine.dispatcher.appliers[RecordKind.RESTATEMENT] = restatements
-    recover(engine, _row_readers(engine, registry, progress, key_values))
-    if identity.format != FORMAT:
-        identity.format = FORMAT
-        _put_identity(files, identity, log_channel)
-        disk.remove(f"{root}/{FORMAT_1_CHECKPOINT}")
+    recover(engine, {**_row_readers(engine, registry, progress, key_values), BEGINNING_KEY: beginning.restore})
+    if identity.began_at is not None:
+        engine.report.missing_first_bytes = max(engine.commit_log.min_offset - beginning.offset, 0)
+    if identity.format != FORMAT or identity.began_at is None:
+        _renew_identity(files, identity, engine.commit_log.min_offset, log_channel)
     mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
     consumption = Consumption(engine, registry, progress, mint, settings)
     return OpenedStore(engine, registry, key_values, progress, restatements, consumption, watchers, identity.store_id)
@@ -157,6 +176,21 @@ def _row_readers(
         b"d": engine.aside.timers.restore,
         b"x": engine.aside.halves.restore,
     }
+
+
+def _renew_identity(files: StoreFiles, identity: StoreIdentity, begins_at: int, channel: SyncChannel) -> None:
+    """Let the identity of a store of an earlier version say what this one's does; later, where there is no room."""
+    identity.format = FORMAT
+    if identity.began_at is None:
+        identity.began_at = begins_at
+    try:
+        _put_identity(files, identity, channel)
+    except OSError as error:
+        if not is_want_of_space(error):
+            raise
+        files.remove_identity_draft()
+    else:
+        files.remove_checkpoint_of_format_1()
 
 
 def _put_identity(files: StoreFiles, identity: StoreIdentity, channel: SyncChannel) -> None:

@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from broker.metadata.registry import Registry, put_topic
-from broker.store.aside import is_for_later
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
+from domain.acceptance import is_for_later
 from domain.errors import Code, EntrepotError
 from domain.message import Delivery, Message, Place, StoredMessage, SystemProperty
 from domain.names import TRACE_TOPIC

@@ -26,6 +26,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from domain.printable import printable
+
 READY_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 30.0
 """Longest wait for a part to end after SIGTERM; beyond, it is killed.  A gateway drains for 10 s at most."""
@@ -163,12 +165,13 @@ class LocalCluster:
             ("--grpc-port", wanted.grpc_port),
             ("--http-port", wanted.http_port),
         ]
+        setup_token = ("--set", f"security.setup_token_file={self._directory / 'setup-token'}")
         await self._start(
             [
                 self._member(
                     "gateway",
                     index,
-                    [*known, *(part for flag, first in ports for part in (flag, _port(first, index)))],
+                    [*known, *setup_token, *(part for flag, first in ports for part in (flag, _port(first, index)))],
                 )
                 for index in range(wanted.gateways)
             ]
@@ -236,7 +239,7 @@ class LocalCluster:
     # -- words ---------------------------------------------------------------------------------------------------
 
     def _say(self, text: str) -> None:
-        self._console.print(Text(text))
+        self._console.print(Text(printable(text)))
 
     def _complain(self, member: Member, what: str) -> None:
         if member.is_told:
@@ -257,7 +260,8 @@ class LocalCluster:
                 for door, address in member.addresses.items()
             )
             data = "-" if member.data is None else str(member.data)
-            table.add_row(member.role, member.name, where, str(member.process.pid), data, str(member.log))
+            row = (member.role, member.name, where, str(member.process.pid), data, str(member.log))
+            table.add_row(*(Text(printable(cell)) for cell in row))
         self._console.print(table)
         first, last = (
             [member for member in self._members if member.role == "gateway"][index].addresses["http"]
@@ -333,12 +337,13 @@ def main(given: Sequence[str] | None = None) -> int:
     wanted = _arguments(given)
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 10_000)
     try:
-        wanted.data_dir.mkdir(parents=True, exist_ok=True)
+        wanted.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # logs and stores are in it
         with (wanted.data_dir / "lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                console.print(Text(f"another cluster runs in {wanted.data_dir}: stop it, or give another --data-dir"))
+                text = f"another cluster runs in {wanted.data_dir}: stop it, or give another --data-dir"
+                console.print(Text(printable(text)))
                 return 1
 
             async def run() -> int:
@@ -346,7 +351,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
             return asyncio.run(run())
     except OSError as error:
-        console.print(Text(f"cannot start: {error}"))
+        console.print(Text(printable(f"cannot start: {error}")))
         return 1
 
 

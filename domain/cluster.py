@@ -10,9 +10,9 @@ from typing import Protocol, runtime_checkable
 class BrokerStatus:
     """A broker as a gateway sees it.
 
-    `is_available`: it can be asked now; else `problem` says why not.  `unsettled`, `waiting`, `unread`, `key_values`:
-    what is on it (messages that groups have not settled, that wait for their time or transaction, that are in queues
-    no group reads); None while it is away.
+    `is_available`: it can be asked now.  `problem`: why it cannot, or else what is missing of its data.  `unsettled`,
+    `waiting`, `unread`, `key_values`: what is on it (messages that groups have not settled, that wait for their time or
+    transaction, that are in queues no group reads); None while it is away.
     """
 
     name: str

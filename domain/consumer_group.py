@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from domain.errors import Code, EntrepotError
+from domain.errors import Code, EntrepotError, FieldError
 from domain.expression.filter import FilterExpression, compile_filter
 from domain.retry_policy import RetryPolicy
 
@@ -59,16 +59,11 @@ class ConsumerGroup:
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_attempts <= MAX_ATTEMPTS_LIMIT and self.max_attempts != UNLIMITED_ATTEMPTS:
-            raise EntrepotError(
-                Code.BAD_REQUEST, f"max_attempts must be 1 to {MAX_ATTEMPTS_LIMIT}, not {self.max_attempts}"
-            )
+            raise FieldError("max_attempts", f"must be 1 to {MAX_ATTEMPTS_LIMIT}, not {self.max_attempts}")
         if not 1 <= self.invisible_seconds <= MAX_INVISIBLE_SECONDS:
-            raise EntrepotError(
-                Code.BAD_REQUEST,
-                f"invisible_seconds must be 1 to {MAX_INVISIBLE_SECONDS}, not {self.invisible_seconds}",
-            )
+            raise FieldError("invisible_seconds", f"must be 1 to {MAX_INVISIBLE_SECONDS}, not {self.invisible_seconds}")
         if self.max_in_flight is not None and self.max_in_flight < 1:
-            raise EntrepotError(Code.BAD_REQUEST, f"max_in_flight must be at least 1, not {self.max_in_flight}")
+            raise FieldError("max_in_flight", f"must be at least 1, not {self.max_in_flight}")
         parse_start(self.start)
         if self.filter is not None:
             compile_filter(self.filter)
@@ -78,7 +73,7 @@ class ConsumerGroup:
 class QueueProgress:
     """A group's progress on one message queue.
 
-    `committed_offset`: everything before it is settled.  `in_flight`: delivered and not settled.
+    `committed_offset`: everything before it is settled.  `in_flight`: handed to consumers and not settled.
     `lag`: messages not settled yet, in flight ones included.
     """
 

@@ -8,6 +8,7 @@ words (`protocols/*/errors.py`).
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 
 class Code(IntEnum):
@@ -40,6 +41,10 @@ class Code(IntEnum):
     MESSAGE_CORRUPTED = 50701  # ours: a stored record fails its checksum
 
 
+NOT_THERE: Final = frozenset({Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND})
+"""Refusals because a topic or a group is not there, or not any more."""
+
+
 class EntrepotError(Exception):
     """A refusal with its code and a sentence for the person who reads it."""
 
@@ -50,6 +55,16 @@ class EntrepotError(Exception):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.code.name}, {self.message!r})"
+
+
+class FieldError(EntrepotError):
+    """A field of a definition has a value that it cannot have.  A door may spell the field its own way."""
+
+    def __init__(self, field: str, sentence: str) -> None:
+        """`sentence` says what the field must be, without its name."""
+        super().__init__(Code.BAD_REQUEST, f"{field} {sentence}")
+        self.field = field
+        self.sentence = sentence
 
 
 class StoreFailedError(EntrepotError):

@@ -16,6 +16,11 @@ Destinations = tuple[tuple[str, int], ...]
 Place = tuple[str, int, int]
 """A place in a message queue, as (topic, queue id, queue offset)."""
 MAX_FURTHER_QUEUES: Final = 20_000
+MAX_TAG_BYTES: Final = 255
+MAX_MESSAGE_ID_BYTES: Final = 255
+MAX_MESSAGE_GROUP_BYTES: Final = 65_535
+MAX_KEYS_BYTES: Final = 65_535
+"""All keys of a message together, with one byte between two."""
 
 
 class _NoProperties(dict[str, PropertyValue]):
@@ -42,7 +47,7 @@ class SystemProperty:
     CORRELATION_ID: Final = "correlation_id"  # bytes
     REPLY_TO: Final = "reply_to"
     EXPIRES_AT_MS: Final = "expires_at_ms"  # decimal, epoch milliseconds
-    PAYLOAD_IS_TEXT: Final = "payload_is_text"  # "1": the producer declared the body to be UTF-8
+    PAYLOAD_IS_TEXT: Final = "payload_is_text"  # what the producer declared the body to be: "1" UTF-8, "0" bytes
     RETAIN: Final = "retain"  # "1": published to be kept as the last of its name (MQTT)
     PUBLISHER: Final = "publisher"  # the MQTT client that sent it, where it wants none of its own back (No Local)
     BORN_HOST: Final = "born_host"
@@ -54,6 +59,7 @@ class SystemProperty:
     DEAD_LETTER_REASON: Final = "dead_letter_reason"
     DEAD_LETTER_ATTEMPTS: Final = "dead_letter_attempts"
     DEAD_LETTER_TIME_MS: Final = "dead_letter_time_ms"  # decimal, epoch milliseconds
+    FED_FROM: Final = "fed_from"  # of what waits for a subscription's sink: queue, offset and topic it was sent to
     RETRY_TOPIC: Final = "retry_topic"  # of a message that is tried again: the topic it was sent to
     RETRY_QUEUE: Final = "retry_queue"  # and where the group read it first
     RETRY_QUEUE_OFFSET: Final = "retry_queue_offset"
@@ -62,6 +68,7 @@ class SystemProperty:
     DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"
     CHECK_AFTER_MS: Final = "check_after_ms"  # decimal: of a half message, how long its producer may be silent
+    PLAIN_NAMES: Final = "plain_names"  # "1": ce_ before names of user properties is the MQTT publisher's own
     AMQP: Final = "amqp"  # bytes: exchange, routing key and properties as an AMQP client published them
     BRIDGE: Final = "bridge"  # the bridge that it came in by, of a message that came so
 
@@ -156,3 +163,21 @@ def compaction_key(message: Message) -> str:
     if message.sub_topic and message.sub_topic != message.topic:
         return message.sub_topic
     return message.keys[0] if message.keys else ""
+
+
+def dead_letter_origin(message: Message) -> tuple[str, str, str] | None:
+    """Topic, queue and offset that a dead letter came from, as texts; None for what is none.
+
+    What was for the sink of a subscription came from the topic that is subscribed to, not from what held it.
+    """
+    topic = message.system_text(SystemProperty.DEAD_LETTER_TOPIC)
+    if topic is None:
+        return None
+    fed_from = (message.system_text(SystemProperty.FED_FROM) or "").split(" ", 2)
+    if len(fed_from) == 3:
+        return fed_from[2], fed_from[0], fed_from[1]
+    return (
+        topic,
+        message.system_text(SystemProperty.DEAD_LETTER_QUEUE) or "",
+        message.system_text(SystemProperty.DEAD_LETTER_QUEUE_OFFSET) or "",
+    )

@@ -25,6 +25,8 @@ from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
 from domain.transaction import TransactionEnd
 
 MAX_POP_MESSAGES = 100
+MAX_POP_BYTES: Final = 16 << 20
+"""Of the records that one pop takes from a broker, but for a first one that is larger: else it gives fewer."""
 MAX_ATTEMPT_ID_BYTES: Final = 255
 REJECTED: Final = "rejected"
 """What a dead letter says whose consumer gave no reason."""
@@ -397,6 +399,11 @@ class Store(
     @property
     def failure(self) -> EntrepotError | None:
         """Why the store has stopped for good, or None while it works."""
+        ...
+
+    @property
+    def damage(self) -> list[str]:
+        """What had been kept and is known to be missing, a sentence for each store; known without looking around."""
         ...
 
     async def measurements(self) -> dict[str, Histogram]:

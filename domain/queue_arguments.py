@@ -19,6 +19,7 @@ from domain.queue_argument_checks import Check
 PREFIX: Final = "x-"
 QUEUE_TYPE: Final = "x-queue-type"
 DEAD_LETTER_EXCHANGE: Final = "x-dead-letter-exchange"
+DEAD_LETTER_ROUTING_KEY: Final = "x-dead-letter-routing-key"
 DEFAULT_QUORUM_DELIVERY_LIMIT: Final = 20
 
 
@@ -54,7 +55,7 @@ _CHECKS: Final[Mapping[str, Check]] = {
     "x-expires": checks.expires,
     "x-message-ttl": checks.not_negative,
     DEAD_LETTER_EXCHANGE: checks.text,
-    "x-dead-letter-routing-key": checks.dead_letter_routing_key,
+    DEAD_LETTER_ROUTING_KEY: checks.dead_letter_routing_key,
     "x-dead-letter-strategy": checks.one_of(DeadLetterStrategy, "invalid_dlx_strategy"),
     "x-max-length": checks.not_negative,
     "x-max-length-bytes": checks.not_negative,
@@ -84,7 +85,7 @@ _KNOWN: Final[Mapping[QueueType, tuple[str, ...]]] = {
         "x-expires",
         "x-message-ttl",
         DEAD_LETTER_EXCHANGE,
-        "x-dead-letter-routing-key",
+        DEAD_LETTER_ROUTING_KEY,
         "x-max-length",
         "x-max-length-bytes",
         "x-max-priority",
@@ -98,7 +99,7 @@ _KNOWN: Final[Mapping[QueueType, tuple[str, ...]]] = {
     ),
     QueueType.QUORUM: (
         DEAD_LETTER_EXCHANGE,
-        "x-dead-letter-routing-key",
+        DEAD_LETTER_ROUTING_KEY,
         "x-dead-letter-strategy",
         "x-expires",
         "x-max-length",
@@ -228,7 +229,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[object], object]]]] = {
     "x-max-length-bytes": ("max_length_bytes", checks.as_int),
     "x-overflow": ("overflow", lambda value: Overflow(text_of(value) or "")),
     DEAD_LETTER_EXCHANGE: ("dead_letter_exchange", text_of),
-    "x-dead-letter-routing-key": ("dead_letter_routing_key", text_of),
+    DEAD_LETTER_ROUTING_KEY: ("dead_letter_routing_key", text_of),
     "x-dead-letter-strategy": ("dead_letter_strategy", lambda value: DeadLetterStrategy(text_of(value) or "")),
     "x-max-priority": ("max_priority", checks.as_int),
     "x-single-active-consumer": ("single_active_consumer", bool),

@@ -6,7 +6,6 @@ policy may hold beside it, and only narrows.  Keys are those of arguments, witho
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -24,9 +23,8 @@ from domain.queue_arguments import (
     QueueType,
     read_arguments,
 )
+from domain.regular_expression import RegularExpression
 from domain.routing.exchange import ALTERNATE_EXCHANGE
-
-MAX_PATTERN_LENGTH: Final = 1024
 
 
 class ApplyTo(StrEnum):
@@ -137,15 +135,10 @@ class Policy:
     priority: int = 0
     apply_to: ApplyTo = ApplyTo.ALL
     is_operators: bool = False
-    compiled: re.Pattern[str] = field(init=False, repr=False, compare=False)
+    compiled: RegularExpression = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if len(self.pattern) > MAX_PATTERN_LENGTH:
-            raise EntrepotError(Code.BAD_REQUEST, f"a pattern has up to {MAX_PATTERN_LENGTH} characters")
-        try:
-            object.__setattr__(self, "compiled", re.compile(self.pattern))
-        except re.error as error:
-            raise EntrepotError(Code.BAD_REQUEST, f"{self.pattern!r} is no regular expression: {error}") from None
+        object.__setattr__(self, "compiled", RegularExpression(self.pattern))
         _check_definition(self.definition, self.is_operators)
 
     def applies_to_queue(self, name: str, kind: QueueType) -> bool:
@@ -153,11 +146,11 @@ class Policy:
         return (
             kind in _QUEUES_OF[self.apply_to]
             and _UNSUPPORTED[kind].isdisjoint(self.definition)
-            and self.compiled.search(name) is not None
+            and self.compiled.matches(name)
         )
 
     def applies_to_exchange(self, name: str) -> bool:
-        return self.apply_to in (ApplyTo.ALL, ApplyTo.EXCHANGES) and self.compiled.search(name) is not None
+        return self.apply_to in (ApplyTo.ALL, ApplyTo.EXCHANGES) and self.compiled.matches(name)
 
 
 def policy_of_queue(policies: Iterable[Policy], name: str, kind: QueueType) -> Policy | None:

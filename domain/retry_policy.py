@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from domain.errors import Code, EntrepotError
+from domain.errors import FieldError
 
 MAX_DELAY_MS: Final = 7 * 24 * 3600 * 1000
 MAX_DELAYS: Final = 64
@@ -31,11 +31,16 @@ class RetryPolicy:
 
     def __post_init__(self) -> None:
         if self.kind is RetryKind.LIST and not 1 <= len(self.delays_ms) <= MAX_DELAYS:
-            raise EntrepotError(Code.BAD_REQUEST, f"a list of retry delays has 1 to {MAX_DELAYS} entries")
-        if any(not 0 <= delay <= MAX_DELAY_MS for delay in (self.initial_ms, self.max_ms, *self.delays_ms)):
-            raise EntrepotError(Code.BAD_REQUEST, f"a retry delay is 0 to {MAX_DELAY_MS} ms")
+            raise FieldError("delays_ms", f"must have 1 to {MAX_DELAYS} entries")
+        for name, delays in (
+            ("initial_ms", (self.initial_ms,)),
+            ("max_ms", (self.max_ms,)),
+            ("delays_ms", self.delays_ms),
+        ):
+            if any(not 0 <= delay <= MAX_DELAY_MS for delay in delays):
+                raise FieldError(name, f"must be 0 to {MAX_DELAY_MS} milliseconds")
         if not 1.0 <= self.multiplier <= 100.0:
-            raise EntrepotError(Code.BAD_REQUEST, f"the retry multiplier is 1 to 100, not {self.multiplier}")
+            raise FieldError("multiplier", f"must be 1 to 100, not {self.multiplier}")
 
     def delay_ms(self, attempt: int) -> int:
         """The wait after the `attempt`-th delivery (from 1)."""

@@ -25,6 +25,7 @@ class BrokerInfo:
     `number` tells its queues from those of others (`domain.shard`), `store_id` is that of its data directory, and
     `epoch` that of the process: the milliseconds at which it began.  `address`: host:port that clients reach it at.
     `is_draining`: no new messages go to it.  `keeps_key_values`: it is the one that has them; None: not settled yet.
+    `damage`: what is known to be missing of its data, for people; empty where nothing is.
     """
 
     name: str
@@ -35,6 +36,7 @@ class BrokerInfo:
     zone: str = ""
     is_draining: bool = False
     keeps_key_values: bool | None = None
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)

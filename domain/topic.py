@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 
-from domain.errors import Code, EntrepotError
+from domain.errors import Code, EntrepotError, FieldError
 
 MAX_QUEUES = 1024
 Placement = tuple[tuple[str, int], ...]
@@ -91,16 +91,16 @@ class Topic:
 
     def __post_init__(self) -> None:
         if not 1 <= self.queues <= MAX_QUEUES:
-            raise EntrepotError(Code.BAD_REQUEST, f"queues must be 1 to {MAX_QUEUES}, not {self.queues}")
+            raise FieldError("queues", f"must be 1 to {MAX_QUEUES}, not {self.queues}")
         if self.write_queues is not None and not 1 <= self.write_queues <= self.queues:
-            raise EntrepotError(Code.BAD_REQUEST, f"write_queues must be 1 to {self.queues}, not {self.write_queues}")
+            raise FieldError("write_queues", f"must be 1 to {self.queues}, not {self.write_queues}")
         self._check_placement()
         for name in ("retention_seconds", "retention_bytes", "max_message_bytes", "max_backlog"):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise EntrepotError(Code.BAD_REQUEST, f"{name} must be positive, not {value}")
+                raise FieldError(name, f"must be positive, not {value}")
         if not 0 <= self.trace <= 1:
-            raise EntrepotError(Code.BAD_REQUEST, f"trace must be a share from 0 to 1, not {self.trace}")
+            raise FieldError("trace", f"must be a share from 0 to 1, not {self.trace}")
 
     def _check_placement(self) -> None:
         for name, queues in self.placement:

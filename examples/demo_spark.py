@@ -45,7 +45,17 @@ KILLS: Final = 2
 TOPIC: Final = "factory"
 START_SECONDS: Final = 60.0
 
+WAIT_LINE_SECONDS: Final = 5.0
+LINE_EVERY: Final = 5
+"""Rounds between two lines of progress, where there is no terminal for a bar."""
+
 console = Console()
+begun = time.monotonic()
+
+
+def tell(text: str) -> None:
+    """A line that says when, so that whoever waits sees that it goes on."""
+    console.print(f"  {time.monotonic() - begun:3.0f} s  {text}", highlight=False)
 
 
 @dataclass
@@ -188,22 +198,27 @@ async def publish(port: int, ingest: Ingest, planted: Planted, seed: int) -> Non
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     async with contextlib.AsyncExitStack() as stack:
         devices = [await stack.enter_async_context(Device(name, port, planted, seed)) for name in names]
-        with Progress(*columns, console=console) as progress:
+        tell(f"{len(devices)} devices are connected")
+        with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
             task = progress.add_task("readings", total=READINGS * DEVICES)
             for number in range(READINGS):
                 await asyncio.gather(*(device.send(number) for device in devices))
                 progress.advance(task, DEVICES)
+                if not console.is_terminal and number % LINE_EVERY == LINE_EVERY - 1:
+                    tell(f"{(number + 1) * DEVICES:,} of {READINGS * DEVICES:,} readings are published")
                 if number % (READINGS // (KILLS + 1)) == READINGS // (KILLS + 1) - 1 and number < READINGS - 2:
                     before = ingest.committed()
                     await batch_is_done(ingest, before)
                     ingest.kill()
-                    progress.console.print(f"  the job is killed after {ingest.committed()} batches, and started again")
+                    tell(f"the job is killed after {ingest.committed()} batches, and started again")
                     ingest.start("1s")
+        tell("all is published; the job is killed once more, and reads what is left")
         await batch_is_done(ingest, ingest.committed())
         ingest.kill()
         ingest.start("availableNow")
         await asyncio.to_thread(ingest.wait)
         by_name = dict(zip(names, devices, strict=True))
+        tell(f"{len(planted.held)} readings come long after, and the job reads them")
         for name, number in sorted(planted.held):  # long after: the watermark has passed them
             await by_name[name].publish(reading(name, number))
 
@@ -211,7 +226,11 @@ async def publish(port: int, ingest: Ingest, planted: Planted, seed: int) -> Non
 async def batch_is_done(ingest: Ingest, before: int) -> None:
     """Wait for a batch more."""
     deadline = time.monotonic() + START_SECONDS * 2
-    while ingest.committed() <= before and time.monotonic() < deadline:  # noqa: ASYNC110 (it is a folder)
+    told = time.monotonic()
+    while ingest.committed() <= before and time.monotonic() < deadline:
+        if time.monotonic() - told > WAIT_LINE_SECONDS:
+            told = time.monotonic()
+            tell(f"the job has done {before} batches, the next one is awaited")
         await asyncio.sleep(0.05)
 
 
@@ -248,21 +267,23 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="entrepot-spark-demo-"))
     lake = (chosen.lake or directory / "lake").absolute()
     lake.mkdir(parents=True, exist_ok=True)
-    console.print(f"seed {chosen.seed}; {DEVICES} devices, {READINGS} readings each; tables in {lake}")
+    console.print(f"seed {chosen.seed}; {DEVICES} devices, {READINGS} readings each; tables in {lake}", soft_wrap=True)
     planted = Planted()
     with server(directory) as addresses:
         ingest = Ingest(addresses["broker"], lake)
         ingest.start("1s")
+        tell("the server runs, Spark starts beside it")
         try:
             asyncio.run(publish(int(addresses["mqtt"].rpartition(":")[2]), ingest, planted, chosen.seed))
             ingest.start("availableNow")
             ingest.wait()
         finally:
             ingest.kill()
+        tell("published and kept are compared, and the page of plots is made")
         is_right = reckon(ingest, planted)
         command = [str(Path(sys.executable).with_name("entrepot")), "ingest", "report", "--table", str(ingest.table)]
         page = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-        console.print(f"the picture: file://{page}")
+        console.print(f"the picture: file://{page}", soft_wrap=True)
     return 0 if is_right else 1
 
 

@@ -11,6 +11,7 @@ import os
 import random
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -36,10 +37,12 @@ from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.process import StopSignal, write_ready_file
 from gateway.security.security import Security
+from gateway.security.setup_token import FILE_NAME
 from gateway.settings import Settings
 from gateway.subscriptions.subscriptions import Subscriptions
 from gateway.transport.amqp_doors import AmqpDoors
 from gateway.transport.certificate_watch import CertificateWatch
+from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.mqtt_doors import HTTP_PATH, MqttDoors
 from gateway.version import own_version
 from gateway.vhosts.definitions import Definitions
@@ -58,6 +61,12 @@ WEBHOOK_MARGIN_SECONDS: Final = 3.0
 log = structlog.get_logger(__name__)
 
 
+def _setup_token_file(settings: Settings, store: Store) -> Path | None:
+    """Beside the data, where they are here."""
+    is_here = settings.store.kind == "embedded" and not isinstance(store, Clustered) and not settings.rocketmq.endpoints
+    return settings.store.data_dir / FILE_NAME if is_here else None
+
+
 class Gateway:
     """The doors over one store."""
 
@@ -67,11 +76,13 @@ class Gateway:
         self.addresses = {door: address_of(listener) for door, listener in sockets.items()}
         self._loop = asyncio.get_running_loop()
         self._wheel = DeadlineWheel(self._loop)
+        self._early = EarlyBytes(settings.server.max_unauthenticated_bytes)
         self._stop = StopSignal()
         self._is_ready = False
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
-        self.security = Security(store, settings.security, clock)
+        is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
+        self.security = Security(store, settings.security, clock, _setup_token_file(settings, store))
         self.event_rules = EventRules(store)
         self._admission = Admission(self.event_rules, self.sender)
         self.subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
@@ -81,9 +92,8 @@ class Gateway:
         self.retained = RetainedMessages(store, clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(store, clock)
         self.shares = Shares(
-            store, clock, settings.groups.new_group, lambda: self.hub.any_level_topics, self.sender.traffic
+            store, clock, settings.groups.by_use, lambda: self.hub.any_level_topics, self.sender.traffic
         )
-        is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
         self.mqtt = MqttFrontend(
             store,
             self.sender,
@@ -109,9 +119,18 @@ class Gateway:
             is_alone=is_alone,
         )
         self.shares.queues = SharedQueues(self.amqp.definitions, self.amqp.dead_letters)
-        self._amqp_doors = AmqpDoors(settings.amqp, sockets, self.amqp.converse, self._wheel)
+        self._amqp_doors = AmqpDoors(settings.amqp, sockets, self.amqp.converse, self._wheel, self._early)
         self._sys = SysMessages(self.mqtt, own_version(), settings.mqtt.sys_interval_seconds)
-        self._mqtt_doors = MqttDoors(settings.mqtt, sockets, self.mqtt.converse, self._wheel)
+        self._mqtt_doors = MqttDoors(
+            settings.mqtt,
+            sockets,
+            self.mqtt.converse,
+            self._wheel,
+            self._early,
+            settings.http.allowed_origins,
+            settings.hosts,
+            self.security.takes_anonymous,
+        )
         self._bridges = self._build_bridges(clock)
         self.rocketmq: RocketMqService | None = None
         self._grpc_door: GrpcDoor | None = None
@@ -220,12 +239,13 @@ class Gateway:
                 "http": lambda: self._http_listener.connections if self._http_listener is not None else 0,
                 "grpc": lambda: self.rocketmq.frontend.counters.clients if self.rocketmq is not None else 0,
             },
+            addresses=self.addresses,
             bridges=list if self._bridges is None else self._bridges.status,
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websockets = {HTTP_PATH.encode(): self._mqtt_doors.http_upgrade()} if has_websocket else {}
         app = build_app(context)
-        return HttpListener(app.asgi, listener, self.settings.http, websockets, app.publish)
+        return HttpListener(app.asgi, listener, self.settings.http, self._early, websockets, app.publish)
 
     def _counters(self, webhooks: Webhooks, deduplication: Deduplication) -> Counters:
         """What the doors count, for `/metrics`."""

@@ -7,6 +7,8 @@ due, stops reading while producers should pause, and tells about the end exactly
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from time import perf_counter
 from typing import Protocol, cast
 
 import structlog
@@ -23,6 +25,10 @@ GOODBYE_SECONDS = 5.0
 
 MAX_UNREAD_BYTES = 1 << 20
 """Answers that may wait for a peer that does not read: with more of them, nothing more of it is read."""
+
+LARGE_BYTES = 64 * 1024
+TURN_SECONDS = 0.03
+"""Who sends so much with one read that it takes longer waits for a turn of the loop: it is very many packets."""
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +62,10 @@ class Conversation(Protocol):
         """Reading goes on after a pause that was not the peer's doing."""
         ...
 
+    def overburdened(self) -> None:
+        """Who has not logged in has sent too much, or all of these together have: say goodbye, and close."""
+        ...
+
     def lost(self) -> None:
         """The connection is gone; called once."""
         ...
@@ -74,7 +84,10 @@ class Driver(asyncio.Protocol):
         "_congested_from",
         "_conversation",
         "_door",
+        "_early",
+        "_ending",
         "_header",
+        "_is_behind",
         "_is_choked",
         "_is_paused",
         "_place",
@@ -94,8 +107,12 @@ class Driver(asyncio.Protocol):
         self._place = place
         self._header = header
         self._transport: asyncio.Transport | None = None
-        self._is_paused = self._is_choked = False
+        self._is_paused = self._is_choked = self._is_behind = False
+        """Reasons not to read: the conversation's; answers that the peer does not read; bytes that were not taken."""
         self._congested_from = 0
+        self._early = 0
+        """Bytes that came before the login; below 0 from then on."""
+        self._ending: asyncio.TimerHandle | None = None
         self.is_congested = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -120,9 +137,35 @@ class Driver(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self._transport is None:
             return  # it was refused
+        if self._early >= 0 and not self._takes_early(len(data)):
+            return
+        began = perf_counter() if len(data) >= LARGE_BYTES else 0.0
         if self._hand_over(data):
             self.flush()
             self._look_at_unread()
+            if began and perf_counter() - began > TURN_SECONDS:
+                self._let_others()
+
+    def _let_others(self) -> None:
+        """Read no more in this turn of the loop, which would read again and again from one that sends enough."""
+        if not self._is_behind:
+            self._is_behind = True
+            self._look_at_reading()
+            self._door.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        self._is_behind = False
+        self._look_at_reading()
+
+    def _takes_early(self, count: int) -> bool:
+        """Count what came before the login; False where that is too much, and the connection is told so."""
+        self._early += count
+        if self._door.early.take(count, self._early):
+            return True
+        self._door.intake.refuse("connections that have not logged in hold too much", self.source.host)
+        self._conversation.overburdened()
+        self.flush()
+        return False
 
     def _look_at_unread(self) -> None:
         """Something was answered: read no more where too much of that waits."""
@@ -131,16 +174,25 @@ class Driver(asyncio.Protocol):
             return
         if transport.get_write_buffer_size() > self._congested_from + MAX_UNREAD_BYTES:
             self._is_choked = True
-            if not self._is_paused:
-                transport.pause_reading()
+            self._look_at_reading()
+
+    def _look_at_reading(self) -> None:
+        """Read, or do not, as the reasons not to want it."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._is_paused or self._is_choked or self._is_behind:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     def _hand_over(self, data: bytes) -> bool:
         """Give bytes to the conversation; whatever it fails at ends this connection alone.  False if it failed."""
         conversation = self._conversation
         try:
             conversation.received(data, self._door.loop.time())
-        except Exception:
-            log.exception("a conversation failed")
+        except Exception as error:
+            log.exception("a conversation failed", seldom=type(error).__name__)
             self.abort()
             return False
         return True
@@ -148,6 +200,9 @@ class Driver(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._place is not None:
             self._place.leave()
+        if self._ending is not None:  # it would keep all of this connection until then
+            self._ending.cancel()
+        self._give_back_early()
         if self._transport is not None:
             self._transport = None
             self._door.wheel.remove(self._conversation)
@@ -166,8 +221,7 @@ class Driver(asyncio.Protocol):
         self.is_congested = False
         if self._is_choked:
             self._is_choked = False
-            if not self._is_paused and self._transport is not None and not self._transport.is_closing():
-                self._transport.resume_reading()
+            self._look_at_reading()
         self._conversation.writable()
         self.flush()
 
@@ -189,10 +243,21 @@ class Driver(asyncio.Protocol):
         """Bytes that may wait to be written."""
         return self._door.write_limit
 
+    @property
+    def unwritten(self) -> int:
+        """Bytes that wait to be written."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def admitted(self) -> None:
         """The client has said who it is and may stay: the connection is no longer half open."""
+        self._give_back_early()
         if self._place is not None:
             self._place.admitted()
+
+    def _give_back_early(self) -> None:
+        if self._early > 0:
+            self._door.early.give_back(self._early)
+        self._early = -1
 
     @property
     def is_paused(self) -> bool:
@@ -208,15 +273,13 @@ class Driver(asyncio.Protocol):
         """Read no more for now."""
         if not self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = True
-            if not self._is_choked:
-                self._transport.pause_reading()
+            self._look_at_reading()
 
     def resume_reading(self) -> None:
         if self._is_paused and self._transport is not None and not self._transport.is_closing():
             self._is_paused = False
             self._conversation.resumed(self._door.loop.time())
-            if not self._is_choked:
-                self._transport.resume_reading()
+            self._look_at_reading()
             self.deadline_moved()
 
     def deadline_moved(self) -> None:
@@ -230,7 +293,7 @@ class Driver(asyncio.Protocol):
         self.flush()
         if self._transport is not None:
             if self._transport.get_write_buffer_size():
-                self._door.loop.call_later(GOODBYE_SECONDS, self.abort)
+                self._end_later(GOODBYE_SECONDS, self.abort)
             self._transport.close()
 
     def finish(self) -> None:
@@ -240,7 +303,13 @@ class Driver(asyncio.Protocol):
         the peer might lose the answer to its goodbye.
         """
         self.flush()
-        self._door.loop.call_later(FINISH_SECONDS, self.close)
+        self._end_later(FINISH_SECONDS, self.close)
+
+    def _end_later(self, seconds: float, end: Callable[[], None]) -> None:
+        """End the connection in a while, if it has not ended by then."""
+        if self._ending is not None:
+            self._ending.cancel()
+        self._ending = self._door.loop.call_later(seconds, end)
 
     def abort(self) -> None:
         """Close at once."""

@@ -3,16 +3,41 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
+from typing import Final
 
 LISTEN_BACKLOG = 4096
+
+
+_WORDS: Final = {
+    errno.EADDRINUSE: "another program listens there already",
+    errno.EACCES: "this user may not; ports below 1024 take a right of their own",
+    errno.EADDRNOTAVAIL: "it is no address of this machine",
+}
+
+
+class CannotListenError(OSError):
+    """An address that cannot be had, in plain words."""
+
+    def __init__(self, number: int | None, words: str) -> None:
+        super().__init__(number, words)
+        self.words = words
+
+    def __str__(self) -> str:
+        return self.words
+
+    @property
+    def is_of_host(self) -> bool:
+        """Whether another port would not help."""
+        return self.errno == errno.EADDRNOTAVAIL or (self.errno or 0) < 0  # negative: of looking up a name
 
 
 def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
     """A listening TCP socket; port 0 takes a free one.  `is_shared`: other processes of ours listen there, too.
 
-    Raises OSError naming the address.
+    Raises CannotListenError.
     """
     listener = reserve(host, port, is_shared=is_shared)
     listener.listen(LISTEN_BACKLOG)
@@ -20,7 +45,7 @@ def bind(host: str, port: int, *, is_shared: bool = False) -> socket.socket:
 
 
 def reserve(host: str, port: int, *, is_shared: bool = True) -> socket.socket:
-    """A TCP socket with an address, that nobody can connect to yet.  Raises OSError naming the address."""
+    """A TCP socket with an address, that nobody can connect to yet.  Raises CannotListenError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -30,14 +55,18 @@ def reserve(host: str, port: int, *, is_shared: bool = True) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
-        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+        why = _WORDS.get(error.errno or 0) or (error.strerror or str(error)).lower()
+        raise CannotListenError(error.errno, f"cannot listen on {_written(host, port)}: {why}") from error
     listener.setblocking(False)
     return listener
 
 
 def address_of(listener: socket.socket) -> str:
     """`host:port` as really bound."""
-    host, port = listener.getsockname()[:2]
+    return _written(*listener.getsockname()[:2])
+
+
+def _written(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

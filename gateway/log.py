@@ -2,16 +2,24 @@
 
 Code logs through `structlog.get_logger()`; the standard library's loggers (uvicorn, asyncio) come out in the same
 form.  Standard output stays free for what commands print.
+
+Values come from whoever connects: none reaches the stream with a control character in it, and none begins a line.
+Lines that clients can cause are held to a rate (`log_floods.py`).
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
+from collections.abc import MutableMapping
 from typing import Any, Literal, TextIO
 
 import orjson
 import structlog
+
+from domain.printable import printable, printable_json, printable_lines
+from gateway.log_floods import FloodFilter, FloodProcessor, Floods
 
 Format = Literal["console", "json"]
 
@@ -20,6 +28,7 @@ def configure_logging(level: str = "info", log_format: Format = "console", strea
     """Set up structlog and the standard library's root logger; may be called again."""
     stream = sys.stderr if stream is None else stream
     least = logging.getLevelNamesMapping()[level.upper()]
+    floods = Floods()
     common: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -28,7 +37,7 @@ def configure_logging(level: str = "info", log_format: Format = "console", strea
     final = _final_processors(log_format, stream)
 
     structlog.configure(
-        processors=[*common, *final],
+        processors=[FloodProcessor(floods), *common, *final],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.WriteLoggerFactory(stream),
         cache_logger_on_first_use=False,
@@ -37,10 +46,11 @@ def configure_logging(level: str = "info", log_format: Format = "console", strea
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*common, structlog.stdlib.add_logger_name],
+            foreign_pre_chain=[*common, structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(("suppressed",))],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *final],
         )
     )
+    handler.addFilter(FloodFilter(floods))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(least)
@@ -51,8 +61,37 @@ def configure_logging(level: str = "info", log_format: Format = "console", strea
 def _final_processors(log_format: Format, stream: TextIO) -> list[Any]:
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
-    return [structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+    renderer = structlog.dev.ConsoleRenderer(colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback)
+    return [structlog.processors.format_exc_info, _made_printable, renderer]
+
+
+class _Shown:
+    """What a value is shown as: the renderer asks for its `repr`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _made_printable(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    shown: dict[str, Any] = {}
+    for name, value in event.items():
+        if name in ("exception", "stack"):  # of many lines, and none of them looks like the first of another event
+            shown[name] = "\n".join(f"  {line}" for line in printable_lines(str(value)).split("\n"))
+        elif name in ("event", "logger", "timestamp", "level"):
+            shown[name] = printable(str(value))
+        elif value is None or isinstance(value, int | float) or (isinstance(value, str) and value.isprintable()):
+            shown[printable(name)] = value
+        else:
+            shown[printable(name)] = _Shown(printable(repr(value)))
+    return shown
 
 
 def _json(event: Any, **_: Any) -> str:
-    return orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    try:
+        text = orjson.dumps(event, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # a name that is no Unicode
+        text = json.dumps(event, default=str)
+    return printable_json(text)

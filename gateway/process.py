@@ -16,9 +16,9 @@ import structlog
 import uvloop
 
 from domain.errors import EntrepotError
-from gateway.listener import bind, reserve
+from gateway.listener import CannotListenError, bind, reserve
 from gateway.log import configure_logging
-from gateway.settings import LoadedSettings
+from gateway.settings import LoadedSettings, port_key
 
 GC_THRESHOLD = 50_000
 """Allocations before the collector looks: messages die by reference count, the rest lives long."""
@@ -58,21 +58,28 @@ def settle_memory() -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 100)
 
 
-def bind_doors(loaded: LoadedSettings, doors: tuple[str, ...]) -> dict[str, socket.socket]:
-    """A socket for each door, which listens, or is reserved for who does.
+def bind_doors(
+    loaded: LoadedSettings, doors: tuple[str, ...], *, is_for_workers: bool = False
+) -> dict[str, socket.socket]:
+    """A socket for each door, which listens, or is reserved for who does.  `is_for_workers`: none listens.
 
-    Raises OSError naming the address that cannot be had.
+    Raises CannotListenError naming every address that cannot be had, and its setting.
     """
     sockets: dict[str, socket.socket] = {}
+    failures: list[CannotListenError] = []
     is_shared = loaded.settings.cluster.workers > 1
-    try:
-        for door in doors:
-            take = reserve if door in LISTENS_ITSELF else bind
+    for door in doors:
+        take = reserve if is_for_workers or door in LISTENS_ITSELF else bind
+        try:
             sockets[door] = take(loaded.settings.server.host, loaded.listener_port(door), is_shared=is_shared)
-    except OSError:
+        except CannotListenError as error:
+            key = "server.host" if error.is_of_host else port_key(door)
+            failures.append(CannotListenError(error.errno, f"{error} ({key})"))
+    if failures:
         for listener in sockets.values():
             listener.close()
-        raise
+        told = dict.fromkeys(str(failure) for failure in failures)
+        raise CannotListenError(failures[0].errno, "; ".join(told))
     return sockets
 
 

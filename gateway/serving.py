@@ -9,12 +9,15 @@ from pathlib import Path
 
 import structlog
 
+from domain.access.evaluator import is_loopback
 from domain.clock import Clock
 from domain.cluster import Clustered
 from domain.ports import Store
+from domain.printable import printable
 from gateway.app import Gateway
 from gateway.clock import SystemClock
 from gateway.process import bind_doors, run_process, settle_memory
+from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
 from gateway.transport.amqp_doors import open_amqp_doors
@@ -96,15 +99,24 @@ async def _run_doors(
 ) -> int:
     gateway = Gateway(settings, store, clock, sockets)
     await gateway.start()
+    _warn_of_nobody(settings, gateway.security)
     on_ready()
     settle_memory()
-    _announce(
-        _where_it_is_kept(settings, store), gateway.addresses, "https" if settings.http.tls_certificate else "http"
-    )
+    scheme = "https" if settings.http.tls_certificate else "http"
+    _announce(_where_it_is_kept(settings, store), gateway.addresses, scheme, gateway.security)
     code = await gateway.until_stopped()
     await gateway.drain()
     log.info("stopped", exit_code=code)
     return code
+
+
+def _warn_of_nobody(settings: Settings, security: Security) -> None:
+    """Listening for other machines and letting nobody in is seldom what was meant."""
+    host = settings.server.host
+    if host == "localhost" or is_loopback(host) or security.setup_token.value is None:
+        return
+    if settings.security.anonymous != "always":  # of that the security object warns
+        log.warning("clients of other machines are refused: no user is defined (docs/security.md)", host=host)
 
 
 def _where_it_is_kept(settings: Settings, store: Store) -> str:
@@ -114,10 +126,10 @@ def _where_it_is_kept(settings: Settings, store: Store) -> str:
     return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
 
 
-def _announce(kept: str, addresses: dict[str, str], scheme: str) -> None:
+def _announce(kept: str, addresses: dict[str, str], scheme: str, security: Security) -> None:
     """Tell a person what listens where, and what to try."""
     where = "  ".join(f"{door}://{address}" for door, address in addresses.items())
-    lines = [f"\nEntrepôt is ready: {where}  ({kept})"]
+    lines = ["", f"Entrepôt is ready: {where}  ({kept})"]
     if "http" in addresses:
         http = f"{scheme}://{addresses['http']}"
         lines += [
@@ -127,5 +139,11 @@ def _announce(kept: str, addresses: dict[str, str], scheme: str) -> None:
             f"  curl -X POST '{http}/topics/factory/eventsubscriptions/workers:receive?maxWaitTime=0'",
             f"  {Path(sys.argv[0]).parent}/entrepot topic list --server {http}",
         ]
-    sys.stdout.write("\n".join(lines) + "\n")
+        if (token := security.setup_token).value is not None:
+            shown = f": {token.value}" if token.path is None else f" in {token.path}"
+            lines.append(f"No user is defined. Who defines the first one shows the setup token{shown}")
+    if (admin := security.initial_admin).made_up is not None:
+        shown = f": {admin.made_up}" if admin.path is None else f" in {admin.path}"
+        lines.append(f"The first user is {admin.name}, with the password{shown}")
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in lines))
     sys.stdout.flush()

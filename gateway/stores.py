@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
@@ -30,6 +31,14 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
             check_interval_ms=int(settings.store.transaction_check_interval_seconds * 1000),
             max_checks=settings.store.transaction_max_checks,
         )
+    kept = settings.store
+    try:
+        return await _open_here(settings, clock)
+    except OSError as error:
+        raise unusable(kept.data_dir, error) from error
+
+
+async def _open_here(settings: Settings, clock: Clock) -> Store:
     from store_client.embedded import embedded_settings, open_embedded
 
     kept = settings.store
@@ -58,6 +67,26 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
             name=settings.broker.name,
         ),
         clock,
+    )
+
+
+_WORDS: Final = {
+    errno.EACCES: "this user may not write there",
+    errno.EPERM: "this user may not write there",
+    errno.EEXIST: "it is a file, not a directory",
+    errno.ENOTDIR: "a part of the path is a file, not a directory",
+    errno.EROFS: "the file system is read-only",
+    errno.ENOENT: "no directory can be made there",
+    errno.ENOSPC: "the disk is full",
+}
+
+
+def unusable(data_dir: Path, error: OSError) -> EntrepotError:
+    """What an operator is told of a data directory that cannot be used."""
+    why = _WORDS.get(error.errno or 0) or error.strerror or str(error)
+    named = "" if error.filename is None or str(error.filename) == str(data_dir) else f" ({error.filename})"
+    return EntrepotError(
+        Code.BAD_REQUEST, f"the data directory {data_dir} cannot be used: {why}{named}. store.data_dir names another"
     )
 
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import structlog
 
-from gateway.listener import address_of, reserve
+from gateway.listener import address_of
 from gateway.log import configure_logging
-from gateway.process import run_process, write_ready_file
+from gateway.process import bind_doors, run_process, write_ready_file
 from gateway.settings import LoadedSettings
 
 GRACE_SECONDS: Final = 5.0
@@ -32,7 +32,11 @@ log = structlog.get_logger(__name__)
 def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main) -> int:
     """Run until told to stop; returns the process's exit code: 1 if a worker could not be started at all."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
-    reserved = {door: reserve(loaded.settings.server.host, loaded.listener_port(door)) for door in doors}
+    try:
+        reserved = bind_doors(loaded, doors, is_for_workers=True)
+    except OSError as error:
+        log.critical("cannot serve", error=str(error))
+        return 1
     try:
         ports = {door: listener.getsockname()[1] for door, listener in reserved.items()}
         addresses = {door: address_of(listener) for door, listener in reserved.items()}

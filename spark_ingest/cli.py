@@ -6,6 +6,7 @@ Spark is loaded by the command that needs it alone: `--help` and the shell's com
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from domain.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from spark_ingest.job.settings import JobSettings
@@ -26,6 +29,9 @@ Checkpoint = Annotated[
     str,
     typer.Option("--checkpoint", metavar="DIR", help="Where Spark keeps its place.", show_default="TABLE_checkpoint"),
 ]
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -77,6 +83,7 @@ def ingest(
     conf: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark's.")] = None,
     catalog: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Of pyiceberg's catalog.")] = None,
     java: Annotated[str, typer.Option(metavar="PATH", help="The Java to use.", show_default="found")] = "",
+    as_json: Json = False,
 ) -> None:
     """A topic into a table, each message once: up to now, or for as long as the command runs."""
     if ctx.invoked_subcommand is not None:
@@ -125,14 +132,18 @@ def ingest(
             pause = trigger if trigger == "availableNow" else f"{seconds_of(trigger)} seconds"
         except (ValueError, OSError) as error:
             _usage(str(error))
-        _run(settings, pause, master, java, dict(_pairs(conf)), metrics_address)
+        total = _run(settings, pause, master, java, dict(_pairs(conf)), metrics_address)
+        if as_json:
+            _say_json({"table": settings.table, "messages": total})
 
 
 def _run(
     settings: JobSettings, trigger: str, master: str, java: str, conf: dict[str, str], metrics_address: str
-) -> None:
+) -> int:
+    """Returns how many messages this run has put into the table."""
     from rich.console import Console
     from rich.live import Live
+    from rich.text import Text
 
     from spark_ingest.job.run import start, watch
     from spark_ingest.job.watching import JobMetrics, JobProgress, shown
@@ -143,16 +154,22 @@ def _run(
     host, _, port = metrics_address.rpartition(":")
     figures = JobMetrics(host or "127.0.0.1", int(port)) if metrics_address else None
     total = 0
-    with console.status(f"starting Spark at {master}"):
+
+    def say(text: str) -> None:
+        console.print(Text(printable(text)))
+
+    if not console.is_terminal:
+        say(f"starting Spark at {master}")
+    with console.status(Text(printable(f"starting Spark at {master}"))):
         session = open_session(master, app_name=f"entrepot {settings.table}", java=java, settings=conf)
     try:
-        running = start(session, settings, trigger, console.print)
+        running = start(session, settings, trigger, say)
         names = running.settings.columns
-        console.print(
+        say(
             f"device={names.device or 'the sub-topic'} sequence={names.sequence or '-'} "
             f"time={names.time or 'when it was published'} metrics={','.join(names.metrics) or '-'}"
         )
-        with Live(console=console, auto_refresh=False, transient=True) as live, stopped_by_signals(running.query):
+        with Live(console=console, auto_refresh=False, transient=True) as live, stopped_by_signals(running):
 
             def show(progress: JobProgress) -> None:
                 nonlocal total
@@ -163,12 +180,11 @@ def _run(
                     live.update(shown(progress, total), refresh=True)
                 else:
                     lag = sum(progress.lags.values())
-                    console.print(
-                        f"batch {progress.batch}: {progress.rows} rows, {progress.rate:.0f} rows/s, {lag} waiting"
-                    )
+                    say(f"batch {progress.batch}: {progress.rows} rows, {progress.rate:.0f} rows/s, {lag} waiting")
 
             watch(running, show)
-        console.print(f"{total:,} messages are in {settings.table}")
+        say(f"{total:,} messages are in {settings.table}")
+        return total
     finally:
         if figures is not None:
             figures.close()
@@ -179,7 +195,7 @@ def _run(
 def status(
     table: Table = "",
     checkpoint: Checkpoint = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """How far a job is: its last batch, what waits in each queue, what was dead, late or twice."""
     with _told():
@@ -202,19 +218,28 @@ def report(
         Path | None, typer.Option("--output", "-o", help="The page.", show_default="TABLE_report.html")
     ] = None,
     devices: Annotated[int, typer.Option(min=1, help="Devices whose series are drawn.")] = 6,
+    as_json: Json = False,
 ) -> None:
     """An HTML page with plots: throughput, lag, devices' series, gaps, anomalies.  It needs no server."""
     with _told():
         from spark_ingest.report.page import write_report
 
         where = _checkpoint_of(table, checkpoint)
-        typer.echo(str(write_report(where, output, devices)))
+        page = str(write_report(where, output, devices))
+        if as_json:
+            _say_json({"page": page})
+        else:
+            _say(page)
 
 
 @app.command()
-def script() -> None:
+def script(as_json: Json = False) -> None:
     """The file for spark-submit: `spark-submit "$(entrepot ingest script)" --topic … --table …`."""
-    typer.echo(str(Path(__file__).with_name("submit.py")))
+    path = str(Path(__file__).with_name("submit.py"))
+    if as_json:
+        _say_json({"path": path})
+    else:
+        _say(path)
 
 
 def _checkpoint_of(table: str, checkpoint: str) -> Path:
@@ -255,8 +280,16 @@ def _pairs(given: list[str] | None) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
+def _say_json(value: object) -> None:
+    typer.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def _say(text: str, *, err: bool = False) -> None:
+    typer.echo(printable_lines(text), err=err)
+
+
 def _usage(text: str) -> typer.Exit:
-    typer.echo(f"error: {text}", err=True)
+    _say(f"error: {text}", err=True)
     raise typer.Exit(USAGE)
 
 
@@ -267,15 +300,15 @@ def _told() -> Iterator[None]:
         from domain.errors import EntrepotError
         from spark_ingest.failures import FAILURES
     except ImportError as error:
-        typer.echo(f"error: {error}: Spark is not installed: pip install entrepot[spark]", err=True)
+        _say(f"error: {error}: Spark is not installed: pip install entrepot[spark]", err=True)
         raise typer.Exit(FAILED) from error
     try:
         yield
     except EntrepotError as error:
-        typer.echo(f"error: {error.message}", err=True)
+        _say(f"error: {error.message}", err=True)
         raise typer.Exit(FAILED) from error
     except FAILURES as error:
-        typer.echo(f"error: {error}", err=True)
+        _say(f"error: {error}", err=True)
         raise typer.Exit(FAILED) from error
     except KeyboardInterrupt:
         sys.exit(130)

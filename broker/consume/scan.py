@@ -5,6 +5,7 @@ The filter hash of the queue's entries rejects most of what a filter does not wa
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,15 +35,23 @@ class Scanned:
     offsets: list[int] = field(default_factory=list)
     messages: list[StoredMessage] = field(default_factory=list)
     corrupted: list[int] = field(default_factory=list)
+    room_bytes: int = sys.maxsize
+    """Room that is left for bodies; the last one may take more."""
 
 
 def scan_filtered(
-    engine: StorageEngine, queue: ConsumeQueue, start: int, end: int, wanted: MessageFilter, count: int
+    engine: StorageEngine,
+    queue: ConsumeQueue,
+    start: int,
+    end: int,
+    wanted: MessageFilter,
+    count: int,
+    room_bytes: int = sys.maxsize,
 ) -> Scanned:
-    """Look at the messages from `start` to `end` until `count` are found that the filter wants."""
+    """Look at the messages from `start` to `end` until `count` are found that the filter wants, or `room_bytes`."""
+    found = Scanned(start, room_bytes=room_bytes)
     if wanted.expression.kind is FilterKind.SUB_TOPIC:
-        return _scan_sub_topics(engine, queue, start, end, wanted, count)
-    found = Scanned(start)
+        return _scan_sub_topics(engine, queue, end, wanted, count, found)
     end = min(end, start + MAX_SCANNED)
     may_match = wanted.may_match
     while found.next_offset < end:
@@ -58,10 +67,9 @@ def scan_filtered(
 
 
 def _scan_sub_topics(
-    engine: StorageEngine, queue: ConsumeQueue, start: int, end: int, wanted: MessageFilter, count: int
+    engine: StorageEngine, queue: ConsumeQueue, end: int, wanted: MessageFilter, count: int, found: Scanned
 ) -> Scanned:
     """The same by the index of sub-topics, which passes over millions at once."""
-    found = Scanned(start)
     while found.next_offset < end:
         wanting = count - len(found.offsets)
         limit = min(max(wanting + wanting // 8, READ_BATCH), CHUNK_ENTRIES)
@@ -115,7 +123,8 @@ def _take(
         elif wanted.matches(item):
             found.messages.append(item)
             found.offsets.append(queue_offset)
-        if len(found.offsets) >= count:
+            found.room_bytes -= len(item.body)
+        if len(found.offsets) >= count or found.room_bytes <= 0:
             found.next_offset = queue_offset + 1
             return True
     return False

@@ -9,14 +9,15 @@ from typing import Final
 
 import structlog
 
-from broker.faces.messages import MessageFace, lacks_key
+from broker.faces.messages import MessageFace
 from broker.retention.watermarks import DiskState
-from broker.store.aside import AsideOp, encode_aside, is_for_later
+from broker.store.aside import AsideOp, encode_aside
 from broker.store.record import (
     KEPT_KINDS,
     RecordKind,
 )
 from broker.store.record_trailer import Origin
+from domain.acceptance import is_for_later, lacks_key
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError, StoreFailedError
 from domain.message import Message, StoredMessage, SystemProperty

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
@@ -10,7 +11,10 @@ from broker.consume.availability import AvailabilityWatch
 from broker.consume.consumption import PopTerms
 from broker.faces.messages import MessageFace
 from broker.metadata.registry import put_topic
+from broker.opening import OpenedStore
+from broker.settings import BrokerSettings
 from broker.store.record import RecordKind
+from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import Code, CorruptedError, EntrepotError
@@ -25,6 +29,11 @@ from domain.topic import Topic
 
 class ConsumptionFace(MessageFace):
     """Pop and what follows it, positions, dead letters."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, opened: OpenedStore) -> None:
+        super().__init__(settings, clock, opened)
+        self._unanswered: Counter[tuple[str, str, int]] = Counter()
+        """Deliveries whose pop waits for the log, by group, topic and message queue: no consumer has them yet."""
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
         topic = self._readable_topic(request.topic)
@@ -64,6 +73,8 @@ class ConsumptionFace(MessageFace):
     async def _hand_out(self, request: PopRequest, deliveries: list[Delivery]) -> None:
         """Wait until the deliveries may be told of."""
         self.polling.wake(request.topic, request.group)
+        claimed = Counter((request.group, each.message.topic, each.message.queue_id) for each in deliveries)
+        self._unanswered.update(claimed)
         try:
             await self.commit.wait()
         except asyncio.CancelledError:  # the consumer has gone: give back what it never saw
@@ -74,6 +85,11 @@ class ConsumptionFace(MessageFace):
             self.commit.submit(Confirmation())
             self.polling.wake(request.topic, request.group)
             raise
+        finally:
+            self._unanswered.subtract(claimed)
+            for place in claimed:
+                if not self._unanswered[place]:
+                    del self._unanswered[place]
 
     def _readable_topic(self, name: str) -> Topic:
         topic = self.registry.topics.get(name)
@@ -183,7 +199,7 @@ class ConsumptionFace(MessageFace):
                 queue = self.engine.dispatcher.queue(topic, queue_id)
                 end = queue.visible_offset
                 lag = end - max(window.frontier, queue.min_offset) + window.unsettled
-                in_flight = window.in_flight(now_ms)
+                in_flight = max(window.in_flight(now_ms) - self._unanswered[name, topic, queue_id], 0)
                 progress.append(QueueProgress(topic, queue_id, window.base, end, in_flight, lag))
         return GroupStatus(group, progress)
 

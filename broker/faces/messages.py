@@ -16,6 +16,7 @@ from broker.retention.watermarks import DiskState
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record_runs import bytes_between
+from domain.acceptance import lacks_key, too_large
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
@@ -87,7 +88,7 @@ class MessageFace(BrokerCore):
         """What is looked at more closely: most messages are not."""
         queue = self.engine.existing_queue(topic, queue_id)
         if body_bytes > self._max_message_bytes:
-            raise _too_large(body_bytes, self._max_message_bytes)
+            raise too_large(body_bytes, self._max_message_bytes)
         constrained = self._constrained.get(topic)
         refusal = None if constrained is None else self._refusal_of(constrained, queue_id, body_bytes)
         if refusal is not None:
@@ -103,7 +104,7 @@ class MessageFace(BrokerCore):
         if queue_id >= topic.writable_queues:
             return EntrepotError(Code.FORBIDDEN, f"queue {queue_id} of topic {topic.name!r} is not writable")
         if topic.max_message_bytes is not None and body_bytes > topic.max_message_bytes:
-            return _too_large(body_bytes, topic.max_message_bytes)
+            return too_large(body_bytes, topic.max_message_bytes)
         if topic.max_backlog is not None:
             backlog = self._backlogs.get(topic.name)
             if backlog is None:
@@ -221,12 +222,3 @@ class MessageFace(BrokerCore):
         elif isinstance(start, Position):
             start = self.place_of(queue, start)
         return QueueTail(self.engine, queue, start, on_messages)
-
-
-def lacks_key() -> EntrepotError:
-    """The refusal of a message that a compacted topic cannot keep apart from others."""
-    return EntrepotError(Code.BAD_REQUEST, "a message of a compacted topic needs a key")
-
-
-def _too_large(size: int, limit: int) -> EntrepotError:
-    return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"the body has {size} bytes, the limit is {limit}")

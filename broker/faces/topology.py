@@ -16,9 +16,6 @@ from domain.names import (
     check_namespace,
     check_stored_name,
     check_topic_name,
-    is_retry_topic,
-    retried_topic,
-    retry_group,
     split_name,
 )
 from domain.revision import revised
@@ -92,8 +89,7 @@ class TopologyFace(ConsumptionFace):
 
     async def delete_topic(self, name: str) -> None:
         self.existing_topic(name)
-        retries = [t for t in self.registry.topics if is_retry_topic(t) and retried_topic(t) == name]
-        for found in (*retries, name):
+        for found in (*sorted(self.registry.retries_of_topic.get(name, ())), name):
             self.engine.append_record(RecordKind.METADATA, changes.drop_topic(found), self.now_ms())
         self.polling.wake(name)
         await self.commit.wait()
@@ -131,7 +127,7 @@ class TopologyFace(ConsumptionFace):
 
     async def delete_group(self, name: str) -> None:
         self.existing_group(name)
-        for topic in [t for t in self.registry.topics if is_retry_topic(t) and retry_group(t) == name]:
+        for topic in sorted(self.registry.retries_of_group.get(name, ())):
             self.engine.append_record(RecordKind.METADATA, changes.drop_topic(topic), self.now_ms())
         await self.record(RecordKind.METADATA, changes.drop_group(name))
 

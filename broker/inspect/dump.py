@@ -28,6 +28,7 @@ from broker.store.record_trailer import (
     decode_move,
     read_origin,
 )
+from domain.printable import printable_json
 
 MOST_OFFSETS = 1000
 """Offsets of one consumption record that are written out."""
@@ -173,4 +174,4 @@ def line(described: dict[str, Any]) -> str:
 def _word(value: Any) -> str:
     if isinstance(value, str) and value.isprintable() and " " not in value:
         return value
-    return orjson.dumps(value).decode()
+    return printable_json(orjson.dumps(value).decode())

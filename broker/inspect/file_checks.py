@@ -15,13 +15,11 @@ from broker.store.message_index import HEAD_ROW, MessageIndex
 from broker.store.open_files import OpenFiles
 from broker.store.postings import are_postings_of, longest_postings
 from broker.store.state_file import Rows
+from broker.store.store_files import NAMES
 from domain.errors import CorruptedError
 
-_ROOT_NAMES: Final = frozenset(
-    ("store.json", "store.json.draft", "lock", "abort", "abort.draft", "checkpoint", "checkpoint.draft")
-)
+_ROOT_NAMES: Final = frozenset((*NAMES, *(f"{name}.draft" for name in NAMES)))
 _STATE: Final = "state.db"
-_TREES: Final = ("commitlog", "consumequeue", "filterindex", "index")
 
 
 def check_index(files: OpenFiles, rows: Rows, position: int, findings: Findings) -> dict[str, Any]:
@@ -85,7 +83,7 @@ def check_strays(
 ) -> None:
     """Files that belong to nothing."""
     for name in sorted(os.listdir(root)):
-        if name not in _ROOT_NAMES and name not in _TREES and name.partition("-")[0] != _STATE:
+        if name not in _ROOT_NAMES and name.partition("-")[0] != _STATE:
             findings.stray("foreign-file", f"{name} is not the store's")
     for name in log.foreign:
         findings.stray("foreign-file", f"commitlog/{name} is no segment, and passed over")

@@ -45,6 +45,8 @@ def _fields(files: OpenFiles, kind: str, key: bytes, value: bytes) -> dict[str, 
         return {"version": int.from_bytes(value[:8], "big"), "value": bytes_text(value[8:])}
     if kind == "s":
         return {"name": value.decode()}
+    if kind == "b":
+        return {"offset": int.from_bytes(value, "big")}
     if kind == "d":
         timers = [
             {"deliverAt": time_text(time_ms), "offset": offset} for time_ms, offset, _ in _TIMER.iter_unpack(value[8:])

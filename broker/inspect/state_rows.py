@@ -35,6 +35,7 @@ ROW_KINDS: Final = {
     "d": "timers",
     "x": "half message",
     "i": "index file",
+    "b": "beginning",
 }
 
 WRITER_SECONDS: Final = 10.0

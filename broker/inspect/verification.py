@@ -153,7 +153,10 @@ class _Verification:
         if summary.torn_bytes:
             text = f"the log has a torn tail of {summary.torn_bytes} bytes from {summary.unproven[0].start} on"
             if was_unclean:
-                findings.note("torn-tail", f"{text}: harmless, it was never confirmed")
+                told = (
+                    "written when the process ended, or harmed since: nothing here says whether it had been confirmed"
+                )
+                findings.note("torn-tail", f"{text}: {told}")
             else:
                 findings.damage("torn-tail", f"{text}, though the store ended cleanly: something wrote or cut there")
 
@@ -211,6 +214,11 @@ class _Verification:
 
     def _check_store(self, store: OpenedStore, state: StateReading) -> None:
         findings, engine = self._findings, store.engine
+        if engine.report.missing_first_bytes:
+            findings.damage(
+                "beginning",
+                f"the log begins at {self._log.start}: {engine.report.damage}, which retention had not removed",
+            )
         queue_checks.check_topics(store, findings)
         walk = queue_checks.EntryWalk(store, findings)
         checked = walk.run(self._log) if self._full else queue_checks.check_samples(store, findings)

@@ -7,6 +7,7 @@ offset of the record that made it, and of the last one that changed it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +16,7 @@ import msgspec
 
 from broker.store.changed_rows import ChangedRows
 from domain.consumer_group import LATEST, ConsumerGroup
-from domain.names import DEFAULT_NAMESPACE, is_system_topic, split_name
+from domain.names import DEFAULT_NAMESPACE, is_retry_topic, is_system_topic, retried_topic, retry_group, split_name
 from domain.topic import Cleanup, Topic
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -48,6 +49,7 @@ class Registry:
 
     `constrained`: topics whose appends are looked at more closely than that they exist.  `compacted`: topics whose
     messages need a key.
+    `retries_of_topic`, `retries_of_group`: the retry topics that go with a topic and with a group.
     `traced`: the share of their messages that is traced, of topics that have one.  `on_group` is told the name of a
     group that came, changed or went, and "" when a namespace did.
     """
@@ -56,6 +58,8 @@ class Registry:
         self.topics: dict[str, Topic] = {}
         self.constrained: dict[str, Topic] = {}
         self.compacted: set[str] = set()
+        self.retries_of_topic: defaultdict[str, set[str]] = defaultdict(set)
+        self.retries_of_group: defaultdict[str, set[str]] = defaultdict(set)
         self.traced: dict[str, float] = {}
         self.groups: dict[str, ConsumerGroup] = {}
         self.namespaces: dict[str, int] = {}
@@ -112,6 +116,8 @@ class Registry:
 
     def _index_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = topic
+        for owner, retries in self._retries_with(topic.name):
+            retries[owner].add(topic.name)
         self.compacted.discard(topic.name)
         if topic.cleanup is Cleanup.COMPACT:
             self.compacted.add(topic.name)
@@ -129,6 +135,12 @@ class Registry:
         else:
             self.traced.pop(topic.name, None)
 
+    def _retries_with(self, name: str) -> Sequence[tuple[str, defaultdict[str, set[str]]]]:
+        """The owners of a retry topic, each with the index that it stands in; nothing for other topics."""
+        if not is_retry_topic(name):
+            return ()
+        return (retried_topic(name), self.retries_of_topic), (retry_group(name), self.retries_of_group)
+
     def _put_group(self, group: ConsumerGroup, commit_log_offset: int) -> None:
         known = self._entries.get(_key(b"g", group.name))
         if known is not None and commit_log_offset < known.as_of:
@@ -143,6 +155,10 @@ class Registry:
     def _drop_topic(self, name: str, commit_log_offset: int) -> None:
         if self._drop(b"t", name, commit_log_offset):
             del self.topics[name]
+            for owner, retries in self._retries_with(name):
+                retries[owner].discard(name)
+                if not retries[owner]:
+                    del retries[owner]
             self.constrained.pop(name, None)
             self.compacted.discard(name)
             self.traced.pop(name, None)

@@ -161,7 +161,9 @@ class Link:
             self._gone(str(error))
             return
         except RemotingError as error:
-            log.warning("a peer breaks the rules of the wire", address=self.address, problem=str(error))
+            log.warning(
+                "a peer breaks the rules of the wire", seldom="remoting", address=self.address, problem=str(error)
+            )
             self._gone(str(error))
             return
         self._flush_soon()

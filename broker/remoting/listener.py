@@ -184,7 +184,7 @@ class ServerChannel(asyncio.Protocol):
                     self._close()
                     return
         except RemotingError as error:
-            log.warning("a client breaks the rules of the wire", peer=self.peer, problem=str(error))
+            log.warning("a client breaks the rules of the wire", seldom="remoting", peer=self.peer, problem=str(error))
             self._close()
             return
         self._flush_soon()

@@ -20,6 +20,7 @@ import structlog
 
 from broker.consume.progress import Progress
 from broker.metadata.registry import Registry
+from broker.retention.beginning import removal_until
 from broker.retention.compaction import Compaction
 from broker.retention.restatement import Restatements
 from broker.store.aside import AsideOp, encode_aside
@@ -145,6 +146,7 @@ class Cleaner:
         while (end := commit_log.first_segment_end) <= min(needed, commit_log.durable_offset):
             yield from self._move_kept(end)
             yield from self.restatements.say_again(end, lambda: engine.end, self._append)
+            self._append(removal_until(end))
             said = engine.end
             while commit_log.durable_offset < said or not self.is_saved(said):
                 yield

@@ -16,7 +16,8 @@ import msgspec
 Row = tuple[bytes, bytes]
 RECORD_BYTES: Final = 256 << 10
 """Rows of one record, at most: the event loop stands still while it is made."""
-_encode: Final = msgspec.msgpack.Encoder().encode
+encode_rows: Final = msgspec.msgpack.Encoder().encode
+"""The payload of a record of rows."""
 decode_rows: Final = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]]).decode
 """The rows of a record's payload."""
 
@@ -54,8 +55,8 @@ class Restatements:
                 rows.append(row)
                 size += len(row[0]) + len(row[1])
                 if size >= RECORD_BYTES or len(rows) >= 1000:
-                    append(_encode(rows))
+                    append(encode_rows(rows))
                     rows, size = [], 0
                     yield
         if rows:
-            append(_encode(rows))
+            append(encode_rows(rows))

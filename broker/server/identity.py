@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from broker.store.disk import is_want_of_space
+from broker.store.private_files import open_private
 from domain.errors import StoreFailedError
 from domain.shard import MAX_BROKER_NUMBER, broker_number
 
@@ -30,18 +32,35 @@ class BrokerIdentity(msgspec.Struct):
     epoch: int = 0
 
     def save(self, data_dir: Path) -> None:
-        """Put it in place whole, durably."""
+        """Put it in place whole, durably; where the disk has no room, over what is there: it needs none, and so small
+        a file is written at once."""
         path, draft = data_dir / FILE, data_dir / f"{FILE}.draft"
-        with draft.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self), indent=2))
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        data = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        try:
+            _write(draft, data, os.O_CREAT | os.O_TRUNC)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            if not (is_want_of_space(error) and path.exists()):
+                raise
+            _write(path, data)
+        else:
+            draft.replace(path)
         directory = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _write(path: Path, data: bytes, flags: int = 0) -> None:
+    """Write a file from its beginning on, durably."""
+    descriptor = open_private(str(path), os.O_WRONLY | flags)
+    try:
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def open_identity(data_dir: Path, name: str, number: int | None) -> BrokerIdentity:

@@ -103,6 +103,7 @@ class BrokerProcess:
             self._settings.zone,
             self.identity.is_draining,
             self.identity.keeps_key_values,
+            "; ".join(self._broker.damage),
         )
 
     async def start(self) -> None:

@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import struct
 from enum import IntEnum
-from typing import Final
 
 from broker.store.changed_rows import ChangedRows
 from broker.store.record import RecordKind
 from broker.store.record_trailer import Origin
 from broker.timer.timing_wheel import TimingWheel
 from broker.transaction.half_messages import HalfMessages
-from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
-from domain.timing import MAX_DELAY_MS
 
-MAX_TIME_DIGITS: Final = 19
 _PAYLOAD = struct.Struct(">BQqI")
 
 
@@ -74,17 +70,3 @@ def decode_aside(payload: bytes) -> tuple[AsideOp, int, int, int]:
     """The reverse of `encode_aside`.  Raises ValueError, struct.error."""
     op, kept_offset, time_ms, checks = _PAYLOAD.unpack(payload)
     return AsideOp(op), kept_offset, time_ms, checks
-
-
-def is_for_later(message: Message, now_ms: int) -> bool:
-    """Whether a message with a delivery time has to wait for it.  Raises ILLEGAL_DELIVERY_TIME."""
-    text = message.system_text(SystemProperty.DELIVER_AT_MS)
-    if text is None:
-        return False
-    if not (text.isascii() and text.isdecimal()) or len(text) > MAX_TIME_DIGITS:
-        raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{text[:80]!r} is not a time in epoch milliseconds")
-    if int(text) > now_ms + MAX_DELAY_MS:
-        raise EntrepotError(
-            Code.ILLEGAL_DELIVERY_TIME, f"the delivery time is more than {MAX_DELAY_MS // 86_400_000} days ahead"
-        )
-    return int(text) > now_ms

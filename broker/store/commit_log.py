@@ -11,11 +11,13 @@ bytes before `durable_offset` never change.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from broker.store import record
 from broker.store.disk import Disk, is_want_of_space
+from broker.store.read_plan import reads_of
 from broker.store.record import (
     CRC_START,
     HEADER_SIZE,
@@ -31,8 +33,8 @@ from domain.message import Message, StoredMessage
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
 DEFAULT_SEGMENT_SIZE = 1 << 30
-SMALL_SPAN = 65_536
-"""So much is read with one call, whatever lies between the records wanted."""
+LEAST_STEP = 1 << 20
+"""So much is reserved at a time where a whole step has no room, or what is needed if that is more."""
 MESSAGE = RecordKind.MESSAGE
 NEW_KINDS = record.KEPT_KINDS | {MESSAGE}
 """Kinds that leave the reserve to those with which consuming goes on."""
@@ -140,7 +142,7 @@ class CommitLog:
         left = segment_size - self.end % segment_size
         rolls = size > left
         start = self.end + left if rolls else self.end
-        self._allocate_until(start + size + reserve)
+        self._allocate_until(start + size + reserve, to_the_last=not reserve)
         if rolls:
             self._pad(left, now_ms)
         elif left == segment_size:
@@ -158,22 +160,33 @@ class CommitLog:
         self.end += left
         self.written_offset = self.end
 
-    def _allocate_until(self, target: int) -> None:
+    def _allocate_until(self, target: int, *, to_the_last: bool) -> None:
+        """Reserve space up to an offset at least: by whole steps, or smaller ones where the disk has no room for those;
+        `to_the_last`: by what is needed, if there is no more."""
         size = self.layout.segment_size_bytes
         while self._allocated_end < target:
-            start = self._allocated_end // size * size
-            within = self._allocated_end - start
-            step = min(self.layout.preallocate_bytes, size - within)
+            rest = size - self._allocated_end % size
+            least = min(target - self._allocated_end, rest)
+            whole = max(self.layout.preallocate_bytes, least)
+            small = max(min(LEAST_STEP, whole), least)
+            steps = (whole, small, least) if to_the_last else (whole, small)
+            if not any(self._allocate(step) for step in dict.fromkeys(min(step, rest) for step in steps)):
+                raise StorageFullError
+
+    def _allocate(self, step: int) -> bool:
+        """Reserve so many bytes more, of one segment; says whether there was room."""
+        start = self._allocated_end // self.layout.segment_size_bytes * self.layout.segment_size_bytes
+        try:
             descriptor = self._segments.get(start)
-            try:
-                if descriptor is None:
-                    descriptor = self._segments[start] = self._disk.open(self._path(start))
-                self._disk.allocate(descriptor, within, step)
-            except OSError as error:
-                if is_want_of_space(error):
-                    raise StorageFullError from error
-                raise
-            self._allocated_end += step
+            if descriptor is None:
+                descriptor = self._segments[start] = self._disk.open(self._path(start))
+            self._disk.allocate(descriptor, self._allocated_end - start, step)
+        except OSError as error:
+            if is_want_of_space(error):
+                return False
+            raise
+        self._allocated_end += step
+        return True
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -183,7 +196,7 @@ class CommitLog:
         Neighbouring records are read with one call.
         """
         decode = record.decode_message
-        for start, end, run in _runs(entries, self.layout.segment_size_bytes):
+        for start, end, run in reads_of(entries, self.layout.segment_size_bytes):
             data = self._read_span(start, end - start)
             for offset, _, _ in run:
                 try:
@@ -296,16 +309,51 @@ class CommitLog:
                 position += SCAN_CHUNK
         return None
 
-    def recover_end(self, end: int) -> None:
-        """Cut everything behind `end`, so that no stale record can ever be met there."""
+    def recover_end(self, end: int) -> int:
+        """Let nothing be behind `end` but zeros, so that no stale record can ever be met there; returns how many bytes
+        there had been something.
+
+        The space that is reserved there stays so: a disk that is full would not give it again.
+        """
         size = self.layout.segment_size_bytes
-        for start in sorted(self._segments):
-            if start >= end and start > 0:
+        kept = used_end = end
+        for start in sorted(start for start in self._segments if start + size > end):
+            position, length = max(end - start, 0), self._disk.size(self._segments[start])
+            used = self._used_end(start, position, length)
+            used_end = start + used if used > position else used_end
+            if start <= kept and self._is_cleared(start, position, used, length):
+                kept = max(kept, start + length)
+            elif start >= end and start > 0:
                 self._disk.close(self._segments.pop(start))
                 self._disk.remove(self._path(start))
-            elif start + size >= end:
-                self._disk.truncate(self._segments[start], end - start)
-        self.end = self.written_offset = self._allocated_end = self._room_end = self._message_room_end = end
+            else:
+                self._disk.truncate(self._segments[start], position)
+        self.end = self.written_offset = self._room_end = self._message_room_end = end
+        self._allocated_end = kept
+        return used_end - end
+
+    def _used_end(self, start: int, position: int, length: int) -> int:
+        """Behind the last byte of a segment that is not zero; `position` if there is none from there on."""
+        used = position
+        for at in range(position, length, SCAN_CHUNK):
+            data = self._disk.read(self._segments[start], min(SCAN_CHUNK, length - at), at).rstrip(b"\0")
+            used = at + len(data) if data else used
+        return used
+
+    def _is_cleared(self, start: int, position: int, used: int, length: int) -> bool:
+        """Overwrite a segment's bytes with zeros from a position on, so far as they are used; says whether the space
+        up to `length` is reserved like that.  Holes of a file that was copied are filled, if there is room for them."""
+        descriptor = self._segments[start]
+        try:
+            if position < length:
+                self._disk.allocate(descriptor, position, length - position)
+            for at in range(position, used, SCAN_CHUNK):
+                self._disk.write(descriptor, bytes(min(SCAN_CHUNK, used - at)), at)
+        except OSError as error:
+            if is_want_of_space(error) or error.errno == errno.EROFS:
+                return False
+            raise
+        return True
 
     # -- retention ---------------------------------------------------------------------------------------------
 
@@ -339,33 +387,3 @@ class CommitLog:
 def is_segment_name(name: str) -> bool:
     """Whether a file in the log's directory is a segment; others are none of ours."""
     return len(name) == 20 and name.isascii() and name.isdecimal()
-
-
-def _runs(
-    entries: list[tuple[int, int, int]], segment_size: int
-) -> Iterator[tuple[int, int, list[tuple[int, int, int]]]]:
-    """Group entries whose records lie close together in one segment: (start, end, entries)."""
-    run: list[tuple[int, int, int]] = []
-    start = end = 0
-    if entries:
-        start, end = entries[0][0], entries[-1][0] + entries[-1][1]
-        is_one = 0 < end - start <= SMALL_SPAN and start // segment_size == (end - 1) // segment_size
-        if is_one and entries == sorted(entries):
-            yield start, end, entries
-            return
-    for entry in entries:
-        offset, size, _ = entry
-        if run and (
-            offset < end
-            or offset - end > 16_384
-            or offset + size - start > 1 << 20
-            or offset // segment_size != start // segment_size
-        ):
-            yield start, end, run
-            run = []
-        if not run:
-            start = offset
-        run.append(entry)
-        end = offset + size
-    if run:
-        yield start, end, run

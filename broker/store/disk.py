@@ -10,6 +10,8 @@ import errno
 import os
 from typing import Protocol
 
+from broker.store.private_files import make_private_directory, open_private
+
 
 def is_want_of_space(error: OSError) -> bool:
     """Whether the disk is full, as opposed to broken."""
@@ -20,7 +22,7 @@ class Disk(Protocol):
     """File operations.  All raise OSError; an error of `write` is final for the store."""
 
     def open(self, path: str) -> int:
-        """Open for reading and writing, create if missing; returns a descriptor."""
+        """Open for reading and writing, create if missing, for this user alone; returns a descriptor."""
         ...
 
     def close(self, descriptor: int) -> None: ...
@@ -42,7 +44,7 @@ class Disk(Protocol):
     def size(self, descriptor: int) -> int: ...
 
     def make_directory(self, path: str) -> None:
-        """Make it with its parents; fine if it is there."""
+        """Make it with its parents, for this user alone; fine if it is there."""
         ...
 
     def names(self, path: str) -> list[str]:
@@ -64,7 +66,7 @@ class OsDisk:
     """The real one."""
 
     def open(self, path: str) -> int:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_private(path, os.O_RDWR | os.O_CREAT)
 
     def close(self, descriptor: int) -> None:
         os.close(descriptor)
@@ -93,7 +95,7 @@ class OsDisk:
         return os.fstat(descriptor).st_size
 
     def make_directory(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        make_private_directory(path)
 
     def names(self, path: str) -> list[str]:
         try:

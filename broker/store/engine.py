@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker.store.aside import Aside, is_for_later
+from broker.store.aside import Aside
 from broker.store.checkpointer import Checkpointer
 from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
@@ -32,6 +32,7 @@ from broker.store.record_trailer import (
 from broker.store.state_file import StateFile
 from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
+from domain.acceptance import field_too_long, is_for_later
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
 
@@ -47,7 +48,23 @@ class RecoveryReport:
     scanned_bytes: int = 0
     cut_bytes: int = 0
     missing_bytes: int = 0
+    """Of the log's end: the state file knew of them."""
+    missing_first_bytes: int = 0
+    """Of the log's beginning: retention had not removed them."""
+    missing_messages: int = 0
+    """Of these, as far as queues still had them."""
     rebuilt_queues: int = 0
+
+    @property
+    def damage(self) -> str:
+        """Kept data that is not there, as a sentence for people; empty where nothing is known to be missing."""
+        found: list[str] = []
+        if self.missing_first_bytes:
+            count = f", {self.missing_messages} messages or more" if self.missing_messages else ""
+            found.append(f"the first {self.missing_first_bytes} bytes of the log are missing{count}")
+        if self.missing_bytes:
+            found.append(f"the last {self.missing_bytes} bytes of the log are missing")
+        return "; ".join(found)
 
 
 class StorageEngine:
@@ -134,7 +151,7 @@ class StorageEngine:
                             self.lookup.see(queue, hashed, message.sub_topic, offset)
                 except (EntrepotError, *_UNFIT) as error:
                     refusals = refusals if refusals is not None else [None] * len(messages)
-                    refusals[index] = error if isinstance(error, EntrepotError) else _unfit(error)
+                    refusals[index] = error if isinstance(error, EntrepotError) else _unfit(error, message)
                     continue
                 except OSError as error:
                     raise self.fail(error) from error
@@ -163,7 +180,7 @@ class StorageEngine:
             except EntrepotError as refusal:
                 refusals[index] = refusal
             except _UNFIT as error:
-                refusals[index] = _unfit(error)
+                refusals[index] = _unfit(error, message)
             except OSError as error:
                 raise self.fail(error) from error
         return refusals if any(refusals) else None
@@ -447,7 +464,8 @@ _UNFIT = (struct.error, UnicodeEncodeError)
 """What packing a record raises where a field does not fit it."""
 
 
-def _unfit(error: Exception) -> EntrepotError:
+def _unfit(error: Exception, message: Message) -> EntrepotError:
     if isinstance(error, UnicodeEncodeError):
         return EntrepotError(Code.BAD_REQUEST, f"a text of the message is no Unicode: {error.reason}")
-    return EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"a field of the message does not fit its record: {error}")
+    generic = EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, "a number of the message does not fit its record")
+    return field_too_long(message) or generic

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from broker.store.disk import is_want_of_space
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
 from broker.store.record import MESSAGE_KINDS
@@ -32,6 +33,7 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     log = engine.commit_log
     if not engine.is_index_whole:
         _note_all(engine, position)
+    begins = {queue: queue.min_offset for queue in engine.dispatcher.queues.values()} if log.min_offset else {}
     place, passed = engine.dispatcher.place, 0
 
     def take(placement: Placement, offset: int) -> None:
@@ -63,12 +65,28 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     engine.dispatcher.advance(end)
     engine.lookup.advance(end)
     _forget_deleted(engine)
+    engine.report.missing_messages = sum(queue.min_offset - begin for queue, begin in begins.items())
     if mark is not None:
         flush, epoch = mark
         engine.recovery_epoch = max(engine.recovery_epoch, epoch)
         if flush == "async":
             engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
-    engine.files.write_abort_draft("async" if engine.flush_async else "sync", engine.recovery_epoch)
+    _mark_open(engine, mark)
+
+
+def _mark_open(engine: StorageEngine, before: tuple[str, int] | None) -> None:
+    """Write the abort mark, unless the one that is there says the same.  A full disk may have no room for it: under
+    `flush = "async"` nothing else tells which deliveries a crash cuts, so the store does not open then."""
+    mark = "async" if engine.flush_async else "sync", engine.recovery_epoch
+    if mark == before:
+        return
+    try:
+        engine.files.write_abort_draft(*mark)
+    except OSError as error:
+        engine.disk.remove(engine.files.abort_draft)
+        if engine.flush_async or not is_want_of_space(error):
+            raise
+        return
     engine.log_channel.publish([], engine.files.abort_draft, engine.files.abort_path)
     engine.log_channel.finish()
 
@@ -123,19 +141,17 @@ def _note_all(engine: StorageEngine, end: int) -> None:
 
 
 def _cut(engine: StorageEngine, position: int, end: int) -> None:
-    """Remove what follows the last whole record, and make all that was scanned durable."""
+    """Clear what follows the last whole record, and make all that was scanned durable."""
     log = engine.commit_log
-    before = max((int(path.rpartition("/")[2]) + size for path, size in log.sizes().items()), default=0)
-    log.recover_end(end)
-    engine.report.cut_bytes = max(before - end, 0)
-    scanned = [path for path in log.files_between(position, end) if engine.disk.exists(path)]
+    torn = engine.report.cut_bytes = log.recover_end(end)
+    scanned = [path for path in log.files_between(position, end + torn) if engine.disk.exists(path)]
     engine.log_channel.sync([*scanned, log.directory])
     engine.log_channel.finish()
     log.durable_offset = end
 
 
 def _forget_deleted(engine: StorageEngine) -> None:
-    """Entries of segments that are gone: retention had deleted them, or somebody else."""
+    """Entries of segments that are gone.  Retention lets go of entries first, so somebody else has deleted these."""
     start = engine.commit_log.min_offset
     for queue in engine.dispatcher.queues.values() if start else ():
         first = queue.first_commit_log_offset()

@@ -59,6 +59,9 @@ class SqliteStateFile:
         try:
             connection = sqlite3.connect(self.path)
             try:
+                connection.execute(
+                    "PRAGMA locking_mode = EXCLUSIVE"
+                )  # no shared memory: a full disk has no room for it
                 return _checked(connection)
             finally:
                 connection.close()

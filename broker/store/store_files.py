@@ -1,6 +1,7 @@
 """The files of a data directory that are not log, queue or state: identity, lock, abort mark.
 
-store.json   {"format": 2, "store_id": ..., "handle_key": ..., "segment_size_bytes": ...}
+store.json   {"format": 2, "store_id": ..., "handle_key": ..., "segment_size_bytes": ...,
+             "began_at": ...}
 lock         held with flock while a process has the store open; holds its process id
 abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode and the
              recovery epoch, durable before anything is served
@@ -17,25 +18,35 @@ from typing import Final
 import msgspec
 import orjson
 
-from broker.store.disk import Disk
+from broker.store.disk import Disk, is_want_of_space
+from broker.store.private_files import make_private_directory, open_private
 from domain.errors import CorruptedError, StoreFailedError
 
 FORMAT: Final = 2
 READABLE_FORMATS: Final = (1, 2)
 FORMAT_1_CHECKPOINT: Final = "checkpoint"
 """What format 1 had in place of the state file: all of it is derived from the log again."""
+NAMES: Final = (
+    *("commitlog", "consumequeue", "filterindex", "index"),
+    *("store.json", "lock", "abort", "state.db", FORMAT_1_CHECKPOINT),
+    # of the broker process, and of the gateway, that has the store
+    *("broker.json", "setup-token", "initial-admin-password"),
+)
+"""What is in a data directory, directories and files."""
 
 
 class StoreIdentity(msgspec.Struct):
     """Who this store is; `handle_key` (hex) seals receipt handles and never leaves the store.
 
-    `segment_size_bytes`: of its commit log, for ever; 0 in stores of format 1, which do not say.
+    `segment_size_bytes`: of its commit log, for ever; 0 in stores of format 1, which do not say.  `began_at`: where its
+    log began when that was first written down (0 in new stores); None in stores of versions that did not.
     """
 
     format: int
     store_id: str
     handle_key: str
     segment_size_bytes: int = 0
+    began_at: int | None = None
 
 
 class StoreFiles:
@@ -67,6 +78,12 @@ class StoreFiles:
 
     def write_identity_draft(self, identity: StoreIdentity) -> None:
         self._write(self.identity_draft, orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
+
+    def remove_identity_draft(self) -> None:
+        self._disk.remove(self.identity_draft)
+
+    def remove_checkpoint_of_format_1(self) -> None:
+        self._disk.remove(f"{self.root}/{FORMAT_1_CHECKPOINT}")
 
     def abort_mark(self) -> tuple[str, int] | None:
         """Flush mode and recovery epoch of a store that did not end cleanly, else None."""
@@ -137,15 +154,20 @@ class DirectoryLock:
     """
 
     def __init__(self, root: str) -> None:
-        os.makedirs(root, exist_ok=True)
-        self._descriptor = os.open(f"{root}/lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        make_private_directory(root)
+        self._descriptor = open_private(f"{root}/lock", os.O_RDWR | os.O_CREAT)
         try:
             lock_directory(self._descriptor, root, fcntl.LOCK_EX)
         except StoreFailedError:
             os.close(self._descriptor)
             raise
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"{os.getpid()}\n".encode(), 0)
+        process_id = f"{os.getpid()}\n".encode()
+        try:
+            os.pwrite(self._descriptor, process_id, 0)  # over what is there: a full disk has no other room
+            os.ftruncate(self._descriptor, len(process_id))
+        except OSError as error:
+            if not is_want_of_space(error):
+                raise
 
     @property
     def descriptor(self) -> int:

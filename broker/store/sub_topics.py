@@ -165,12 +165,15 @@ class SubTopicDictionary:
 
 
 def _matcher(topic_filter: str) -> Callable[[str], object]:
-    """The same as `topic_filter.matches`, as a regular expression: five times as quick, for a million names."""
+    """The same as `topic_filter.matches`, as a regular expression: five times as quick, for a million names.
+
+    It goes back over nothing: a level is taken whole, or the name does not match.
+    """
     levels = topic_filter.split("/")
     is_open = levels[-1] == "#"
     if is_open:
         levels.pop()
-    pattern = "/".join("[^/]*" if level == "+" else re.escape(level) for level in levels)
+    pattern = "/".join("[^/]*+" if level == "+" else re.escape(level) for level in levels)
     if is_open:
         pattern += "(?:/.*)?" if levels else ".*"
     if topic_filter[0] in "+#":

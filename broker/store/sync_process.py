@@ -107,7 +107,9 @@ class State:
             self._connection = None
 
     def _open(self, path: str) -> sqlite3.Connection:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # its journals get the mode it has
         connection = self._connection = sqlite3.connect(path, isolation_level=None)
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # no shared memory: a full disk has no room for it
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")

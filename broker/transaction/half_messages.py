@@ -61,7 +61,8 @@ class HalfMessages:
         """The record at `commit_log_offset` ends a transaction; nothing if it is not waiting."""
         half = self._by_offset.pop(half_offset, None)
         if half is not None:
-            del self.waiting[half.key]
+            if self.waiting.get(half.key) is half:
+                del self.waiting[half.key]
             self._rows.drop(_row_key(half_offset), commit_log_offset)
 
     def check(self, half_offset: int, next_due_ms: int, checks: int, commit_log_offset: int) -> None:
@@ -78,7 +79,10 @@ class HalfMessages:
                 self.settle(half.commit_log_offset, commit_log_offset)
 
     def _put(self, half: Half) -> None:
-        self.waiting[half.key] = half
+        """The latest of a name is the one that waits: rows may know it while the log still tells of an ended one."""
+        known = self.waiting.get(half.key)
+        if known is None or known.commit_log_offset < half.commit_log_offset:
+            self.waiting[half.key] = half
         self._by_offset[half.commit_log_offset] = half
 
     # -- looking -------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from domain.access.model import Action, Decision, Effect, Policy, Principal, Request, Statement
+from domain.access.model import Action, Decision, Effect, Policy, Principal, Request, ResourceType, Statement
 from domain.access.pattern import Pattern, parse_pattern
 from domain.errors import Code, EntrepotError
 
@@ -25,6 +25,7 @@ MAX_SOURCES: Final = 100
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 _REMEMBERED_ADDRESSES: Final = 4096
+_ACTIONS: Final = frozenset(Action) - {Action.ALL}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +42,35 @@ class CompiledStatement:
         statement = self.statement
         if request.action not in statement.actions and Action.ALL not in statement.actions:
             return False
+        if not self.is_for_source(principal):
+            return False
         is_deny = statement.effect is Effect.DENY
-        if self.networks:
-            address = parse_address(principal.source)
-            if address is None:
-                if not is_deny:
-                    return False
-            elif not any(address in network for network in self.networks):
-                return False
         for pattern in self.patterns:
             if pattern.resource_type is request.resource_type and (
                 pattern.meets(principal, request.name) if is_deny else pattern.grants(principal, request.name)
             ):
                 return True
         return False
+
+    def is_for_source(self, principal: Principal) -> bool:
+        """Whether it counts where the principal comes from."""
+        if not self.networks:
+            return True
+        address = parse_address(principal.source)
+        if address is None:
+            return self.statement.effect is Effect.DENY
+        return any(address in network for network in self.networks)
+
+    def may_concern(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
+        """Whether it allows some of what the name stands for, or denies all of it."""
+        if not self.is_for_source(principal):
+            return False
+        is_deny = self.statement.effect is Effect.DENY
+        return any(
+            pattern.grants(principal, name) if is_deny else pattern.may_meet(principal, name)
+            for pattern in self.patterns
+            if pattern.resource_type is resource_type
+        )
 
 
 def compile_statements(subject: str, statements: Iterable[Statement]) -> tuple[CompiledStatement, ...]:
@@ -84,6 +100,22 @@ def evaluate(principal: Principal, request: Request, statements: Iterable[Sequen
     if allowing is None:
         return Decision(False, "no statement allows it")
     return Decision(True, "a statement allows it", allowing.subject, allowing.statement)
+
+
+def may_be_known(
+    principal: Principal, resource_type: ResourceType, name: str, statements: Iterable[Sequence[CompiledStatement]]
+) -> bool:
+    """Whether any action may be allowed on any part of what the name stands for.  Who has no such right is not told
+    what is there."""
+    allowed: set[Action] = set()
+    denied: set[Action] = set()
+    for policy in statements:
+        for compiled in policy:
+            if compiled.may_concern(principal, resource_type, name):
+                actions = compiled.statement.actions
+                found = allowed if compiled.statement.effect is Effect.ALLOW else denied
+                found.update(_ACTIONS if Action.ALL in actions else actions)
+    return bool(allowed - denied)
 
 
 @lru_cache(maxsize=_REMEMBERED_ADDRESSES)

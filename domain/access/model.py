@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from domain.names import DEFAULT_NAMESPACE, split_name
+from domain.names import CATCH_ALL_TOPIC, DEFAULT_NAMESPACE, split_name
 
 ANONYMOUS: Final = "anonymous"
 """Name of who has shown nothing.  No user may be called so."""
@@ -61,6 +61,8 @@ class Origin(StrEnum):
     SCRAM = "scram"
     TOKEN = "token"
     CERTIFICATE = "certificate"
+    SETUP = "setup"
+    """By the setup token, while no user is defined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +135,8 @@ def access_name(stored_name: str) -> str:
 
 
 def whole_topic(stored_name: str) -> str:
-    """The filter of all that is in a topic."""
-    return f"{access_name(stored_name)}/#"
+    """The filter of all that is in a topic.  The catch-all has messages with any name, so it is everything."""
+    return EVERYTHING if stored_name == CATCH_ALL_TOPIC else f"{access_name(stored_name)}/#"
 
 
 def is_user_name(name: str) -> bool:

@@ -70,6 +70,10 @@ class Pattern:
             return name.startswith(levels[0])
         return levels[0] in ("+", name)
 
+    def may_meet(self, principal: Principal, name: str) -> bool:
+        """The same of an ALLOW, which with a value that cannot be used allows nothing."""
+        return self._filled(principal, unusable=None) is not None and self.meets(principal, name)
+
     @property
     def _is_of_levels(self) -> bool:
         return self.resource_type is ResourceType.TOPIC or self.kind is Kind.FILTER

@@ -1,6 +1,8 @@
 """VhostPermission: RabbitMQ's permissions of a user in one virtual host, said as statements, and read back from them.
 
-*Configure* is CREATE and DELETE of Topics, *write* PUB and UPDATE, *read* SUB of Topics and of Groups.  RabbitMQ's
+*Configure* is CREATE and DELETE of Topics, *write* PUB and UPDATE, *read* SUB of Topics and of Groups.  A permission
+is on an exchange with whatever routing key, so a Topic is named with all its sub-topics (`Topic:orders/#`).  Names are
+those of the Topics that stand for exchanges and queues (`domain.routing.entity_name`).  RabbitMQ's
 patterns are regular expressions and resources are not: of expressions only those are taken that stand for names and
 for beginnings of names (`^(orders|app\\..*)$`), or for everything (`.*`) or nothing (empty).  Others are refused, never
 widened or narrowed.
@@ -15,6 +17,7 @@ from typing import Final
 from domain.access.model import NAMESPACE_LEVEL, Action, Effect, Statement
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE
+from domain.routing.entity_name import MAX_KEPT_PREFIX, decoded_name, encoded_name
 
 Token = tuple[str, bool]
 
@@ -26,6 +29,7 @@ _WRITE: Final = (Action.PUB, Action.UPDATE)
 _READ: Final = (Action.SUB,)
 _OF_ALL: Final = "#"
 """The pattern of all names of the default namespace, and of no other."""
+_SUB_TOPICS: Final = "/#"
 _SPECIAL: Final = frozenset(".[]{}()*+?^$|")
 _BEGIN, _END, _OPEN, _CLOSE, _BAR, _ANY, _MANY = ((each, False) for each in "^$()|.*")
 _WILD: Final = frozenset("*+#$\0")
@@ -167,9 +171,18 @@ def _escaped(name: str) -> str:
 
 
 def _resource(kind: str, namespace: str, pattern: str) -> str:
-    if namespace == DEFAULT_NAMESPACE:
-        return f"{kind}:{pattern}"
-    return f"{kind}:{NAMESPACE_LEVEL}/{namespace}/{'*' if pattern == _OF_ALL else pattern}"
+    prefix = "" if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/"
+    if pattern == _OF_ALL:
+        return f"{kind}:{prefix}*" if prefix else f"{kind}:{_OF_ALL}"
+    if pattern.endswith("*"):
+        beginning = encoded_name(pattern[:-1])
+        if len(beginning) > MAX_KEPT_PREFIX:
+            raise _refusal(pattern, "the beginning of its names is too long")
+        return f"{kind}:{prefix}{beginning}*"
+    name = encoded_name(pattern)
+    if decoded_name(name) is None:
+        raise _refusal(pattern, "the name is too long")
+    return f"{kind}:{prefix}{name}{_SUB_TOPICS if kind == 'Topic' else ''}"
 
 
 def _pattern(resource: str, namespace: str) -> str | None:
@@ -184,10 +197,13 @@ def _pattern(resource: str, namespace: str) -> str | None:
         text = text.removeprefix(prefix)
         if text == "*":
             return _OF_ALL
-    elif text in ("*", ""):
+    elif text == _OF_ALL:
+        return _OF_ALL
+    ending = "*" if text.endswith("*") else _SUB_TOPICS if kind == "Topic" else ""
+    name = decoded_name(text.removesuffix(ending)) if text.endswith(ending) else None
+    if not name or _WILD.intersection(name):
         return None
-    name = text.removesuffix("*")
-    return text if text == _OF_ALL or not _WILD.intersection(name) else None
+    return f"{name}*" if ending == "*" else name
 
 
 def _refusal(expression: str, reason: str) -> EntrepotError:

@@ -72,7 +72,7 @@ def parse_event_filter(document: object, path: str = "filter") -> EventFilter:
 
 
 def parse_sql_filter(text: str, path: str = "sql") -> SqlFilter:
-    """The filter that a CESQL expression is.  Raises `EventFilterError`, also for one that no event can pass."""
+    """The filter that a CESQL expression is.  Raises `EventFilterError`, also for a part that is always an error."""
     return SqlFilter(_expression(text, path))
 
 
@@ -158,7 +158,7 @@ def _expression(text: str, path: str) -> CesqlExpression:
     except CesqlParseError as error:
         raise EventFilterError(path, error.message, error) from error
     for fault in expression.faults:
-        place = CesqlParseError(text, fault.place, "no event can pass", fault.message)
+        place = CesqlParseError(text, fault.place, "an error with every event", fault.message)
         raise EventFilterError(path, place.message, place)
     if expression.type not in (None, bool):
         name = TYPE_NAMES[expression.type or bool]

@@ -18,14 +18,20 @@ from domain.names import MAX_GROUP_LENGTH
 MAX_ENTITY_BYTES: Final = 255
 MAX_ENCODED_LENGTH: Final = MAX_GROUP_LENGTH
 _HASH_BYTES: Final = 16
+MAX_KEPT_PREFIX: Final = MAX_ENCODED_LENGTH - 1 - 2 * _HASH_BYTES
+"""A beginning whose encoded name is no longer than this is whole in the encoded name of all that begins so."""
 _MARK: Final = "|"
 _PLAIN: Final = frozenset(b"-_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _BYTES: Final = tuple(chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256))
 
 
 def encoded_name(entity: str) -> str:
-    """The name of the topic or group that stands for the entity.  Raises BAD_REQUEST (longer than 255 bytes)."""
-    raw = entity.encode("utf-8", "surrogateescape")
+    """The name of the topic or group that stands for the entity.  Raises BAD_REQUEST (longer than 255 bytes, or
+    no text)."""
+    try:
+        raw = entity.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise EntrepotError(Code.BAD_REQUEST, f"{entity[:80]!r} is not a name: it has half a character") from None
     if len(raw) > MAX_ENTITY_BYTES:
         raise EntrepotError(Code.BAD_REQUEST, f"a name has up to {MAX_ENTITY_BYTES} bytes, not {len(raw)}")
     pieces = [_BYTES[byte] for byte in raw]

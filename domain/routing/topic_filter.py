@@ -9,8 +9,10 @@ from collections.abc import Container, Iterator
 from typing import Final, Generic, TypeVar
 
 MAX_TOPIC_BYTES: Final = 65_535
-MAX_LEVELS: Final = 128
-"""Deepest name or filter taken: matching cost grows with it (named limit; EMQX has the same)."""
+MAX_LEVELS: Final = 200
+"""Deepest name or filter there may be: what matching costs grows with it, in proportion.  Doors may take less."""
+DEFAULT_LEVELS: Final = 128
+"""Deepest one that clients may use, unless a setting says otherwise."""
 
 Subscriber = TypeVar("Subscriber")
 Option = TypeVar("Option")

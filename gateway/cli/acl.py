@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from gateway.cli.user import all_pages
 
 app = typer.Typer(help="Policies of a running server.", no_args_is_help=True)
@@ -62,20 +62,20 @@ def set_policy(
     if as_json:
         print_json(policy)
     else:
-        typer.echo(f"policy of {subject}: {len(statements)} statements")
+        print_line(f"policy of {subject}: {len(statements)} statements")
 
 
 @app.command()
 def delete(
     subject: SubjectArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Forget what is said of a subject.  A terminal is asked first."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete the policy of {subject}?", abort=True)
+    confirm(f"Delete the policy of {subject}?", yes)
     Client(server).delete(_path(subject))
-    typer.echo(f"policy of {subject} deleted")
+    print_outcome({"subject": subject, "deleted": True}, f"policy of {subject} deleted", as_json=as_json)
 
 
 @app.command()
@@ -95,7 +95,7 @@ def explain(
     if as_json:
         print_json(decision)
         return
-    typer.echo(f"{decision['decision']}: {decision['reason']}")
+    print_line(f"{decision['decision']}: {decision['reason']}")
     if decision["statement"] is not None:
         _print([{"subject": decision["subject"], "statements": [decision["statement"]]}])
 

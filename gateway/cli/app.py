@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -34,9 +34,10 @@ from gateway.cli import (
 from gateway.cli.commands import CommandGroup
 from gateway.cli.deployment import broker, gateway, nameserver
 from gateway.cli.errors import FAILED, OK, CommandError
+from gateway.cli.output import print_line, print_text
 from gateway.cli.ping import ping
 from gateway.cli.serve import serve
-from gateway.cli.version import version
+from gateway.cli.version import print_version, version
 
 INTERRUPTED = 130
 
@@ -47,6 +48,17 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def entrepot(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    """Entrepôt: a messaging gateway in front of one durable log."""
+
+
 app.command()(serve)
 app.command()(nameserver)
 app.command()(broker)
@@ -103,7 +115,7 @@ def _complain(error: Any) -> int:
     """One line for a usage error of the command-line parser, or for what should not have happened."""
     if not hasattr(error, "format_message"):
         if os.environ.get("ENTREPOT_DEBUG"):
-            traceback.print_exception(error)
+            print_text("".join(traceback.format_exception(error)), err=True)
         _say(f"unexpected {type(error).__name__}: {error} (ENTREPOT_DEBUG=1 shows where)")
         return FAILED
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -115,5 +127,5 @@ def _complain(error: Any) -> int:
 
 
 def _say(text: str) -> None:
-    for line in text.splitlines() or [""]:
-        typer.echo(f"entrepot: {line}", err=True)
+    for line in text.rstrip("\n").split("\n"):
+        print_line(f"entrepot: {line}", err=True)

@@ -7,11 +7,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import typer
 
+from domain.access.evaluator import is_loopback
+from domain.url import fault_of_url
 from gateway.cli.errors import USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -40,6 +43,9 @@ class Client:
         self._credentials = _credentials(os.environ)
         self._timeout_seconds = timeout_seconds
         self._server = (server if "://" in server else f"http://{server}").rstrip("/")
+        fault = fault_of_url(self._server, ("http", "https"))
+        if fault is not None:
+            raise CommandError(f"{self._server!r} is not the address of a server: {fault}", USAGE)
 
     def get(self, path: str) -> Any:
         return self.request("GET", path)
@@ -82,10 +88,17 @@ class Client:
 
         try:
             url = self._server + path
-            headers = {**self._credentials, **(options.pop("headers", None) or {})}
+            given = options.pop("headers", None) or {}
+            headers = {**self._credentials, **given}
             with httpx2.stream(method, url, timeout=timeout, trust_env=False, headers=headers, **options) as response:
-                if not response.is_success:
-                    raise CommandError(_refusal(response.status_code, response.reason_phrase, response.read()))
+                if response.is_success:
+                    yield response
+                    return
+                content = response.read()
+            if not self._took_setup_token(content):
+                told = _refusal(response.status_code, response.reason_phrase, content)
+                raise CommandError(told, status=response.status_code)
+            with self._sent(method, path, timeout, **options, headers=given) as response:
                 yield response
         except httpx2.TimeoutException as error:
             raise CommandError(f"{self._server} did not answer in time") from error
@@ -96,6 +109,21 @@ class Client:
         except httpx2.HTTPError as error:
             reason = str(error) or type(error).__name__
             raise CommandError(f"cannot reach {self._server}: {reason} (is 'entrepot serve' running?)") from error
+
+    def _took_setup_token(self, refusal: bytes) -> bool:
+        """Whether a refusal names a file with the setup token that may be read here: it is shown from now on.
+
+        Only a server of this machine is believed, and only what is no other secret.
+        """
+        if self._credentials or not _is_local(self._server):
+            return False
+        from gateway.security.setup_token import token_in  # slow to import, and rare
+
+        path = _members(refusal).get("setupTokenFile")
+        token = token_in(Path(path)) if isinstance(path, str) else None
+        if token is not None:
+            self._credentials = {"authorization": f"Bearer {token}"}
+        return token is not None
 
     def _decoded(self, content: bytes) -> Any:
         if not content.strip():
@@ -117,14 +145,24 @@ def _credentials(environ: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
+def _is_local(server: str) -> bool:
+    host = urlsplit(server).hostname or ""
+    return host == "localhost" or is_loopback(host)
+
+
+def _members(problem: bytes) -> dict[str, Any]:
+    """The members of a problem (RFC 9457); none of what is none."""
+    try:
+        found = json.loads(problem)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _refusal(status: int, phrase: str, content: bytes) -> str:
     """The server's own sentence (RFC 9457 `detail`, else `title`), else the status line."""
-    try:
-        problem = json.loads(content)
-    except ValueError:
-        problem = None
-    if isinstance(problem, dict):
-        sentence = problem.get("detail") or problem.get("title")
-        if isinstance(sentence, str):
-            return " ".join(sentence.split())
+    problem = _members(content)
+    sentence = problem.get("detail") or problem.get("title")
+    if isinstance(sentence, str):
+        return " ".join(sentence.split())
     return f"the server answered {status} {phrase}".rstrip()

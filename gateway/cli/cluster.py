@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_outcome, print_table
 
 POLL_SECONDS = 0.5
 
@@ -70,9 +71,16 @@ def drain(
     wait: Annotated[bool, typer.Option("--wait", help="Until nothing is left to do on it.")] = False,
     leave: Annotated[bool, typer.Option("--leave", help="Then let it go for good; its process ends.")] = False,
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="How long to wait at most.", min=0)] = 3600,
+    yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
-    """Let no new messages go to a broker; consumers finish what is there.  Key-values that it keeps move away."""
+    """Let no new messages go to a broker; consumers finish what is there.  Key-values that it keeps move away.
+
+    Before a broker goes for good, a terminal is asked.
+    """
+    if leave:
+        confirm(f"Let the broker {name} go for good once it is empty?", yes)
     client = Client(server)
     broker = client.put(_path(name), {"isDraining": True})
     end = time.monotonic() + timeout
@@ -85,9 +93,9 @@ def drain(
         broker = next(b for b in client.get("/api/v1/brokers")["value"] if b["name"] == name)
     if leave:
         _leave(client, name, end)
-        typer.echo(f"broker {name} has left")
+        print_outcome({**broker, "hasLeft": True}, f"broker {name} has left", as_json=as_json)
     else:
-        typer.echo(f"broker {name} is draining: {_left(broker)}")
+        print_outcome(broker, f"broker {name} is draining: {_left(broker)}", as_json=as_json)
 
 
 def _leave(client: Client, name: str, end: float) -> None:
@@ -112,7 +120,7 @@ def _left(broker: dict[str, Any]) -> str:
 
 
 @app.command()
-def undrain(name: NameArgument, server: ServerOption = DEFAULT_SERVER) -> None:
+def undrain(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """Let new messages go to a broker again."""
-    Client(server).put(_path(name), {"isDraining": False})
-    typer.echo(f"broker {name} takes messages")
+    broker = Client(server).put(_path(name), {"isDraining": False})
+    print_outcome(broker, f"broker {name} takes messages", as_json=as_json)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_bytes, print_json, print_line, print_table
 from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path
 
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -53,7 +52,7 @@ def list_dead_letters(
         ),
     )
     if answer["next"] is not None:
-        typer.echo(f"more: --from-offset {answer['next']}", err=True)
+        print_line(f"more: --from-offset {answer['next']}", err=True)
 
 
 def resend(
@@ -75,7 +74,7 @@ def resend(
     if as_json:
         print_json(answer)
     else:
-        typer.echo(f"resent {len(resent)}")
+        print_line(f"resent {len(resent)}")
     if failed:
         raise CommandError(
             f"{len(failed)} of {len(resent) + len(failed)} could not be resent: {failed[0]['error']['message']}"
@@ -94,9 +93,7 @@ def export(
     """Dead letters of a group as newline-delimited JSON, with their bodies."""
     parts = Client(server).stream(f"{_path(group, namespace)}:export?from_offset={from_offset}")
     if output is None:
-        for part in parts:
-            sys.stdout.buffer.write(part)
-        sys.stdout.buffer.flush()
+        print_bytes(parts)
         return
     first = next(parts, b"")  # a refusal leaves the file alone
     try:

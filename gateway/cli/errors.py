@@ -14,7 +14,9 @@ USAGE: Final = 2
 class CommandError(Exception):
     """A command's failure, in words for the person who typed it."""
 
-    def __init__(self, message: str, exit_code: int = FAILED) -> None:
+    def __init__(self, message: str, exit_code: int = FAILED, *, status: int | None = None) -> None:
+        """`status`: of the server's answer, where that refused."""
         super().__init__(message)
         self.message = message
+        self.status = status
         self.exit_code = exit_code

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from gateway.cli import dead_letters
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.confirming import YesOption, confirm
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from gateway.cli.values import (
     DEFAULT_NAMESPACE,
     NamespaceOption,
@@ -111,7 +111,7 @@ def create(
     if as_json:
         print_json(group)
     else:
-        typer.echo(f"group {name} is there")
+        print_line(f"group {name} is there")
 
 
 @app.command()
@@ -137,7 +137,7 @@ def update(
     if as_json:
         print_json(group)
     else:
-        typer.echo(f"group {name} is changed")
+        print_line(f"group {name} is changed")
 
 
 @app.command()
@@ -146,11 +146,16 @@ def reset(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
     to: Annotated[str, typer.Option(help="earliest, latest, an offset or an RFC 3339 time.", show_default=False)],
     queue: Annotated[int | None, typer.Option(help="One queue only; otherwise all of the topic's.")] = None,
+    yes: YesOption = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a group go on from another position: what is before it counts as settled, what is behind it comes (again)."""
+    """Let a group go on from another position: what is before it counts as settled, what is behind it comes (again).
+
+    Its progress is lost, so a terminal is asked first.
+    """
+    confirm(f"Let the group {name} go on at {to} in {topic}, and forget its progress there?", yes)
     body = {"topic": topic, "to": to, **given(queueId=queue)}
     group = Client(server).request("POST", f"{_path(name, namespace)}:reset", body=body)
     if as_json:
@@ -190,15 +195,15 @@ app.command("export")(dead_letters.export)
 @app.command()
 def delete(
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Delete a group with its progress.  A terminal is asked first."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete the group {name} with its progress?", abort=True)
+    confirm(f"Delete the group {name} with its progress?", yes)
     Client(server).delete(_path(name, namespace))
-    typer.echo(f"group {name} deleted")
+    print_outcome({"group": name, "deleted": True}, f"group {name} deleted", as_json=as_json)
 
 
 def _wanted(

@@ -16,10 +16,12 @@ import typer
 from gateway.cli import message_query
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json
+from gateway.cli.output import JsonOption, print_json, print_line
 from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, below
 
 app = typer.Typer(help="Publish, receive and find messages.", no_args_is_help=True)
+
+NOT_FOUND: Final = 404
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)]
 GroupArgument = Annotated[str, typer.Argument(metavar="GROUP", show_default=False)]
@@ -59,7 +61,7 @@ def publish(
     if as_json:
         print_json({"id": event_id, "topic": topic})
     else:
-        typer.echo(f"published {event_id} to {topic}")
+        print_line(f"published {event_id} to {topic}")
 
 
 @app.command()
@@ -69,18 +71,24 @@ def receive(
     max_events: Annotated[int, typer.Option("--max", help="Messages to take at most.", min=1, max=100)] = 1,
     wait_seconds: Annotated[int, typer.Option("--wait", help="Seconds to wait for the first one.", min=0, max=120)] = 0,
     ack: Annotated[bool, typer.Option("--ack", help="Acknowledge what was received, once it is printed.")] = False,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topic and the group where they are not.")
+    ] = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Receive messages for a group: they are this consumer's until acknowledged or their time is over."""
     client, subscription = Client(server), _subscription(namespace, topic, group)
-    answer = client.request(
-        "POST",
-        f"{subscription}:receive",
-        query={"maxEvents": max_events, "maxWaitTime": wait_seconds},
-        wait_seconds=wait_seconds,
-    )
+    query: dict[str, str | int | float] = {"maxEvents": max_events, "maxWaitTime": wait_seconds}
+    if not create:
+        query["create"] = "false"
+    try:
+        answer = client.request("POST", f"{subscription}:receive", query=query, wait_seconds=wait_seconds)
+    except CommandError as refusal:
+        if create or refusal.status != NOT_FOUND:
+            raise
+        raise CommandError(f"{refusal.message}; --create makes what is missing") from None
     received = answer["value"]
     if as_json:
         print_json(received)
@@ -88,7 +96,7 @@ def receive(
         for message in received:
             _print(message, with_token=not ack)
         if not received:
-            typer.echo("no message", err=True)
+            print_line("no message", err=True)
     if ack and received:
         sys.stdout.flush()
         _acknowledge(client, subscription, [message["brokerProperties"]["lockToken"] for message in received])
@@ -108,7 +116,7 @@ def acknowledge(
     if as_json:
         print_json(answer)
     else:
-        typer.echo(f"acknowledged {len(answer.get('succeededLockTokens') or [])}")
+        print_line(f"acknowledged {len(answer.get('succeededLockTokens') or [])}")
 
 
 app.command("query")(message_query.query)
@@ -161,10 +169,10 @@ def _header(value: str) -> str:
 def _print(message: dict[str, Any], *, with_token: bool) -> None:
     broker, event = message["brokerProperties"], message["event"]
     heading = [event.get("id"), event.get("type"), event.get("subject"), f"attempt {broker['deliveryCount']}"]
-    typer.echo("  ".join(str(part) for part in heading if part))
-    typer.echo(f"  {_data(event)}")
+    print_line("  ".join(str(part) for part in heading if part))
+    print_line(f"  {_data(event)}")
     if with_token:
-        typer.echo(f"  lock token {broker['lockToken']}")
+        print_line(f"  lock token {broker['lockToken']}")
 
 
 def _data(event: dict[str, Any]) -> str:

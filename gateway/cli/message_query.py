@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_line, print_table, print_text
 from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 _TIME = "RFC 3339, or epoch milliseconds."
@@ -48,7 +48,7 @@ def query(
         ),
     )
     if answer["next"] is not None:
-        typer.echo(f"more: --cursor {answer['next']}", err=True)
+        print_line(f"more: --cursor {answer['next']}", err=True)
 
 
 def show(
@@ -69,9 +69,9 @@ def show(
         listed = [("user", p) for p in message["properties"]] + [("system", p) for p in message["systemProperties"]]
         print_table(("property", "name", "value"), ((kind, p["name"], _value(p)) for kind, p in listed))
     print_table(("group", "state", "attempts"), ((c["group"], c["state"], c["attempts"]) for c in consumers))
-    typer.echo(message["text"] if message["text"] is not None else repr(base64.b64decode(message["body"]))[1:])
+    print_text(message["text"] if message["text"] is not None else repr(base64.b64decode(message["body"]))[1:])
     if message["others"]:
-        typer.echo(f"{message['others']} more with this id", err=True)
+        print_line(f"{message['others']} more with this id", err=True)
 
 
 def trace(
@@ -90,7 +90,7 @@ def trace(
         ([hop[column] for column in columns] for hop in hops),
     )
     if not hops:
-        typer.echo("it is not traced: see entrepot topic update --trace", err=True)
+        print_line("it is not traced: see entrepot topic update --trace", err=True)
 
 
 def _facts(message: dict[str, Any]) -> list[tuple[str, object]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from gateway.cli.values import given
 
 app = typer.Typer(help="MQTT clients that are connected to a running server.", no_args_is_help=True)
@@ -48,12 +48,12 @@ def list_clients(
         return
     print_table(columns, ([one[column] for column in columns] for one in answer["value"]))
     if answer.get("next") is not None:
-        typer.echo(f"more: --after {answer['next']}", err=True)
+        print_line(f"more: --after {answer['next']}", err=True)
 
 
 @app.command()
-def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER) -> None:
-    """All that is known of one, with its subscriptions, as JSON."""
+def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
+    """All that is known of one, with its subscriptions: as JSON in any case."""
     http = Client(server)
     shown = http.get(f"{_PATH}/{segment(client)}")
     found = http.request("GET", "/api/v1/subscriptions", query={"client": client, "limit": 1000})["value"]
@@ -61,10 +61,10 @@ def show(client: IdArgument, server: ServerOption = DEFAULT_SERVER) -> None:
 
 
 @app.command()
-def kick(client: IdArgument, server: ServerOption = DEFAULT_SERVER) -> None:
+def kick(client: IdArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
     """Disconnect one, of whichever gateway.  Its session stays."""
     Client(server).delete(f"{_PATH}/{segment(client)}")
-    typer.echo(f"client {client} disconnected")
+    print_outcome({"client": client, "disconnected": True}, f"client {client} disconnected", as_json=as_json)
 
 
 @app.command()
@@ -81,10 +81,10 @@ def trace(
     http, path = Client(server), f"/api/v1/traces/{segment(target)}"
     if stop:
         http.delete(path)
-        typer.echo(f"{target} is traced no more")
+        print_outcome({"target": target, "until": None}, f"{target} is traced no more", as_json=as_json)
     elif not show:
-        until = http.put(path, {"seconds": seconds, "payloads": payloads})["until"]
-        typer.echo(f"{target} is traced until {until}; --show shows it")
+        begun = http.put(path, {"seconds": seconds, "payloads": payloads})
+        print_outcome(begun, f"{target} is traced until {begun['until']}; --show shows it", as_json=as_json)
     else:
         _print_trace(http.get(path), as_json=as_json)
 

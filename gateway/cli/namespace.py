@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.confirming import YesOption, confirm
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 
 app = typer.Typer(help="Namespaces of a running server.", no_args_is_help=True)
 
@@ -35,11 +36,14 @@ def create(name: NameArgument, server: ServerOption = DEFAULT_SERVER, as_json: J
     if as_json:
         print_json(namespace)
     else:
-        typer.echo(f"namespace {name} is there")
+        print_line(f"namespace {name} is there")
 
 
 @app.command()
-def delete(name: NameArgument, server: ServerOption = DEFAULT_SERVER) -> None:
-    """Delete a namespace without topics and groups."""
+def delete(
+    name: NameArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
+) -> None:
+    """Delete a namespace without topics and groups.  A terminal is asked first."""
+    confirm(f"Delete the namespace {name}?", yes)
     Client(server).delete(_path(name))
-    typer.echo(f"namespace {name} deleted")
+    print_outcome({"namespace": name, "deleted": True}, f"namespace {name} deleted", as_json=as_json)

@@ -1,13 +1,19 @@
-"""What commands print on standard output: tables for people, JSON for programs."""
+"""What commands print: lines and tables for people, JSON for programs.
+
+Names come from the server, and there from whoever connected: nothing of them acts on a terminal.
+"""
 
 from __future__ import annotations
 
+import codecs
 import json
 import sys
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
+
+from domain.printable import printable, printable_json, printable_lines
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -16,7 +22,38 @@ _WIDTH_OF_A_PIPE = 10_000
 
 
 def print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    typer.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def print_outcome(value: Any, line: str, *, as_json: bool) -> None:
+    """What was done: a line for people, or `value` for programs."""
+    if as_json:
+        print_json(value)
+    else:
+        print_line(line)
+
+
+def print_line(text: str, *, err: bool = False) -> None:
+    """One line, on standard output or (`err`) standard error."""
+    typer.echo(printable(text), err=err)
+
+
+def print_text(text: str, *, err: bool = False) -> None:
+    """A text of perhaps several lines."""
+    typer.echo(printable_lines(text), err=err)
+
+
+def print_bytes(pieces: Iterable[bytes]) -> None:
+    """A body: as it is into a file or a pipe, and as text on a terminal."""
+    if sys.stdout.isatty():
+        decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        for piece in pieces:
+            sys.stdout.write(printable_lines(decoder.decode(piece)))
+        sys.stdout.write("\n")
+        return
+    for piece in pieces:
+        sys.stdout.buffer.write(piece)
+    sys.stdout.buffer.flush()
 
 
 def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], title: str | None = None) -> None:
@@ -26,11 +63,16 @@ def print_table(columns: Iterable[str], rows: Iterable[Iterable[object]], title:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        title=None if title is None else Text(printable(title)),
+        title_justify="left",
+        pad_edge=False,
+    )
     cells = [list(row) for row in rows]
     for index, column in enumerate(columns):
         numeric = bool(cells) and all(isinstance(row[index], int) for row in cells)
-        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(printable(column)), justify="right" if numeric else "left", overflow="fold")
     for row in cells:
-        table.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        table.add_row(*(Text("-" if cell is None else printable(str(cell))) for cell in row))
     Console(width=None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE, highlight=False).print(table)

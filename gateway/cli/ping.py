@@ -10,6 +10,7 @@ import typer
 from gateway.cli import settings_flags
 from gateway.cli.client import Client
 from gateway.cli.errors import USAGE, CommandError
+from gateway.cli.output import JsonOption, print_outcome
 from gateway.cli.settings_flags import ConfigOption, SetOption
 
 
@@ -20,6 +21,7 @@ def ping(
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Longest wait for it.", min=0.01)] = 3.0,
     config: ConfigOption = None,
     set_: SetOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Ask a broker, a name server (HOST:PORT) or a server's HTTP door (http://HOST:PORT) whether it takes requests.
 
@@ -32,7 +34,8 @@ def ping(
         seconds = time.perf_counter() - begun
     else:
         seconds = _ping_wire(target, timeout, config, set_ or [])
-    typer.echo(f"{target} answers after {seconds * 1000:.1f} ms")
+    outcome = {"target": target, "seconds": round(seconds, 6)}
+    print_outcome(outcome, f"{target} answers after {seconds * 1000:.1f} ms", as_json=as_json)
 
 
 def _ping_wire(address: str, timeout: float, config: ConfigOption, assignments: list[str]) -> float:

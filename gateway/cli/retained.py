@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_bytes, print_json, print_line, print_outcome, print_table
 from gateway.cli.values import given
 
 app = typer.Typer(help="Retained messages of a running server.", no_args_is_help=True)
@@ -35,7 +35,7 @@ def list_retained(
         ((one["name"], one["size"], one["qos"], one["bornTime"], one["expiresAt"]) for one in answer["value"]),
     )
     if answer["next"] is not None:
-        typer.echo(f"more: --after {answer['next']}", err=True)
+        print_line(f"more: --after {answer['next']}", err=True)
 
 
 @app.command()
@@ -43,9 +43,7 @@ def get(
     name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)], server: ServerOption = DEFAULT_SERVER
 ) -> None:
     """The body of one, as it was published."""
-    for piece in Client(server).stream(f"{_PATH}/{segment(name)}"):
-        sys.stdout.buffer.write(piece)
-    sys.stdout.buffer.flush()
+    print_bytes(Client(server).stream(f"{_PATH}/{segment(name)}"))
 
 
 @app.command()
@@ -54,21 +52,17 @@ def delete(
     topic_filter: Annotated[
         str | None, typer.Option("--filter", metavar="FILTER", help="All that match, instead of one.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete one, or all that match a filter.  A terminal is asked before many go."""
+    """Delete one, or all that match a filter.  A terminal is asked first."""
     if (name is None) == (topic_filter is None):
         raise CommandError("say a NAME, or a --filter", USAGE)
+    confirm(f"Delete {'what' if name else 'all that'} is retained for {name or topic_filter}?", yes)
     if name is not None:
         Client(server).delete(f"{_PATH}/{segment(name)}")
         deleted = 1
     else:
-        if not yes and sys.stdin.isatty():
-            typer.confirm(f"Delete all that is retained for {topic_filter}?", abort=True)
         deleted = Client(server).request("DELETE", _PATH, query=given(filter=topic_filter))["deleted"]
-    if as_json:
-        print_json({"deleted": deleted})
-    else:
-        typer.echo(f"{deleted} deleted")
+    print_outcome({"deleted": deleted}, f"{deleted} deleted", as_json=as_json)

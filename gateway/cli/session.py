@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.confirming import YesOption, confirm
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from gateway.cli.values import given
 
 app = typer.Typer(help="MQTT sessions, connected or away.", no_args_is_help=True)
@@ -32,17 +32,17 @@ def list_sessions(
     columns = ("id", "user", "version", "connected", "gateway", "expiresAt", "subscriptionCount", "will")
     print_table(columns, ([one[column] for column in columns] for one in answer["value"]))
     if answer["next"] is not None:
-        typer.echo(f"more: --after {answer['next']}", err=True)
+        print_line(f"more: --after {answer['next']}", err=True)
 
 
 @app.command()
 def delete(
     client: Annotated[str, typer.Argument(metavar="CLIENT", show_default=False)],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """End a session: what waits for the client is lost to it.  A terminal is asked first."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"End the session of {client}?", abort=True)
+    confirm(f"End the session of {client}?", yes)
     Client(server).delete(f"{_PATH}/{segment(client)}")
-    typer.echo(f"session {client} ended")
+    print_outcome({"session": client, "deleted": True}, f"session {client} ended", as_json=as_json)

@@ -9,6 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
+from domain.printable import printable
+from domain.url import fault_of_url
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.errors import FAILED, USAGE, CommandError
 from gateway.cli.output import JsonOption, print_json, print_table
@@ -83,10 +85,11 @@ def _vhost(url: str) -> str:
 def _place(url: str) -> tuple[str, int, str]:
     """What tells two brokers apart.  Raises CommandError for what is no URL of AMQP."""
     try:
+        fault = fault_of_url(url, ("amqp", "amqps"))
+        if fault is not None:
+            raise ValueError(f"{fault}; it is to be amqp://user:password@host:port/vhost")
         parts = urlsplit(url)
-        if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
-            raise ValueError("it is to be amqp://user:password@host:port/vhost")
-        host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
+        host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname or ""
         return host, parts.port or (5671 if parts.scheme == "amqps" else 5672), _vhost(url)
     except ValueError as error:
         raise CommandError(f"{url.rpartition('@')[2]!r} is not the address of a broker: {error}", USAGE) from None
@@ -101,14 +104,14 @@ def _carry(plan: ShovelPlan, queues: list[str], at_a_time: int) -> list[QueuePro
 
     for name in ("aio_pika", "aiormq"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # what goes wrong is told in our words
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=Console(stderr=True), disable=not sys.stderr.isatty()) as bars:
 
         def moved(progress: QueueProgress) -> None:
             total = progress.carried + progress.waiting
             if progress.queue not in tasks:
-                tasks[progress.queue] = bars.add_task(progress.queue, total=total)
+                tasks[progress.queue] = bars.add_task(printable(progress.queue), total=total)
             bars.update(tasks[progress.queue], completed=progress.carried, total=total)
 
         on_progress: OnProgress = moved

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.confirming import YesOption, confirm
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given
 
 app = typer.Typer(help="Messages that wait for their time.", no_args_is_help=True)
@@ -39,14 +40,17 @@ def list_timers(
         ((t["deliverAt"], t["topic"], " ".join(t["keys"]), t["size"], t["handle"]) for t in answer["value"]),
     )
     if answer["next"] is not None:
-        typer.echo(f"more: --cursor {answer['next']}", err=True)
+        print_line(f"more: --cursor {answer['next']}", err=True)
 
 
 @app.command()
-def recall(handle: HandleArgument, server: ServerOption = DEFAULT_SERVER) -> None:
-    """Take a message back before its time: it is never delivered."""
+def recall(
+    handle: HandleArgument, yes: YesOption = False, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False
+) -> None:
+    """Take a message back before its time: it is never delivered.  A terminal is asked first."""
+    confirm("Take the message back, so that it is never delivered?", yes)
     Client(server).delete(_path(handle))
-    typer.echo("recalled")
+    print_outcome({"handle": handle, "recalled": True}, "recalled", as_json=as_json)
 
 
 @app.command()
@@ -63,4 +67,4 @@ def retime(
     if as_json:
         print_json(timer)
     else:
-        typer.echo(f"{timer['deliverAt']}  {timer['handle']}")
+        print_line(f"{timer['deliverAt']}  {timer['handle']}")

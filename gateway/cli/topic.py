@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from gateway.cli.values import DEFAULT_NAMESPACE, NamespaceOption, api_path, given, with_limits
 
 app = typer.Typer(help="Topics of a running server.", no_args_is_help=True)
@@ -23,7 +23,10 @@ WriteQueuesOption = Annotated[
 TypeOption = Annotated[str | None, typer.Option("--type", help="Kind of messages: NORMAL or PRIORITY.")]
 PermissionOption = Annotated[str | None, typer.Option(help="READ_WRITE, READ, WRITE or NONE.")]
 CleanupOption = Annotated[
-    str | None, typer.Option(help="DELETE (by age and size) or CONSUMED (once every group has settled them).")
+    str | None,
+    typer.Option(
+        help="DELETE (by age and size), CONSUMED (once every group has settled them) or COMPACT (the last per key)."
+    ),
 ]
 RetentionSecondsOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How long messages are kept.")]
 RetentionBytesOption = Annotated[_Limit, typer.Option(metavar="N|none", help="How much is kept.")]
@@ -131,7 +134,7 @@ def create(
     if as_json:
         print_json(topic)
     else:
-        typer.echo(f"topic {name} is there")
+        print_line(f"topic {name} is there")
 
 
 @app.command()
@@ -174,7 +177,7 @@ def update(
     if as_json:
         print_json(topic)
     else:
-        typer.echo(f"topic {name} is changed")
+        print_line(f"topic {name} is changed")
 
 
 def _placement(on: list[str] | None) -> dict[str, int] | None:
@@ -213,15 +216,15 @@ def _wanted(
 @app.command()
 def delete(
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Delete a topic with its messages.  A terminal is asked first."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete the topic {name} with all its messages?", abort=True)
+    confirm(f"Delete the topic {name} with all its messages?", yes)
     Client(server).delete(_path(name, namespace))
-    typer.echo(f"topic {name} deleted")
+    print_outcome({"topic": name, "deleted": True}, f"topic {name} deleted", as_json=as_json)
 
 
 def _held(topic: dict[str, Any]) -> int:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
+from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_json, print_table
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 from gateway.cli.values import given
 
 app = typer.Typer(help="Users of a running server.", no_args_is_help=True)
@@ -77,7 +78,7 @@ def create(
     if as_json:
         print_json(user)
     else:
-        typer.echo(f"user {name} is there")
+        print_line(f"user {name} is there")
 
 
 @app.command()
@@ -95,18 +96,21 @@ def update(
     if as_json:
         print_json(user)
     else:
-        typer.echo(f"user {name} is changed")
+        print_line(f"user {name} is changed")
 
 
 @app.command()
 def password(
-    name: NameArgument, password_file: PasswordFileOption = None, server: ServerOption = DEFAULT_SERVER
+    name: NameArgument,
+    password_file: PasswordFileOption = None,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Give a user another password; connections made with the old one end."""
     client = Client(server)
     client.get(_path(name))
-    client.put(_path(name), {"password": _password(password_file)})
-    typer.echo(f"user {name} has another password")
+    user = client.put(_path(name), {"password": _password(password_file)})
+    print_outcome(user, f"user {name} has another password", as_json=as_json)
 
 
 @app.command("signing-secret")
@@ -117,31 +121,32 @@ def signing_secret(
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Take it away.")] = False,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Give a user a secret for RocketMQ's clients, whose access key is the user's name; one that is made is shown."""
     client = Client(server)
     client.get(_path(name))
     made = "" if remove else secrets.token_urlsafe(SECRET_BYTES) if secret_file is None else _password(secret_file)
-    client.put(_path(name), {"signingSecret": made})
+    user = client.put(_path(name), {"signingSecret": made})
     if remove:
-        typer.echo(f"user {name} has no signing secret")
+        print_outcome(user, f"user {name} has no signing secret", as_json=as_json)
     elif secret_file is None:
-        typer.echo(made)
+        print_outcome({**user, "signingSecret": made}, made, as_json=as_json)
     else:
-        typer.echo(f"user {name} has another signing secret")
+        print_outcome(user, f"user {name} has another signing secret", as_json=as_json)
 
 
 @app.command()
 def delete(
     name: NameArgument,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: YesOption = False,
     server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
 ) -> None:
     """Delete a user; its policy stays.  A terminal is asked first."""
-    if not yes and sys.stdin.isatty():
-        typer.confirm(f"Delete the user {name}?", abort=True)
+    confirm(f"Delete the user {name}?", yes)
     Client(server).delete(_path(name))
-    typer.echo(f"user {name} deleted")
+    print_outcome({"user": name, "deleted": True}, f"user {name} deleted", as_json=as_json)
 
 
 @app.command()

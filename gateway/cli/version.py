@@ -7,7 +7,14 @@ from importlib.metadata import version as version_of
 
 import typer
 
-from gateway.cli.output import JsonOption, print_json
+from gateway.cli.output import JsonOption, print_json, print_line
+
+
+def print_version(asked: bool) -> None:
+    """`entrepot --version`: the same in one line, and the end."""
+    if asked:
+        version()
+        raise typer.Exit()
 
 
 def version(as_json: JsonOption = False) -> None:
@@ -16,4 +23,4 @@ def version(as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"entrepot": entrepot, "python": python})
     else:
-        typer.echo(f"entrepot {entrepot} (Python {python})")
+        print_line(f"entrepot {entrepot} (Python {python})")

@@ -80,7 +80,7 @@ class Subscriber(Protocol):
 class Run:
     """Messages of one queue for one audience, in order, each with its encoded form.
 
-    `data`: all of them in one piece where all are of QoS 0; `largest` is then the size of the largest.
+    `data`: all of them in one piece where all are of QoS 0; `largest` is the size of the largest, `size` of all.
     """
 
     messages: list[StoredMessage]
@@ -91,6 +91,8 @@ class Run:
     qos: int = 0
     """That of all of them, where they have the same; else 0."""
     joined: dict[int, bytes] = field(default_factory=dict)
+    size: int = 0
+    _pieces: list[Run] | None = None
 
     def packets_from(self, first_id: int) -> bytes:
         """All of them in one piece, with consecutive identifiers; clients that came at the same time have the same."""
@@ -100,6 +102,21 @@ class Run:
             if len(self.joined) < MAX_JOINED:
                 self.joined[first_id] = data
         return data
+
+    def pieces(self, most: int) -> list[Run]:
+        """The same in several runs, each of `most` bytes or of one message; subscribers share them."""
+        if self._pieces is None:
+            self._pieces, start, size = [], 0, 0
+            for at, template in enumerate(self.templates):
+                if size + template.size > most and at > start:
+                    self._pieces.append(self._part(start, at))
+                    start, size = at, 0
+                size += template.size
+            self._pieces.append(self._part(start, len(self.templates)))
+        return self._pieces
+
+    def _part(self, start: int, end: int) -> Run:
+        return _run_of(self.messages[start:end], self.templates[start:end], self.identifiers)
 
 
 class Audience:
@@ -183,18 +200,20 @@ def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms:
     for message in messages:
         retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
         templates.append(encoded(message, grant, is_five, now_ms, retain=retain))
-    return _run_of(messages, templates, grant)
+    return _run_of(messages, templates, grant.identifiers)
 
 
-def _run_of(messages: list[StoredMessage], templates: list[PublishTemplate], grant: Grant) -> Run:
-    largest = 0
+def _run_of(messages: list[StoredMessage], templates: list[PublishTemplate], identifiers: tuple[int, ...]) -> Run:
+    largest = total = 0
     strongest, weakest = 0, 2
     for template in templates:
         strongest, weakest = max(strongest, template.qos), min(weakest, template.qos)
+        total += template.size
         if template.size > largest:
             largest = template.size
     data = None if strongest else b"".join([template.head for template in templates])
-    return Run(messages, templates, data, largest, grant.identifiers, strongest if strongest == weakest else 0)
+    qos = strongest if strongest == weakest else 0
+    return Run(messages, templates, data, largest, identifiers, qos, size=total)
 
 
 def in_order(runs: Iterable[tuple[Grant, Run]]) -> list[Run]:
@@ -211,5 +230,5 @@ def in_order(runs: Iterable[tuple[Grant, Run]]) -> list[Run]:
     found: list[Run] = []
     for grant, group in groupby(parts, key=lambda part: part[2]):
         same = list(group)
-        found.append(_run_of([part[0] for part in same], [part[1] for part in same], grant))
+        found.append(_run_of([part[0] for part in same], [part[1] for part in same], grant.identifiers))
     return found

@@ -7,6 +7,7 @@ that has no room, or that comes back, is behind at an exact offset and reads on 
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -15,10 +16,11 @@ from typing import Final
 import structlog
 
 from domain.clock import Clock
+from domain.errors import EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from domain.ports import Store, Tail
-from domain.position import Position, PositionKind
+from domain.position import LATEST_POSITION, Position, PositionKind
 from domain.routing.topic_filter import TopicFilterTrie, first_level
 from gateway.delivery.audience import (
     NOBODY,
@@ -43,6 +45,9 @@ MAX_MATCHES: Final = 16_384
 CLOCK_SLACK_MS: Final = 1000
 """How far the clocks of brokers may be apart from ours: a queue that is new to us is followed from so long before the
 first subscription to it."""
+
+HANDING_SECONDS: Final = 0.001
+"""How soon is looked again for a tail that has not handed over what is stored."""
 
 ANY: Final = "+"
 
@@ -335,6 +340,22 @@ class DeliveryHub:
         """What the tail of a queue hands over next; None where none follows it."""
         tail = self._tails.get(key)
         return None if tail is None else tail.next_offset
+
+    async def handed_over(self, queues: Iterable[QueueKey]) -> None:
+        """Return when those who are subscribed by now were given what is stored in queues by now, as far as somebody
+        listens to these."""
+        for key in queues:
+            if key not in self._tails:
+                continue
+            try:
+                end = await self._store.offset_at(*key, LATEST_POSITION)
+            except EntrepotError:  # it is gone, or its broker is away
+                continue
+            while True:
+                tail = self._tails.get(key)
+                if tail is None or tail.next_offset >= end:
+                    break
+                await asyncio.sleep(HANDING_SECONDS)
 
     def catch_up(self, subscriber: Subscriber) -> None:
         """The subscriber has room again: read on for it where it was left behind."""

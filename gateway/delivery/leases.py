@@ -133,6 +133,11 @@ class Leases:
         return self._acknowledgements.waiting + self._releases.waiting
 
     @property
+    def held(self) -> int:
+        """How many are open, or have ended and the store has not been told of it yet."""
+        return len(self._held) + self.unsettled
+
+    @property
     def is_idle(self) -> bool:
         """Whether nothing is held, and the store knows everything."""
         return not self._held and not self._renewing and self._acknowledgements.is_idle and self._releases.is_idle
@@ -201,6 +206,10 @@ class Leases:
             else:  # the store has ended it: somebody else may have the message now
                 self.lost += 1
                 self._end((ticket,), True)
+
+    async def settle_releases(self) -> None:
+        """Return when all that was given back is there for others."""
+        await self._releases.settle()
 
     async def settle(self) -> None:
         """Return when the store knows what has ended, or cannot be told while the leases live."""

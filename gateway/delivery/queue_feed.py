@@ -3,6 +3,9 @@
 Nothing is taken from the queue that no consumer has credit for; what comes goes to consumers in turn, those of the
 highest priority first; what came too late for the last of them goes back to its place.  Gateways that consume from one
 queue know nothing of each other; the store shares out.
+
+Order: what a consumer gave back has its place again before more is taken.  A consumer that is the only one by promise
+(single active, exclusive) is handed nothing before all that others held has come back, wherever they were.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Final, Protocol
 import structlog
 
 from domain.clock import Clock
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, EntrepotError
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.delivery.leases import Leases, Ticket
 
@@ -27,6 +30,9 @@ LINGER_SECONDS: Final = 0.002
 """How long a feed waits for more credit whose consumers have used most of theirs: they get more at a time then."""
 TICK_SECONDS: Final = 0.5
 """How often is looked which leases are to be renewed."""
+BACK_SECONDS: Final = LEASE_MS / 1000 + 1
+"""How long the next only consumer waits for what others hold: the leases of a gateway that died are over then."""
+BACK_LOOKS: Final = 200
 
 log = structlog.get_logger(__name__)
 
@@ -36,6 +42,9 @@ class QueueConsumer(Protocol):
 
     @property
     def priority(self) -> int: ...
+
+    @property
+    def exclusive(self) -> bool: ...
 
     @property
     def credit(self) -> int:
@@ -70,8 +79,10 @@ class QueueFeed:
         self.topic, self.group = topic, group
         self.is_single = False
         """Whether only the first consumer is handed anything (single active consumer)."""
-        self.is_active = True
+        self._is_active = True
         """Whether anything is handed out here; else another gateway has the single active consumer."""
+        self._only: QueueConsumer | None = None
+        """The only consumer by promise, once all that others held has come back."""
         self._store = store
         self._sort_out = sort_out
         self._on_idle = on_idle
@@ -95,10 +106,19 @@ class QueueFeed:
     def remove(self, consumer: QueueConsumer) -> None:
         """What it holds stays its channel's."""
         self.consumers.pop(consumer, None)
-        if not self._credit():
-            self._stop()
-        else:
+        if not self._credit() or consumer is self._only:
+            self._stop()  # what it brings would be newer than what the consumer gives back
+        if consumer is self._only:
+            self._only = None
+        self.look()
+
+    def activate(self, is_active: bool) -> None:
+        """Whether the single active consumer of the queue is at this gateway."""
+        if self.is_single and self._is_active is not is_active:
+            self._is_active = is_active
+            self._only = None
             self.look()
+            self.look_again()
 
     def look(self) -> None:
         """There may be credit now, or a message: pop, unless a pop is under way."""
@@ -115,7 +135,7 @@ class QueueFeed:
         """Who may be handed something, in the order in which it is asked."""
         consumers = list(self.consumers)
         if self.is_single:
-            return consumers[:1] if self.is_active else []
+            return consumers[:1] if self._is_active else []
         if len(consumers) > 1:
             start = self._turn % len(consumers)
             consumers = consumers[start:] + consumers[:start]
@@ -137,6 +157,7 @@ class QueueFeed:
                 if count < sum(consumer.held for consumer in self.consumers) // 2:
                     await asyncio.sleep(LINGER_SECONDS)
                     count = min(self._credit(), MAX_POP_MESSAGES)
+                await self._have_all_back()
                 request = PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS)
                 asked = self._loop.time()
                 deliveries = await self._store.pop(request)
@@ -149,10 +170,27 @@ class QueueFeed:
                     self._hand_out(self._sort_out(self.leases.take(deliveries)))
                     await asyncio.sleep(0)
         except EntrepotError as error:
-            if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
+            if error.code not in NOT_THERE:
                 log.warning("a queue cannot be read now", topic=self.topic, problem=error.message)
             self._is_paused = True
             self._loop.call_later(PAUSE_SECONDS, self._go_on)
+
+    async def _have_all_back(self) -> None:
+        """Return when what was given back has its place again, and an only consumer may be handed the next message."""
+        await self.leases.settle_releases()
+        first = next(iter(self.consumers), None)
+        if first is None or first is self._only or not (self.is_single or first.exclusive):
+            return
+        for _ in range(BACK_LOOKS):
+            if await self._held_elsewhere() <= 0:
+                break
+            await asyncio.sleep(BACK_SECONDS / BACK_LOOKS)
+        self._only = first
+
+    async def _held_elsewhere(self) -> int:
+        status = await self._store.group_status(self.group)
+        in_flight = sum(each.in_flight for each in status.progress if each.topic == self.topic)
+        return in_flight - self.leases.held
 
     def _popped(self, task: asyncio.Task[None]) -> None:
         """Also of one that was cancelled before it had begun."""
@@ -194,6 +232,7 @@ class QueueFeed:
         self._getting += 1
         try:
             while True:
+                await self.leases.settle_releases()
                 deliveries = await self._store.pop(PopRequest(self.topic, self.group, 1, 0, LEASE_MS))
                 if not deliveries:
                     return None
@@ -211,12 +250,16 @@ class QueueFeed:
         if not self.consumers and self._pop is None and not self._getting and self.leases.is_idle:
             self._on_idle(self)
 
+    async def settle(self) -> None:
+        """Return when the store knows what was given back here, or cannot be told while the leases live."""
+        if self._pop is not None and self._pop.cancelling():
+            await asyncio.wait((self._pop,), timeout=1)
+        await self.leases.settle()
+
     async def close(self) -> None:
         """Give back what is under way, and return when the store knows."""
         self._is_closed = True
         if self._ticking is not None:
             self._ticking.cancel()
         self._stop()
-        if self._pop is not None:
-            await asyncio.wait((self._pop,), timeout=1)
-        await self.leases.settle()
+        await self.settle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from domain.clock import Clock
 from domain.ports import Store
@@ -40,10 +40,13 @@ class QueueFeeds:
     def activate(self, topic: str, is_active: bool) -> None:
         """Whether the single active consumer of a queue is at this gateway."""
         feed = self._feeds.get(topic)
-        if feed is not None and feed.is_single and feed.is_active is not is_active:
-            feed.is_active = is_active
-            feed.look()
-            feed.look_again()
+        if feed is not None:
+            feed.activate(is_active)
+
+    async def settle(self, topics: Iterable[str]) -> None:
+        """Return when the store knows what was given back of these queues."""
+        feeds = [feed for topic in topics if (feed := self._feeds.get(topic)) is not None]
+        await asyncio.gather(*(feed.settle() for feed in feeds))
 
     def stream(self, queue: Queue) -> StreamFeed:
         """The feed of a queue of type stream, begun if it is not there."""

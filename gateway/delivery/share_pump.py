@@ -120,7 +120,7 @@ class SharePump:
     def _hand_out(self, deliveries: list[Delivery]) -> None:
         tickets = self._sort_out(self.leases.take(deliveries))
         if self.share.has_members:
-            self._traffic.count_out(self.leases.topic, self.leases.group, deliveries)
+            self._traffic.count_out(self.leases.topic, self.leases.group, deliveries, "mqtt")
         self.share.hand_out(tickets)
 
     def _note(self, refusal: EntrepotError) -> None:

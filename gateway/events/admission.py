@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from domain.errors import Code, EntrepotError
+from domain.errors import EntrepotError
 from domain.message import ROUND_ROBIN, Message
 from domain.names import is_hidden_topic, qualified, split_name
-from gateway.events.rules import DIVERT, EventRule, EventRules
+from gateway.events.rules import DIVERT, EventRule, EventRules, does_not_conform
 from gateway.messaging.send import OnSent, Refusals, Sender
 
 FAULT_PROPERTY: Final = "ce_schemafault"
@@ -47,9 +47,7 @@ class Admission:
                 self._divert(message, rule, fault)
             else:
                 self.refused += 1
-                refusals[place] = EntrepotError(
-                    Code.BAD_REQUEST, f"the event does not conform to the schema of {message.topic!r}: {fault}"
-                )
+                refusals[place] = does_not_conform(message.topic, fault)
         if not refusals:
             return messages, on_sent
         kept = [message for place, message in enumerate(messages) if place not in refusals]

@@ -20,6 +20,8 @@ from protocols.cloudevents.json_format import is_json
 
 PREFIX: Final = "events/rules/"
 MAX_SCHEMA_BYTES: Final = 256 * 1024
+MAX_PATTERN_BYTES: Final = 4 * 1024 * 1024
+"""What one pattern of a schema may take, compiled, and again with the states it remembers."""
 MAX_DEDUP_SECONDS: Final = 7 * 86_400
 REFUSE: Final = "refuse"
 DIVERT: Final = "divert"
@@ -36,6 +38,7 @@ class EventRuleRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 
 
 _DECODER: Final = msgspec.json.Decoder(EventRuleRecord)
+_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=MAX_PATTERN_BYTES, dfa_size_limit=MAX_PATTERN_BYTES)
 
 
 class EventRule:
@@ -49,6 +52,13 @@ class EventRule:
     @property
     def has_schema(self) -> bool:
         return self._validator is not None
+
+    def refusal_of(self, message: Message, topic: str) -> EntrepotError | None:
+        """Why a message is not stored, or None; where it is to be diverted, it is stored elsewhere."""
+        if self.record.on_invalid == DIVERT:
+            return None
+        fault = self.fault_of(message)
+        return None if fault is None else does_not_conform(topic, fault)
 
     def fault_of(self, message: Message) -> str | None:
         """Why a message does not conform; None where it does."""
@@ -71,17 +81,27 @@ class EventRule:
         return None
 
 
+def does_not_conform(topic: str, fault: str) -> EntrepotError:
+    """The refusal of a message."""
+    return EntrepotError(Code.BAD_REQUEST, f"the event does not conform to the schema of {topic!r}: {fault}")
+
+
 def compile_schema(text: str) -> Any:
-    """A validator.  A reference out of the schema is refused: nothing is fetched."""
+    """A validator.  A reference out of the schema is refused: nothing is fetched.
+
+    Its patterns run in linear time.  One with look-around or a reference back is refused.
+    """
 
     def nothing_is_fetched(uri: str) -> Any:
         raise ValueError(f"{uri!r} is outside of the schema")
 
     try:
         schema = msgspec.json.decode(text)
-        return jsonschema_rs.validator_for(schema, retriever=nothing_is_fetched)
+        return jsonschema_rs.validator_for(schema, retriever=nothing_is_fetched, pattern_options=_PATTERNS)
     except (msgspec.MsgspecError, jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
-        raise EntrepotError(Code.BAD_REQUEST, f"schema: it is not a JSON Schema: {str(error)[:400]}") from None
+        is_pattern = isinstance(error, jsonschema_rs.ValidationError) and error.message.endswith('is not a "regex"')
+        hint = "a pattern has no look-around, no reference back, and is small when compiled: " if is_pattern else ""
+        raise EntrepotError(Code.BAD_REQUEST, f"schema: it is not a JSON Schema: {hint}{str(error)[:400]}") from None
 
 
 def _encode(rule: EventRule) -> bytes:

@@ -1,7 +1,9 @@
-"""Who asks at the HTTP door: Basic and Bearer credentials, made a principal.
+"""Who asks at the HTTP door: Basic and Bearer credentials, or both as a key of Event Grid's clients, made a principal.
 
-Invariants: every request has a principal before anything of its body is read.  A principal is kept for a header that
-was right for `security.cache_seconds`, by a keyed hash of the header, and no longer than users stay as they are.
+Invariants: every request has a principal before anything of its body is read.  Who shows nothing asks by a name of this
+server, or is refused: a page whose own name leads here (DNS rebinding) has no credentials.  A principal is kept for a
+header that was right for `security.cache_seconds`, by a keyed hash of the header, and no longer than users stay as they
+are.
 """
 
 from __future__ import annotations
@@ -9,45 +11,57 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import MutableMapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
 
 from domain.access.model import Action, Principal, ResourceType
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from gateway.http.asgi import Scope, Send
+from gateway.http.problems import UnknownHostError
 from gateway.security.credentials import Credentials
 from gateway.security.security import PrincipalChange, Security
+from gateway.transport.web_origin import WebOrigins
 
 PROTOCOL: Final = "http"
+_SHARED_KEY: Final = b"sharedaccesskey"
+"""Event Grid's: `SharedAccessKey <key>`.  A key is `<name>:<password>` of a user, or a token."""
 _CACHE_CONTROL: Final = b"cache-control"
+_Found = TypeVar("_Found", bound=Principal | None)
 
 
 class HttpAccess:
     """Identity and rights, as routes ask for them."""
 
-    def __init__(self, security: Security, clock: Clock) -> None:
+    def __init__(self, security: Security, clock: Clock, origins: WebOrigins | None = None) -> None:
+        """`origins`: what hosts are known; None: localhost and addresses."""
         self.security = security
+        self._origins = origins or WebOrigins()
         self._clock = clock
         self._keep_ms = int(security.settings.cache_seconds * 1000)
         self._known: dict[tuple[bytes, str], tuple[int, Principal]] = {}
         security.watch_principals(self._forget)
 
     def at_once(self, scope: Scope) -> Principal | None:
-        """The principal of a request, if that needs no waiting."""
+        """The principal of a request, if that needs no waiting.  Raises UnknownHostError.
+
+        Who shows the setup token is anonymous here.
+        """
         source = _source(scope)
         principal = self.security.anonymous_at_once(source)
         if principal is not None and not self.security.settings.takes_tokens:
+            if not self._origins.knows_host(scope["headers"]):
+                raise UnknownHostError(_host(scope))
             return principal
         header = _authorization(scope)
         if header is None:
-            return principal
+            return self._at_known_host(scope, principal)
         found = self._known.get((self.security.digest(header), source))
-        return found[1] if found is not None and self._clock.now_ms() < found[0] else None
+        return self._at_known_host(scope, found[1]) if found is not None and self._clock.now_ms() < found[0] else None
 
     async def principal(self, scope: Scope) -> Principal:
-        """The principal of a request.  Raises as `Security.authenticate`."""
-        known = self.at_once(scope)
+        """The principal of a request.  Raises as `Security.authenticate`, and UnknownHostError."""
+        known = self._by_setup_token(scope) or self.at_once(scope)
         if known is not None:
             return known
         header, source = _authorization(scope), _source(scope)
@@ -56,6 +70,22 @@ class HttpAccess:
             while len(self._known) >= self.security.settings.max_cached_logins:
                 del self._known[next(iter(self._known))]
             self._known[self.security.digest(header), source] = (self._clock.now_ms() + self._keep_ms, principal)
+        return self._at_known_host(scope, principal)
+
+    def _by_setup_token(self, scope: Scope) -> Principal | None:
+        if self.security.setup_token.value is None:
+            return None
+        header = _authorization(scope)
+        if header is None:
+            return None
+        try:
+            return self.security.setup_token.principal_of(_credentials(header, _source(scope)))
+        except EntrepotError:  # other credentials: who asks may be let in whatever it shows
+            return None
+
+    def _at_known_host(self, scope: Scope, principal: _Found) -> _Found:
+        if principal is not None and principal.is_anonymous and not self._origins.knows_host(scope["headers"]):
+            raise UnknownHostError(_host(scope))
         return principal
 
     def check(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> None:
@@ -86,6 +116,11 @@ def kept_private(scope: Scope, send: Send) -> Send:
         await send(message)
 
     return send_private
+
+
+def _host(scope: Scope) -> str:
+    """What the request calls this server."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
 def _source(scope: Scope) -> str:
@@ -120,11 +155,16 @@ def _credentials(header: bytes | None, source: str) -> Credentials:
     rest = rest.strip()
     if scheme.lower() == b"bearer" and rest:
         return Credentials(PROTOCOL, source, password=rest, bearer=True)
-    if scheme.lower() == b"basic":
+    if scheme.lower() == _SHARED_KEY and rest and b":" not in rest:
+        return Credentials(PROTOCOL, source, password=rest, bearer=True)
+    if scheme.lower() in (b"basic", _SHARED_KEY):
         try:
-            name, colon, password = base64.b64decode(rest, validate=True).partition(b":")
+            plain = rest if scheme.lower() == _SHARED_KEY else base64.b64decode(rest, validate=True)
+            name, colon, password = plain.partition(b":")
             if colon:
                 return Credentials(PROTOCOL, source, name.decode(), password)
         except (binascii.Error, UnicodeDecodeError):
             pass
-    raise EntrepotError(Code.UNAUTHORIZED, "the Authorization header is neither Basic nor Bearer credentials")
+    raise EntrepotError(
+        Code.UNAUTHORIZED, "the Authorization header is neither Basic nor Bearer credentials, nor a key"
+    )

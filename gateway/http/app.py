@@ -12,20 +12,24 @@ from starlette.middleware.cors import CORSMiddleware
 from gateway.http.access import HttpAccess, kept_private
 from gateway.http.admin import admin_routes
 from gateway.http.asgi import AsgiApp, Receive, Scope, Send, routable
-from gateway.http.asyncapi import asyncapi_routes
 from gateway.http.connection import PublishAtOnce
 from gateway.http.context import HttpContext
+from gateway.http.documents.asyncapi import asyncapi_routes
+from gateway.http.documents.page import page_routes
 from gateway.http.health import health_routes
-from gateway.http.openapi import completed
+from gateway.http.methods import RouteMethods, as_get
+from gateway.http.page_guard import guarded
 from gateway.http.problems import install
 from gateway.http.publish import PublishRoute, namespace_and_topic_in, topic_in
 from gateway.http.rabbitmq import rabbitmq_routes
 from gateway.http.receive import PullHandlers, receive_routes
+from gateway.http.request_times import PUBLISH, PUBLISH_OF_NAMESPACE, ROUTED, TEMPLATE, TimedPublish
 from gateway.http.rights import check_rules, guard_of
 from gateway.http.short_way import ShortWay, answer_shortly
 from gateway.http.streaming.event_socket import EventSockets
 from gateway.http.streaming.server_sent_events import stream_routes
 from gateway.http.subscriptions import add_consent, subscription_routes
+from gateway.transport.web_origin import WebOrigins
 from gateway.version import own_version
 
 
@@ -39,11 +43,15 @@ class HttpApp:
 
 def build_app(context: HttpContext) -> HttpApp:
     """The application; call it on the event loop that it will serve on."""
-    access = HttpAccess(context.security, context.clock)
+    settings = context.settings
+    origins = WebOrigins(settings.http.allowed_origins, settings.hosts)
+    access = HttpAccess(context.security, context.clock, origins)
     rest, pulling = build_rest(context, access)
+    methods = RouteMethods(rest)
+    install(rest, methods.at)
     short_way = ShortWay(context, access, pulling)
     publish = PublishRoute(context, access)
-    sockets = EventSockets(context, access)
+    sockets = EventSockets(context, access, origins)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
@@ -52,23 +60,36 @@ def build_app(context: HttpContext) -> HttpApp:
         send = kept_private(scope, send)
         raw_topic = topic_in(scope.get("raw_path") or b"")
         if raw_topic is not None:
+            scope[TEMPLATE] = PUBLISH
             await publish(scope, receive, send, raw_topic)
             return
         of_namespace = namespace_and_topic_in(scope.get("raw_path") or b"")
         if of_namespace is not None:
             raw_namespace, raw_topic = of_namespace
+            scope[TEMPLATE] = PUBLISH_OF_NAMESPACE
             await publish(scope, receive, send, raw_topic, raw_namespace)
             return
         work = short_way.work_of(scope, receive)
         if work is not None:
             await answer_shortly(work, scope, receive, send)
             return
+        routed = routable(scope)
+        if scope["method"] == "OPTIONS":
+            await methods.answer_options(routed, send)
+            return
+        if scope["method"] == "HEAD":
+            routed, send = as_get(routed, send)
+        if routed is not scope:
+            scope[ROUTED] = routed
         try:
-            await rest(routable(scope), receive, send)
+            await rest(routed, receive, send)
         except Exception:  # noqa: BLE001 - the handler has logged and answered it; the framework raises it once more
             return
 
-    return HttpApp(with_origins(app, context.settings.http.allowed_origins), publish)
+    times = context.times
+    return HttpApp(
+        times.timed(with_origins(guarded(app, origins), settings.http.allowed_origins)), TimedPublish(publish, times)
+    )
 
 
 def with_origins(app: AsgiApp, origins: Sequence[str]) -> AsgiApp:
@@ -91,7 +112,8 @@ def build_rest(context: HttpContext, access: HttpAccess) -> tuple[FastAPI, PullH
         title="Entrepôt",
         version=own_version(),
         redirect_slashes=False,
-        description=__doc__,
+        docs_url=None,
+        redoc_url=None,
         dependencies=[Depends(guard_of(context, access))],
     )
     receive, pulling = receive_routes(context)
@@ -105,6 +127,7 @@ def build_rest(context: HttpContext, access: HttpAccess) -> tuple[FastAPI, PullH
         *(routes.plain for routes in admin),
         health_routes(context),
         asyncapi_routes(context, access),
+        page_routes(),
     )
     for router in (
         *routers,
@@ -116,12 +139,13 @@ def build_rest(context: HttpContext, access: HttpAccess) -> tuple[FastAPI, PullH
     ):
         app.include_router(router)
     check_rules(app)
-    install(app)
     generate = app.openapi
     document: dict[str, Any] = {}
 
     def openapi() -> dict[str, Any]:
         if not document:
+            from gateway.http.documents.openapi import completed  # only who asks for it needs its tables
+
             document.update(completed(generate()))
         return document
 

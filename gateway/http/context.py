@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -14,6 +14,7 @@ from gateway.events.deduplication import Deduplication
 from gateway.events.rules import EventRules
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.frontends.mqtt.frontend import MqttFrontend
+from gateway.http.request_times import RequestTimes
 from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
@@ -30,7 +31,8 @@ class HttpContext:
 
     `is_ready` is false before everything is up and while the process drains.  `registry` is what `/metrics` shows;
     `counters` are totals by name with their description; `connections` counts open connections, by door, when
-    somebody looks; `bridges` says how each bridge is.  `mqtt`, `amqp`: those doors, where this process has them.
+    somebody looks; `times` is how long requests take; `bridges` says how each bridge is.  `mqtt`, `amqp`: those doors,
+    where this process has them.
     """
 
     store: Store
@@ -51,6 +53,9 @@ class HttpContext:
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     counters: dict[str, tuple[str, Callable[[], int]]] = field(default_factory=dict)
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
+    times: RequestTimes = field(default_factory=RequestTimes)
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Each door of this process as it is bound, `host:port` by its name."""
     bridges: Callable[[], list[BridgeStatus]] = list
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     """Called when the process begins to drain: what would go on for ever ends."""

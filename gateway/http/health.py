@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
 from domain.cluster import Clustered
 from domain.errors import Code, EntrepotError
-from gateway.http.bodies import json_response
+from gateway.http.bodies import json_answer, json_response
 from gateway.http.context import HttpContext
 from gateway.http.metrics import install_collectors
 
@@ -24,6 +24,8 @@ def health_routes(context: HttpContext) -> APIRouter:
     async def healthz() -> Response:
         if store.failure is not None:
             raise store.failure
+        if store.damage:  # it serves what is left: a restart would mend nothing
+            return json_answer({"status": "damaged", "problems": store.damage})
         return json_response(_GOOD)
 
     @router.get("/readyz", summary="Whether requests are taken")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections import defaultdict
 from collections.abc import Iterator
 from math import inf
@@ -20,6 +21,7 @@ from gateway.bridge.status import BridgeState
 from gateway.http.admin.common import statuses_of
 from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import mqtt_metrics
+from gateway.version import own_version
 
 STORE_TIMES: Final = {
     "append": "From taking messages to their confirm, each message counts",
@@ -29,6 +31,7 @@ STORE_TIMES: Final = {
 STORE_GAUGES: Final = {
     "timing_messages": ("rocketmq_timing_messages", "Messages that wait for their time"),
     "half_messages": ("rocketmq_half_messages", "Messages that wait for the end of their transaction"),
+    "missing_bytes": ("entrepot_missing_bytes", "Bytes of the log that had been kept and are not there"),
     "storage_size": ("rocketmq_storage_size", "Bytes of the log, from its first segment to its end"),
     "flush_behind_bytes": ("rocketmq_storage_flush_behind_bytes", "Bytes of the log that are not durable yet"),
     "dispatch_behind_bytes": ("rocketmq_storage_dispatch_behind_bytes", "Bytes of the log not visible to readers yet"),
@@ -50,6 +53,16 @@ BRIDGE_COUNTERS: Final = {
     "ignored": ("entrepot_bridge_ignored", "Messages that a bridge did not carry: expired, its own, or of no rule"),
     "connects": ("entrepot_bridge_connects", "Connections of a bridge that came to stand"),
 }
+
+
+DELIVERIES: Final = {
+    "amqp": "entrepot_amqp_deliveries",
+    "http": "entrepot_http_deliveries",
+    "mqtt": "entrepot_mqtt_deliveries",
+    "rocketmq": "entrepot_rocketmq_deliveries",
+    "webhook": "entrepot_webhook_deliveries",
+}
+"""The counters of what consumers were handed, by door."""
 
 
 class GatewayCollector(Collector):
@@ -79,6 +92,13 @@ class GatewayCollector(Collector):
         yield CounterMetricFamily("entrepot_messages_refused", "Messages the store refused", value=sender.refused)
         for name, (description, total) in self._context.counters.items():
             yield CounterMetricFamily(name, description, value=total())
+        out = CounterMetricFamily("entrepot_messages_out", "Messages handed to consumers, by door", labels=["door"])
+        for door, name in DELIVERIES.items():
+            if name in self._context.counters:
+                out.add_metric([door], self._context.counters[name][1]())
+        yield out
+        yield _build_info()
+        yield from self._context.times.metrics()
         connections = GaugeMetricFamily("entrepot_connections", "Open connections", labels=["door"])
         for door, count in self._context.connections.items():
             connections.add_metric([door], count())
@@ -208,6 +228,13 @@ class GatewayCollector(Collector):
         yield lag
         yield ready
         yield in_flight
+
+
+def _build_info() -> Metric:
+    """Always 1: what is of interest are its labels."""
+    family = GaugeMetricFamily("entrepot_build_info", "What runs here", labels=["version", "python"])
+    family.add_metric([own_version(), platform.python_version()], 1)
+    return family
 
 
 def install_collectors(context: HttpContext) -> GatewayCollector:

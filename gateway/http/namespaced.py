@@ -6,7 +6,7 @@ reached.  A plain path never reaches into a namespace: a name with a slash is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from fastapi import APIRouter, Request
@@ -51,10 +51,31 @@ class Routes:
         return self.add("DELETE", path, **options)
 
 
+def asked_namespace(request: Request) -> str:
+    """The namespace that the path names, whether or not there is one, or the default one."""
+    named = request.path_params.get("namespace")
+    return DEFAULT_NAMESPACE if named is None else name_in_path(named)
+
+
+def asked_topic(request: Request, parameter: str) -> str:
+    """A topic as the store would know it: who may ask is decided before whether there is such a namespace."""
+    name = name_in_path(parameter)
+    if NAMESPACE_SEPARATOR in name:
+        check_topic_name(name)  # refuses it
+    return qualified(asked_namespace(request), name)
+
+
+def asked_group(request: Request, parameter: str) -> str:
+    """A group likewise."""
+    name = name_in_path(parameter)
+    if NAMESPACE_SEPARATOR in name:
+        check_group_name(name)
+    return qualified(asked_namespace(request), name)
+
+
 def namespace_of(store: Store, request: Request) -> str:
     """The namespace that the path names, or the default one.  Raises where there is none of that name."""
-    named = request.path_params.get("namespace")
-    return DEFAULT_NAMESPACE if named is None else known_namespace(store, name_in_path(named))
+    return known_namespace(store, asked_namespace(request))
 
 
 def known_namespace(store: Store, name: str) -> str:
@@ -68,25 +89,11 @@ def known_namespace(store: Store, name: str) -> str:
 
 def topic_name(store: Store, request: Request, parameter: str) -> str:
     """A topic as the store knows it, from a path's parameter or any other place that has a plain name."""
-    name = name_in_path(parameter)
-    if NAMESPACE_SEPARATOR in name:
-        check_topic_name(name)  # refuses it
-    return qualified(namespace_of(store, request), name)
+    namespace_of(store, request)
+    return asked_topic(request, parameter)
 
 
 def group_name(store: Store, request: Request, parameter: str) -> str:
     """A group as the store knows it."""
-    name = name_in_path(parameter)
-    if NAMESPACE_SEPARATOR in name:
-        check_group_name(name)
-    return qualified(namespace_of(store, request), name)
-
-
-def with_path_parameters(paths: dict[str, Any], names: Sequence[str] = ("namespace",)) -> None:
-    """Tell the OpenAPI document of path parameters that handlers take from the request."""
-    for path, operations in paths.items():
-        for name in names:
-            if f"{{{name}}}" in path:
-                told = {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-                for operation in operations.values():
-                    operation.setdefault("parameters", []).insert(0, told)
+    namespace_of(store, request)
+    return asked_group(request, parameter)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -13,10 +13,12 @@ import pydantic
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from pydantic.alias_generators import to_camel
 from starlette.exceptions import HTTPException
 
-from domain.errors import Code, EntrepotError
+from domain.errors import Code, EntrepotError, FieldError
 from gateway.http.asgi import ClientGoneError, Headers, Scope, Send, answer
+from gateway.security.setup_token import SetupTokenNeededError
 from protocols.cloudevents.errors import PROBLEMS, CloudEventError, Problem, problem_of
 
 PROBLEM_MEDIA_TYPE: Final = "application/problem+json"
@@ -40,13 +42,52 @@ class ProblemAnswer:
         return [(name.encode(), value.encode("latin-1")) for name, value in self.headers.items()]
 
 
-class MissingError(EntrepotError):
+class HttpRefusalError(EntrepotError):
+    """A refusal that only HTTP has a word for."""
+
+    def __init__(self, code: Code, problem: Problem, message: str) -> None:
+        super().__init__(code, message)
+        self.problem = problem
+
+
+class MissingError(HttpRefusalError):
     """Something that is not there and that the store has no code for: answered with 404."""
 
     def __init__(self, slug: str, title: str, message: str) -> None:
-        super().__init__(Code.BAD_REQUEST, message)
-        self.problem = Problem(HTTPStatus.NOT_FOUND, slug, title)
+        super().__init__(Code.BAD_REQUEST, Problem(HTTPStatus.NOT_FOUND, slug, title), message)
 
+
+class ForeignPageError(HttpRefusalError):
+    """A page of another origin asks, and no setting lets it."""
+
+    problem_of_all: Final = Problem(403, "foreign-page", "Pages of other origins may not ask")
+
+    def __init__(self, page: str) -> None:
+        message = f"{page} may not ask this server: http.allowed_origins names the pages that may"
+        super().__init__(Code.FORBIDDEN, self.problem_of_all, message)
+
+
+class UnknownHostError(HttpRefusalError):
+    """Somebody without credentials asks by a name that may be anybody's."""
+
+    problem_of_all: Final = Problem(421, "unknown-host", "The host is not known")
+
+    def __init__(self, host: str) -> None:
+        message = f"{host[:80]!r} is not known as a name of this server: http.hosts names them, or show credentials"
+        super().__init__(Code.FORBIDDEN, self.problem_of_all, message)
+
+
+class FormBodyError(HttpRefusalError):
+    """A body of a type that any page may send."""
+
+    problem_of_all: Final = Problem(415, "unsupported-media-type", "The content type is not supported")
+
+    def __init__(self, media_type: str) -> None:
+        message = f"bodies are JSON here, not {media_type}: send Content-Type: application/json (curl --json)"
+        super().__init__(Code.BAD_REQUEST, self.problem_of_all, message)
+
+
+SETUP_NEEDED: Final = Problem(401, "setup-token-needed", "The first user is defined with the setup token")
 
 MISSING: Final = (
     *("topic", "namespace", "subscription", "message", "retained", "session", "client", "trace", "user", "consent"),
@@ -59,12 +100,18 @@ def problem_types() -> list[str]:
     """The `type` of every refusal that has a word of its own; others have that of their HTTP status."""
     kinds: list[type[CloudEventError]] = [CloudEventError, *CloudEventError.__subclasses__()]
     slugs = [problem.slug for problem in PROBLEMS.values()] + [kind.problem.slug for kind in kinds]
+    own = (ForeignPageError.problem_of_all, UnknownHostError.problem_of_all, FormBodyError.problem_of_all, SETUP_NEEDED)
+    slugs += [problem.slug for problem in own]
     slugs += [f"{each}-not-found" for each in MISSING]
     return [PROBLEM_TYPE_PREFIX + slug for slug in dict.fromkeys(slugs)]
 
 
 def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemAnswer:
-    """The response for a problem; `members` are its extension members."""
+    """The response for a problem; `members` are its extension members.
+
+    `error` repeats code and detail as OData has them, which Azure's clients read (`azure.core.exceptions`), unless the
+    members have one.
+    """
     headers = {"content-type": PROBLEM_MEDIA_TYPE}
     if problem.status in RETRY_AFTER_SECONDS:
         headers["retry-after"] = str(RETRY_AFTER_SECONDS[problem.status])
@@ -75,16 +122,29 @@ def problem_answer(problem: Problem, detail: str, **members: object) -> ProblemA
         "detail": detail,
         **members,
     }
+    code = members.get("code", problem.slug.upper().replace("-", "_"))
+    target = {"target": members["attribute"]} if "attribute" in members else {}
+    fields.setdefault("error", _encodable({"code": code, "message": detail, **target}))
     return ProblemAnswer(problem.status, headers, orjson.dumps(_encodable(fields)))
+
+
+def sentence_of(error: EntrepotError) -> str:
+    """What a refusal says, with a definition's field spelled as it is in JSON."""
+    return f"{to_camel(error.field)} {error.sentence}" if isinstance(error, FieldError) else error.message
 
 
 def answer_of(error: EntrepotError | CloudEventError) -> ProblemAnswer:
     """The response for a refusal."""
-    if isinstance(error, MissingError):
+    if isinstance(error, HttpRefusalError):
         return problem_answer(error.problem, error.message)
+    if isinstance(error, SetupTokenNeededError):
+        path = None if error.path is None else str(error.path)
+        answer = problem_answer(SETUP_NEEDED, error.message, code=error.code.name, setupTokenFile=path)
+        answer.headers["www-authenticate"] = CHALLENGE
+        return answer
     problem = problem_of(error)
     if isinstance(error, EntrepotError):
-        answer = problem_answer(problem, error.message, code=error.code.name)
+        answer = problem_answer(problem, sentence_of(error), code=error.code.name)
         if error.code is Code.UNAUTHORIZED:
             answer.headers["www-authenticate"] = CHALLENGE
         return answer
@@ -102,12 +162,19 @@ def answer_of_status(status: int, detail: str) -> ProblemAnswer:
 def log_refusal(method: str, path: str, status: int, detail: str) -> None:
     """Say once what was refused, here at the boundary."""
     tell = _log.warning if status >= 500 else _log.info
-    tell("http request refused", method=method, path=path[:200], status=status, detail=detail[:500])
+    tell(
+        "http request refused",
+        seldom=f"http {status}",
+        method=method,
+        path=path[:200],
+        status=status,
+        detail=detail[:500],
+    )
 
 
 def log_fault(method: str, path: str, error: BaseException) -> ProblemAnswer:
     """A fault of ours: everything to the log, nothing to the client."""
-    _log.error("http request failed", method=method, path=path[:200], exc_info=error)
+    _log.error("http request failed", seldom=type(error).__name__, method=method, path=path[:200], exc_info=error)
     return problem_answer(PROBLEMS[Code.INTERNAL_ERROR], "the server met an error of its own; its log tells more")
 
 
@@ -138,8 +205,8 @@ def bad_json(error: msgspec.MsgspecError | pydantic.ValidationError | UnicodeDec
     return bad_request(f"the body is not what is expected here: {error}")
 
 
-def install(app: FastAPI) -> None:
-    """Make every refusal of an app's routes a problem."""
+def install(app: FastAPI, methods_at: Callable[[str], Sequence[str]]) -> None:
+    """Make every refusal of an app's routes a problem.  `methods_at` says what a path has."""
 
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, EntrepotError | CloudEventError)
@@ -159,7 +226,10 @@ def install(app: FastAPI) -> None:
         else:
             detail = str(error.detail)
         problem = answer_of_status(error.status_code, detail)
-        problem.headers.update(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:  # the framework names those of one route
+            problem.headers["allow"] = ", ".join(methods_at(request.scope["path"]))
+        else:
+            problem.headers.update(error.headers or {})
         return _told(request, problem, detail)
 
     async def gone(request: Request, error: Exception) -> Response:

@@ -9,12 +9,14 @@ Binary, structured and batched mode of the CloudEvents HTTP binding.  The answer
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
 
 from domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
+from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.message import Message
 from domain.names import (
@@ -24,10 +26,10 @@ from domain.names import (
     is_subscription_feed,
     is_system_topic,
     qualified,
-    split_name,
 )
 from gateway.http.access import PROTOCOL, HttpAccess
 from gateway.http.asgi import Headers, Receive, Scope, Send, answer, decoded_name, read_body
+from gateway.http.batch_refusals import check_batch, refusal_of
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import known_namespace
 from gateway.http.problems import (
@@ -40,7 +42,7 @@ from gateway.http.problems import (
 )
 from gateway.http.published_events import examined, messages_of
 from gateway.messaging.send import Refusals
-from gateway.security.security import refusal_of
+from gateway.security.security import refusal_of as rights_refusal
 from protocols.cloudevents import webhook
 from protocols.cloudevents.errors import CloudEventError
 
@@ -89,14 +91,15 @@ class PublishRoute:
         self._rules = context.event_rules
         self._deduplication = context.deduplication
         self._max_body_bytes = context.settings.http.max_body_bytes
+        self._clock = context.clock
+        is_elsewhere = isinstance(context.store, Clustered)  # its brokers know their limit
+        self._max_message_bytes = sys.maxsize if is_elsewhere else context.settings.store.max_message_bytes
         self._max_batch_events = context.settings.http.max_batch_events
-        self._has_origins = bool(context.settings.http.allowed_origins)
 
     def may_come(self, url: bytes, headers: Headers, client: Client) -> bool:
         """Whether a POST is taken at once as far as its head says; else it is refused, or waited for, by `__call__`."""
         try:
-            examined(headers)
-            return self._publisher(url, headers, client) is not None
+            return not examined(headers)[-1] and self._publisher(url, headers, client) is not None
         except Exception:  # noqa: BLE001 - it is met once more the other way, where it is logged and answered
             return False
 
@@ -104,11 +107,11 @@ class PublishRoute:
         """Take a whole POST; says whether it was taken.
 
         It is not where something else than the store is to be waited for (who it is, room, a new topic, what is known
-        of earlier events), or where the answer needs more than the result; nothing is done then.
+        of earlier events), or where a page may be asking; nothing is done then.
         """
 
         def on_sent(failure: EntrepotError | None, refusals: Refusals) -> None:
-            refusal = failure if refusals is None else _refusal_of(refusals)
+            refusal = failure if refusals is None else refusal_of(refusals)
             on_published(None if refusal is None else _told(url, refusal))
 
         try:
@@ -116,9 +119,12 @@ class PublishRoute:
             if publisher is None:
                 return False
             principal, plain = publisher
-            content_type, _, trace = examined(headers)
+            content_type, _, trace, may_be_page = examined(headers)
+            if may_be_page:
+                return False
             messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
             self._check(principal, messages, DEFAULT_NAMESPACE)
+            self._check_batch(messages)
             self._sender.send(messages, on_sent)
         except (EntrepotError, CloudEventError) as error:
             on_published(_told(url, error))
@@ -129,7 +135,7 @@ class PublishRoute:
     def _publisher(self, url: bytes, headers: Headers, client: Client) -> tuple[Principal, str] | None:
         """Who publishes, and to which topic; None where something has to be waited for to say so, or to answer."""
         plain = _topic_at(url)
-        if not plain or (self._has_origins and _has_origin(headers)) or not self._is_ready_for(plain):
+        if not plain or not self._is_ready_for(plain):
             return None
         principal = self._access.at_once({"client": client, "headers": headers})
         return None if principal is None else (principal, plain)
@@ -156,13 +162,14 @@ class PublishRoute:
             else:
                 messages = await self._of_namespace(principal, headers, receive, raw_namespace, raw_topic)
             if messages:
+                self._check_batch(messages)
                 rule = self._rules.of(messages[0].topic)
                 if rule is not None and rule.dedup_ms:
                     refusals = await self._deduplication.send(messages, rule.dedup_ms, self._sender.send_and_wait)
                 else:
                     refusals = await self._sender.send_and_wait(messages)
                 if refusals is not None:
-                    raise _refusal_of(refusals)
+                    raise refusal_of(refusals)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
             await send_what_is_wrong(scope, send, error)
         else:
@@ -172,28 +179,29 @@ class PublishRoute:
         self, principal: Principal, headers: Headers, receive: Receive, raw_namespace: bytes, raw_topic: bytes
     ) -> list[Message]:
         """The same for a topic of a namespace.  Sub-topics have its plain name."""
-        plain = decoded_name(raw_topic)
-        topic = qualified(known_namespace(self._store, decoded_name(raw_namespace)), plain)
-        messages = await self._messages(principal, headers, receive, plain, topic)
+        plain, namespace = decoded_name(raw_topic), decoded_name(raw_namespace)
+        topic = qualified(namespace, plain)
+        messages = await self._messages(principal, headers, receive, plain, namespace)
         for message in messages:
             message.topic = topic
         return messages
 
     async def _messages(
-        self, principal: Principal, headers: Headers, receive: Receive, plain: str, full_name: str | None = None
+        self, principal: Principal, headers: Headers, receive: Receive, plain: str, namespace: str = DEFAULT_NAMESPACE
     ) -> list[Message]:
         """The request's events as messages of a topic that is there, by its plain name."""
-        topic = full_name or plain
+        topic = qualified(namespace, plain)
         is_known = self._store.topic(topic) is not None
         if not is_known or _is_reserved(plain):
             check_topic_name(plain)
-        content_type, declared, trace = examined(headers)
+        content_type, declared, trace, _ = examined(headers)
         if self._store.backlogged and self._store.failure is None:
             await self._relief()
         body = await read_body(receive, self._max_body_bytes, declared)
         messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
-        self._check(principal, messages, split_name(topic)[0])
+        self._check(principal, messages, namespace)
         if not is_known:
+            known_namespace(self._store, namespace)
             await self._topology.ensure(topic)
         return messages
 
@@ -204,7 +212,13 @@ class PublishRoute:
         for name in names:
             asked = name if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{name}"
             if not allows(principal, Action.PUB, ResourceType.TOPIC, asked, PROTOCOL):
-                raise refusal_of(Action.PUB, ResourceType.TOPIC, asked)
+                raise rights_refusal(Action.PUB, ResourceType.TOPIC, asked)
+
+    def _check_batch(self, messages: list[Message]) -> None:
+        """Raise where some of a batch would be refused for what is known here; then nothing is stored."""
+        topic = self._store.topic(messages[0].topic) if len(messages) > 1 else None
+        if topic is not None:
+            check_batch(messages, topic, self._rules.of(topic.name), self._max_message_bytes, self._clock.now_ms())
 
     async def _relief(self) -> None:
         """Wait until the store keeps up again, before more is read."""
@@ -237,26 +251,8 @@ def _is_reserved(plain: str) -> bool:
     return NAMESPACE_SEPARATOR in plain or is_system_topic(plain) or is_subscription_feed(plain)
 
 
-def _has_origin(headers: Headers) -> bool:
-    """Whether a page asks: what it may read of the answer is for the middleware to say."""
-    return any(name == b"origin" for name, _ in headers)
-
-
 def _told(url: bytes, error: EntrepotError | CloudEventError) -> ProblemAnswer:
     """The answer for a refusal of a POST, which is logged."""
     problem = answer_of(error)
     log_refusal("POST", unquote(url.decode("latin-1")), problem.status, error.message)
     return problem
-
-
-def _refusal_of(refusals: Refusals) -> EntrepotError:
-    """What answers for a batch of which some were refused: the first refusal, with its place and how many more."""
-    refused = [(index, refusal) for index, refusal in enumerate(refusals or ()) if refusal is not None]
-    index, first = refused[0]
-    if len(refusals or ()) == 1:
-        return first
-    return EntrepotError(
-        first.code,
-        f"event {index} of the batch (counted from 0) was refused: {first.message}; "
-        f"{len(refused)} of {len(refusals or ())} were refused, the others are stored",
-    )

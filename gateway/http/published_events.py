@@ -3,12 +3,13 @@ of the topic."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from domain.message import Message
 from gateway.http.asgi import Headers
+from gateway.transport.web_origin import PAGE_HEADERS
 from protocols.cloudevents import http as binding
+from protocols.cloudevents.batch import each_of
 from protocols.cloudevents.errors import CloudEventError, UnsupportedFormatError
 from protocols.cloudevents.event import MAX_ATTRIBUTES, CloudEvent
 from protocols.cloudevents.mapping import to_message
@@ -16,14 +17,17 @@ from protocols.cloudevents.mapping import to_message
 Trace = list[tuple[str, str]]
 """`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""
 TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
-_EXAMINED: Final = TRACE_HEADERS | {b"content-type", b"content-length", b"content-encoding"}
+_EXAMINED: Final = TRACE_HEADERS | PAGE_HEADERS | {b"content-type", b"content-length", b"content-encoding"}
 MAX_TRACE_BYTES: Final = 512
 NO_TRACE: Final[Trace] = []
 
 
-def examined(headers: Headers) -> tuple[bytes, int | None, Trace]:
-    """Content-Type (empty if none), Content-Length, trace.  Refuses a coded body, which nobody here would decode."""
-    content_type, declared, trace = b"", None, NO_TRACE
+def examined(headers: Headers) -> tuple[bytes, int | None, Trace, bool]:
+    """Content-Type (empty if none), Content-Length, trace, and whether a page may be asking.
+
+    Refuses a coded body, which nobody here would decode.
+    """
+    content_type, declared, trace, may_be_page = b"", None, NO_TRACE, False
     for name, value in headers:
         if name not in _EXAMINED:
             continue
@@ -31,12 +35,14 @@ def examined(headers: Headers) -> tuple[bytes, int | None, Trace]:
             content_type = value
         elif name == b"content-length":
             declared = int(value) if value.isdigit() else None
+        elif name in PAGE_HEADERS:
+            may_be_page = True
         elif name in TRACE_HEADERS:
             if value.isascii() and len(value) <= MAX_TRACE_BYTES:
                 trace = [*trace, (name.decode(), value.decode())]
         elif value.strip().lower() not in (b"", b"identity"):
             raise UnsupportedFormatError("bodies with a Content-Encoding are not taken: send the body as it is")
-    return content_type, declared, trace
+    return content_type, declared, trace, may_be_page
 
 
 def messages_of(
@@ -49,7 +55,8 @@ def messages_of(
         return [to_message(_traced(event, trace) if trace else event, plain)]
     if mode is binding.ContentMode.STRUCTURED:
         return [to_message(_traced(binding.from_structured(body, content_type), trace), plain)]
-    return _of_batch(binding.from_batch(body, content_type, max_events), plain, trace)
+    events = binding.from_batch(body, content_type, max_events)
+    return each_of(events, lambda event: to_message(_traced(event, trace), plain))
 
 
 def _traced(event: CloudEvent, trace: Trace) -> CloudEvent:
@@ -71,15 +78,3 @@ def _from_binary(headers: Headers, content_type: bytes, body: bytes) -> CloudEve
                 f"nor {binding.BATCH_MEDIA_TYPE}"
             ) from None
         raise
-
-
-def _of_batch(events: Iterable[CloudEvent], topic: str, trace: Trace) -> list[Message]:
-    messages: list[Message] = []
-    try:
-        for event in events:
-            messages.append(to_message(_traced(event, trace), topic))  # noqa: PERF401 - the length tells which one was at fault
-    except CloudEventError as error:
-        raise CloudEventError(
-            f"event {len(messages)} of the batch (counted from 0): {error.message}", error.attribute
-        ) from None
-    return messages

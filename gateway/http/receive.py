@@ -14,11 +14,11 @@ import msgspec
 import orjson
 from fastapi import Query, Request, Response
 
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.expression.event_filter import EventFilters
 from domain.message import Delivery
 from domain.names import check_group_name, check_topic_name
-from domain.ports import MAX_POP_MESSAGES, PopRequest
+from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
 from gateway.http.bodies import json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
@@ -42,6 +42,7 @@ _TOKENS_SCHEMA: Final = {
     },
 }
 
+CreateQuery = Annotated[bool, Query(description="Whether a topic or group that is not there comes into being")]
 Outcomes = Sequence[EntrepotError | None]
 Settle = Callable[[str, str, list[str]], Awaitable[Outcomes]]
 
@@ -92,11 +93,13 @@ def _add_receive(routes: Routes, context: HttpContext) -> ReceiveHandler:
         ),
         filters: FiltersQuery = None,
         cesql: CesqlQuery = None,
+        create: CreateQuery = True,
     ) -> Response:
         check_group_name(name_in_path(group))
         topic, group = topic_name(store, request, topic), group_name(store, request, group)
-        if store.topic(topic) is None:
-            await context.topology.ensure_readable(topic)
+        if not create:
+            _check_both_are_there(store, topic, group)
+        await ensure_both(context, topic, group)
         popped = await _pop_while_connected(
             context,
             PopRequest(topic, group, max_events, int(max_wait_time * 1000)),
@@ -107,6 +110,22 @@ def _add_receive(routes: Routes, context: HttpContext) -> ReceiveHandler:
         return json_response(_received(popped, settings.event_type))
 
     return receive
+
+
+def _check_both_are_there(store: Store, topic: str, group: str) -> None:
+    """Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND: a typo makes neither."""
+    if store.topic(topic) is None:
+        raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
+    if store.group(group) is None:
+        raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no consumer group {group!r}")
+
+
+async def ensure_both(context: HttpContext, topic: str, group: str) -> None:
+    """Let a topic and its group come into being where the settings allow that.  Raises what says that they do not."""
+    if context.store.topic(topic) is None:
+        await context.topology.ensure_readable(topic)
+    if context.store.group(group) is None:
+        context.settings.groups.by_use(group)  # the store makes it with the first pop
 
 
 async def _pop_while_connected(

@@ -3,11 +3,14 @@
 Invariant: a route that stands in no row makes the start fail, so nothing is served that nobody thought about.  The hot
 publish route, which is no FastAPI route, asks by itself.  A row counts for the plain path and for the one below
 `/namespaces/{namespace}`.
+
+Who lacks rights hears the same whether or not there is what the path names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -15,14 +18,16 @@ from fastapi.routing import APIRoute, iter_route_contexts
 
 from domain.access.model import EVERYTHING, Action, ResourceType, access_name, whole_topic
 from domain.access.model import Request as Need
+from domain.errors import Code, EntrepotError
 from domain.recall_handle import RecallHandle
-from gateway.http.access import HttpAccess
+from gateway.http.access import PROTOCOL, HttpAccess
 from gateway.http.admin.common import PREFIX
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import NAMESPACE_PATH, group_name, namespace_of, topic_name
+from gateway.http.namespaced import NAMESPACE_PATH, asked_group, asked_namespace, asked_topic
 from gateway.http.rabbitmq.rights import FOR_SUPER_USERS, rabbitmq_rules
 from gateway.http.receive import SUBSCRIPTION_PATH
+from gateway.security.security import refusal_of
 
 DEFAULT_CLUSTER: Final = "default"
 """Name of the Cluster resource where the settings name none."""
@@ -42,12 +47,20 @@ class SuperUsers:
     """Super users only."""
 
 
-Rule = Needs | Open | SuperUsers
+@dataclass(frozen=True)
+class Veiled:
+    """Needs that depend on what there is: the refusal is another sentence, which does not."""
+
+    needs: Needs
+    refusal: Callable[[Request], str]
+
+
+Rule = Needs | Open | SuperUsers | Veiled
 
 
 def _topic(action: Action, parameter: str = "name") -> Needs:
     def needs(context: HttpContext, request: Request) -> list[Need]:
-        stored = topic_name(context.store, request, request.path_params[parameter])
+        stored = asked_topic(request, request.path_params[parameter])
         return [Need(action, ResourceType.TOPIC, access_name(stored))]
 
     return needs
@@ -57,7 +70,7 @@ def _contents(parameter: str = "name") -> Needs:
     """Reading all that is in a topic."""
 
     def needs(context: HttpContext, request: Request) -> list[Need]:
-        stored = topic_name(context.store, request, request.path_params[parameter])
+        stored = asked_topic(request, request.path_params[parameter])
         return [Need(Action.SUB, ResourceType.TOPIC, whole_topic(stored))]
 
     return needs
@@ -65,7 +78,7 @@ def _contents(parameter: str = "name") -> Needs:
 
 def _group(action: Action, parameter: str = "name") -> Needs:
     def needs(context: HttpContext, request: Request) -> list[Need]:
-        stored = group_name(context.store, request, request.path_params[parameter])
+        stored = asked_group(request, request.path_params[parameter])
         return [Need(action, ResourceType.GROUP, access_name(stored))]
 
     return needs
@@ -95,8 +108,16 @@ def _namespace(action: Action) -> Needs:
     return needs
 
 
+def _putting(kind: str) -> Callable[[Request], str]:
+    return lambda request: f"to create or change the {kind} {_shown(request, 'name')} is not allowed"
+
+
+def _shown(request: Request, parameter: str) -> str:
+    return repr(name_in_path(request.path_params[parameter])[:80])
+
+
 def _put_topic(context: HttpContext, request: Request) -> list[Need]:
-    stored = topic_name(context.store, request, request.path_params["name"])
+    stored = asked_topic(request, request.path_params["name"])
     action = Action.CREATE if context.store.topic(stored) is None else Action.UPDATE
     return [Need(action, ResourceType.TOPIC, access_name(stored))]
 
@@ -107,7 +128,7 @@ def _put_topics(context: HttpContext, request: Request) -> list[Need]:
 
 
 def _put_group(context: HttpContext, request: Request) -> list[Need]:
-    stored = group_name(context.store, request, request.path_params["name"])
+    stored = asked_group(request, request.path_params["name"])
     action = Action.CREATE if context.store.group(stored) is None else Action.UPDATE
     return [Need(action, ResourceType.GROUP, access_name(stored))]
 
@@ -120,7 +141,7 @@ def _query_topic(action: Action, *, contents: bool) -> Needs:
         plain = request.query_params.getlist("topic")
         if not plain or not plain[-1]:
             return [Need(action, ResourceType.TOPIC, EVERYTHING)]
-        stored = topic_name(context.store, request, plain[-1])
+        stored = asked_topic(request, plain[-1])
         return [Need(action, ResourceType.TOPIC, whole_topic(stored) if contents else access_name(stored))]
 
     return needs
@@ -156,8 +177,7 @@ def _in_the_body(context: HttpContext, request: Request) -> list[Need]:
 
 def _subscription(context: HttpContext, request: Request) -> list[Need]:
     """Of a subscription that is there: consuming its topic.  Of another: all topics, so that nobody learns of them."""
-    namespace = namespace_of(context.store, request)
-    known = context.subscriptions.get(namespace, name_in_path(request.path_params["id"]))
+    known = context.subscriptions.get(asked_namespace(request), name_in_path(request.path_params["id"]))
     name = EVERYTHING if known is None else whole_topic(known.topic)
     return [Need(Action.SUB, ResourceType.TOPIC, name)]
 
@@ -167,6 +187,9 @@ _CONSUMING: Final = _consuming("topic", "group")
 _MEMBER: Final = _consuming("topic", "name")
 _ANY_CONTENTS: Final = _fixed(Action.SUB, ResourceType.TOPIC)
 _SUPER: Final = SuperUsers()
+_SUBSCRIPTION: Final = Veiled(
+    _subscription, lambda request: f"to consume the topic of subscription {_shown(request, 'id')} is not allowed"
+)
 
 RULES: Final[Mapping[tuple[str, str], Rule]] = {
     **{("POST", f"{SUBSCRIPTION_PATH}:{verb}"): _CONSUMING for verb in ("receive", "acknowledge", "release", "reject")},
@@ -175,9 +198,9 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("POST", "/subscriptions"): _in_the_body,
     ("GET", "/asyncapi.json"): _in_the_body,  # topics that may be seen
     ("GET", "/subscriptions"): _in_the_body,  # those that may be seen
-    ("GET", "/subscriptions/{id}"): _subscription,
-    ("PUT", "/subscriptions/{id}"): _subscription,
-    ("DELETE", "/subscriptions/{id}"): _subscription,
+    ("GET", "/subscriptions/{id}"): _SUBSCRIPTION,
+    ("PUT", "/subscriptions/{id}"): _SUBSCRIPTION,
+    ("DELETE", "/subscriptions/{id}"): _SUBSCRIPTION,
     ("GET", "/webhooks/consent/{namespace}/{id}/{token}"): Open(None),  # the token is the right
     ("POST", "/webhooks/consent/{namespace}/{id}/{token}"): Open(None),
     ("GET", "/healthz"): Open("open_health", _cluster(Action.GET)),
@@ -186,7 +209,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{PREFIX}/topics"): _fixed(Action.LIST, ResourceType.TOPIC),
     ("PUT", f"{PREFIX}/topics"): _put_topics,
     ("GET", f"{PREFIX}/topics/{{name}}"): _topic(Action.GET),
-    ("PUT", f"{PREFIX}/topics/{{name}}"): _put_topic,
+    ("PUT", f"{PREFIX}/topics/{{name}}"): Veiled(_put_topic, _putting("topic")),
     ("DELETE", f"{PREFIX}/topics/{{name}}"): _topic(Action.DELETE),
     ("GET", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.GET),
     ("PUT", f"{PREFIX}/topics/{{name}}/event-rules"): _topic(Action.UPDATE),
@@ -194,7 +217,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("GET", f"{PREFIX}/topics/{{name}}/queues/{{queue}}/messages"): _contents(),
     ("GET", f"{PREFIX}/groups"): _fixed(Action.LIST, ResourceType.GROUP),
     ("GET", f"{PREFIX}/groups/{{name}}"): _group(Action.GET),
-    ("PUT", f"{PREFIX}/groups/{{name}}"): _put_group,
+    ("PUT", f"{PREFIX}/groups/{{name}}"): Veiled(_put_group, _putting("group")),
     ("DELETE", f"{PREFIX}/groups/{{name}}"): _group(Action.DELETE),
     ("POST", f"{PREFIX}/groups/{{name}}:reset"): _group(Action.UPDATE),
     ("GET", f"{PREFIX}/groups/{{name}}/dead-letters"): _group(Action.SUB),
@@ -249,7 +272,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
 }
 """The rule of each route, by method and plain path."""
 
-DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc"})
+DOCUMENTATION: Final = frozenset({"/openapi.json", "/docs", "/docs/page.js", "/docs/page.css"})
 """Paths that tell what the routes are, which is public."""
 
 
@@ -279,8 +302,12 @@ async def check_rights(context: HttpContext, access: HttpAccess, request: Reques
     if isinstance(rule, SuperUsers):
         access.check_administration(principal)
         return
-    for need in rule(context, request):
-        access.check(principal, need.action, need.resource_type, need.name)
+    needs = rule.needs if isinstance(rule, Veiled) else rule
+    for need in needs(context, request):
+        if not access.security.allows(principal, need.action, need.resource_type, need.name, PROTOCOL):
+            if isinstance(rule, Veiled):
+                raise EntrepotError(Code.FORBIDDEN, rule.refusal(request))
+            raise refusal_of(need.action, need.resource_type, need.name)
 
 
 def rule_of(method: str, path: str) -> Rule:

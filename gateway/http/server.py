@@ -13,13 +13,14 @@ from typing import Final
 
 import structlog
 import uvicorn
-from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 
 from gateway.http.asgi import AsgiApp
 from gateway.http.connection import HttpConnection, PublishAtOnce, http_connection
+from gateway.http.streaming.event_socket_connection import EventSocketConnection
 from gateway.settings import HttpSettings
 from gateway.transport.acceptor import Acceptor
 from gateway.transport.certificates import CertificateFiles, ServerCertificates
+from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake, IntakeLimits, Place
 from protocols.proxy import ProxyHeader
 
@@ -45,15 +46,16 @@ class HttpListener:
         app: AsgiApp,
         bound: socket.socket,
         settings: HttpSettings,
+        early: EarlyBytes,
         websockets: Mapping[bytes, type[asyncio.Protocol]] = NO_WEBSOCKETS,
         publish: PublishAtOnce | None = None,
     ) -> None:
         self._socket = bound
-        self._protocol = http_connection(websockets, publish, settings.max_body_bytes)
+        self._protocol = http_connection(websockets, publish, settings.max_body_bytes, early)
         self._config = uvicorn.Config(
             app,
             http=self._protocol,
-            ws=WSProtocol,
+            ws=EventSocketConnection,
             ws_max_size=settings.max_body_bytes,
             ws_per_message_deflate=False,
             loop="none",

@@ -21,6 +21,7 @@ from gateway.http.asgi import Receive, Scope, Send
 from gateway.http.context import HttpContext
 from gateway.http.problems import send_what_is_wrong
 from gateway.http.receive import DEFAULT_WAIT_SECONDS, SUBSCRIPTION_PATH, PullHandlers
+from gateway.http.request_times import TEMPLATE
 from gateway.http.rights import check_rights
 
 _PATH: Final = re.compile(
@@ -47,6 +48,7 @@ class ShortWay:
         query: bytes = scope.get("query_string") or b""
         request = Request(scope, receive)
         scope["path_params"] = {"topic": topic, "group": group}
+        scope[TEMPLATE] = f"{SUBSCRIPTION_PATH}:{verb}"
         if verb == "receive":
             limits = self._limits(query)
             if limits is None:

@@ -13,14 +13,15 @@ import orjson
 from fastapi import Query, Request, Response
 from pydantic import ValidationError
 
-from domain.access.model import Action, ResourceType, whole_topic
+from domain.access.model import EVERYTHING, Action, ResourceType, whole_topic
 from domain.errors import Code, EntrepotError
 from gateway.http.access import HttpAccess
 from gateway.http.admin.common import CREATED, NO_CONTENT, OK
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import json_answer, json_body, json_response, schema_of_body
 from gateway.http.context import HttpContext
-from gateway.http.namespaced import Routes, namespace_of
+from gateway.http.methods import is_head
+from gateway.http.namespaced import Routes, asked_namespace, known_namespace, namespace_of
 from gateway.http.problems import MissingError, bad_json, bad_request
 from gateway.http.streaming.server_sent_events import position_of
 from gateway.subscriptions.definition import SubscriptionModel, record_of, shape
@@ -71,13 +72,14 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
 
     @routes.post(PATH, summary="Subscribe: events of a topic are delivered to a sink", openapi_extra=body)
     async def create(request: Request) -> Response:
-        namespace = namespace_of(store, request)
+        namespace = asked_namespace(request)
         model = await _model_of(request, context)
         made_id = secrets.token_hex(8)
         now_ms = context.clock.now_ms()
         record = record_of(model, namespace, made_id, now_ms, context.settings.webhooks.handshake)
         _check_sink(context, record.sink, record.credential.tokenendpoint if record.credential else "")
-        _check_rights(access, request, record.topic)
+        _check_rights(access, request, whole_topic(record.topic))
+        known_namespace(store, namespace)
         if store.topic(record.topic) is None:
             await context.topology.ensure(record.topic)
         made = await subscriptions.create(record, position_of(record.start))
@@ -114,7 +116,9 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
         after: Annotated[str | None, Query(max_length=64, description="Those behind this id")] = None,
         limit: Annotated[int, Query(ge=1, le=MAX_LISTED)] = 100,
     ) -> Response:
-        namespace = namespace_of(store, request)
+        namespace = asked_namespace(request)
+        if _may_consume(access, request, EVERYTHING):  # who may not sees none of any
+            known_namespace(store, namespace)
         plain = None if source is None else source.rpartition("/")[2]
 
         def wanted() -> Iterator[Subscription]:
@@ -123,7 +127,7 @@ def _add_reads(routes: Routes, context: HttpContext, access: HttpAccess) -> None
                 if is_here and (plain is None or each.topic.rpartition("/")[2] == plain):
                     yield each
 
-        may = [each for each in wanted() if _may_consume(access, request, each.topic)]
+        may = [each for each in wanted() if _may_consume(access, request, whole_topic(each.topic))]
         listed = sorted(may, key=lambda each: each.id)[:limit]
         return json_answer_list([_shape(context, each) for each in listed])
 
@@ -140,6 +144,8 @@ def add_consent(routes: Routes, context: HttpContext) -> None:
         subscription = webhooks.handshake.of_callback(name_in_path(namespace), name_in_path(id), token)
         if subscription is None:
             raise MissingError("consent-not-found", "Nobody asked for this consent", "there is nothing to consent to")
+        if is_head(request):  # nothing is agreed to by looking
+            return Response(status_code=NO_CONTENT)
         rate = webhook.rate_of(request.headers.get(webhook.ALLOWED_RATE))
         if rate == 0:
             raise bad_request(f"{webhook.ALLOWED_RATE}: must be a positive whole number, or *")
@@ -184,14 +190,14 @@ def _check_sink(context: HttpContext, *urls: str) -> None:
             raise EntrepotError(Code.BAD_REQUEST, f"{where}: {refusal}")
 
 
-def _check_rights(access: HttpAccess, request: Request, topic: str) -> None:
+def _check_rights(access: HttpAccess, request: Request, names: str) -> None:
     principal = request.state.principal
-    access.check(principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
+    access.check(principal, Action.SUB, ResourceType.TOPIC, names)
 
 
-def _may_consume(access: HttpAccess, request: Request, topic: str) -> bool:
+def _may_consume(access: HttpAccess, request: Request, names: str) -> bool:
     try:
-        _check_rights(access, request, topic)
+        _check_rights(access, request, names)
     except EntrepotError:
         return False
     return True

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -33,7 +33,6 @@ from domain.membership import DEFAULT_LEASE_MS, Membership, check_lease, check_m
 from domain.names import check_group_name, check_same_namespace, split_name
 from domain.ports import Store
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
-from domain.revision import BY_USE
 from gateway.messaging.assignment_waiters import AssignmentWaiters, Waiter
 from gateway.settings import GroupsSettings
 
@@ -225,7 +224,7 @@ class Memberships:
         if found is not None and not found.permission.readable:
             raise EntrepotError(Code.FORBIDDEN, f"topic {topic!r} is not readable")
         if found is not None and self._store.group(group) is None:
-            await self._store.put_group(replace(self._group_defaults.new_group(group), revision=BY_USE))
+            await self._store.put_group(self._group_defaults.by_use(group))
 
     def _check_names(self, group: str, topic: str) -> None:
         check_group_name(split_name(group)[1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
 
 from domain.errors import EntrepotError
@@ -24,37 +24,46 @@ class Flow:
 
 
 class Traffic:
-    """`incoming` by topic: what the store took.  `outgoing` by topic and group: what consumers were handed."""
+    """`incoming` by topic: what the store took.  `outgoing` by topic and group: what consumers were handed, and
+    `handed` how many messages these are by door."""
 
     def __init__(self) -> None:
         self.incoming: dict[str, Flow] = {}
         self.outgoing: dict[tuple[str, str], Flow] = {}
+        self.handed: Counter[str] = Counter()
 
     def count_in(self, messages: Sequence[Message], refusals: Sequence[EntrepotError | None] | None) -> None:
-        """Count a batch that was appended, without what was refused of it."""
+        """Count a batch that was appended, without what was refused of it.  What has further queues counts in the topic
+        of each."""
         if refusals is not None:
             messages = [message for message, refusal in zip(messages, refusals, strict=True) if refusal is None]
         sizes: dict[str, list[int]]
-        if len({message.topic for message in messages}) == 1:
+        if len({message.topic for message in messages}) == 1 and not [each for each in messages if each.further_queues]:
             sizes = {messages[0].topic: [len(message.body) for message in messages]}
         else:
             sizes = defaultdict(list)
             for message in messages:
                 sizes[message.topic].append(len(message.body))
+                for topic in {topic for topic, _ in message.further_queues} - {message.topic}:
+                    sizes[topic].append(len(message.body))
         for topic, of_topic in sizes.items():
             flow = self.incoming.get(topic)
             if flow is None:
                 flow = self.incoming[topic] = Flow()
             flow.add(of_topic)
 
-    def count_out(self, topic: str, group: str, deliveries: Sequence[Delivery]) -> None:
+    def count_out(self, topic: str, group: str, deliveries: Sequence[Delivery], door: str = "http") -> None:
         """Count one answer to a consumer."""
-        if not deliveries:
-            return
+        if deliveries:
+            self.add_out(topic, group, [len(delivery.message.body) for delivery in deliveries], door)
+
+    def add_out(self, topic: str, group: str, sizes: list[int], door: str) -> None:
+        """Count one answer, by the sizes of its messages."""
+        self.handed[door] += len(sizes)
         flow = self.outgoing.get((topic, group))
         if flow is None:
             flow = self.outgoing[topic, group] = Flow()
-        flow.add([len(delivery.message.body) for delivery in deliveries])
+        flow.add(sizes)
 
     def forget_all_but(self, topics: Set[str], groups: Set[str]) -> None:
         """Drop the counts of topics and groups that are gone."""

@@ -1,4 +1,4 @@
-"""Users and policies changed: by the API, and at the start by the settings.
+"""Users and policies changed: by the API, and at the start by the settings (`initial_admin.py`).
 
 Invariants: every change is a compare-and-set and is audited; a password is never in an audit entry or an answer.  From
 the first user on there is always an enabled super user as far as this gateway sees: the first user is one, and the
@@ -32,7 +32,7 @@ from gateway.security.records import (
     encode,
     statement_record,
 )
-from gateway.settings.security import SecuritySettings
+from gateway.security.setup_token import SetupToken, SetupTokenNeededError
 
 MAX_USERS: Final = 100_000
 MAX_POLICIES: Final = 100_000
@@ -60,24 +60,36 @@ class By:
 
     name: str
     source: str
+    is_anonymous: bool = False
+    """Whether nothing was shown: not enough for the first user."""
 
     @classmethod
     def principal(cls, principal: Principal) -> By:
-        return cls(principal.name, principal.source)
-
-
-_SETTINGS: Final = By("settings", "")
+        return cls(principal.name, principal.source, principal.is_anonymous)
 
 
 class Administration:
     """Changes users and policies of the store."""
 
-    def __init__(self, store: KeyValues, directory: Directory, passwords: PasswordChecker, audit: AuditLog) -> None:
+    def __init__(
+        self,
+        store: KeyValues,
+        directory: Directory,
+        passwords: PasswordChecker,
+        audit: AuditLog,
+        setup_token: SetupToken,
+    ) -> None:
         self._store = store
         self._directory = directory
         self._passwords = passwords
         self._audit = audit
+        self._setup_token = setup_token
         self._lock = asyncio.Lock()
+
+    def check_may_change(self, by: By) -> None:
+        """Raise SetupTokenNeededError for who shows nothing: users and policies would be his who asks first."""
+        if by.is_anonymous:
+            raise SetupTokenNeededError(self._setup_token.path)
 
     # -- users ---------------------------------------------------------------------------------------------------
 
@@ -89,25 +101,33 @@ class Administration:
         """One user."""
         return self._directory.user(name)
 
-    async def put_user(self, by: By, name: str, change: UserChange) -> tuple[UserRecord, bool]:
-        """Create a user or change it; says whether it is new.
+    async def put_user(
+        self, by: By, name: str, change: UserChange, *, only_new: bool = False
+    ) -> tuple[UserRecord, bool]:
+        """Create a user or change it; says whether it is new.  `only_new`: one that is there is not changed.
 
-        Raises BAD_REQUEST (a name or password that cannot be), PRECONDITION_FAILED (no super user would be left, or
-        somebody else changed it at the same time), TOO_MANY_REQUESTS (MAX_USERS).
+        Raises UNAUTHORIZED (it would be the first, and nothing was shown), BAD_REQUEST (a name or password that cannot
+        be), PRECONDITION_FAILED (no super user would be left, somebody else changed it at the same time, or `only_new`
+        and it is there), TOO_MANY_REQUESTS (MAX_USERS).
         """
+        self.check_may_change(by)
         if not is_user_name(name):
             raise EntrepotError(
                 Code.BAD_REQUEST, f"{name[:80]!r} cannot be the name of a user: it is empty, reserved or not printable"
             )
         async with self._lock:
-            key = USER_PREFIX + name
+            key, is_first = USER_PREFIX + name, not self._directory.has_users
             (found,) = await self._store.get([key])
             before = _readable(found)
+            if only_new and found is not None:
+                raise EntrepotError(Code.PRECONDITION_FAILED, f"there is a user {name!r} already")
             if found is None and len(self._directory.users()) >= MAX_USERS:
                 raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {MAX_USERS} users already")
             record = await self._changed(name, before, change)
             self._check_a_super_user_stays(name, record)
             await self._write(key, encode(record), found)
+        if is_first:
+            await self._setup_token.forget()
         told = ", ".join(
             word
             for word, is_said in (
@@ -123,6 +143,7 @@ class Administration:
 
     async def delete_user(self, by: By, name: str) -> bool:
         """Forget a user; says whether there was one.  Raises PRECONDITION_FAILED for the last super user."""
+        self.check_may_change(by)
         async with self._lock:
             key = USER_PREFIX + name
             (found,) = await self._store.get([key])
@@ -133,21 +154,9 @@ class Administration:
         self._audit.changed("user deleted", by.name, by.source, name)
         return True
 
-    async def ensure_admin(self, settings: SecuritySettings) -> None:
-        """Make the super user of the settings where there is no user of that name; one that is there stays as it is.
-
-        Raises BAD_REQUEST where its password cannot be read.
-        """
-        name = settings.initial_admin
-        if name is None or self._directory.has_user(name):
-            return
-        try:
-            await self.put_user(_SETTINGS, name, UserChange(_initial_password(settings), is_super=True))
-        except EntrepotError as refusal:
-            if refusal.code is not Code.PRECONDITION_FAILED or (await self._store.get([USER_PREFIX + name]))[0] is None:
-                raise
-            return  # another gateway was faster
-        _log.info("made the super user of the settings", user=name)
+    async def is_kept(self, name: str) -> bool:
+        """Whether the store has a user of that name, readable or not; asked of the store itself."""
+        return (await self._store.get([USER_PREFIX + name]))[0] is not None
 
     # -- policies ------------------------------------------------------------------------------------------------
 
@@ -162,8 +171,9 @@ class Administration:
     async def put_policy(self, by: By, subject: str, statements: list[Statement]) -> tuple[PolicyRecord, bool]:
         """Say what a subject may do, in place of what was said before; says whether there was nothing before.
 
-        Raises BAD_REQUEST, PRECONDITION_FAILED, TOO_MANY_REQUESTS (MAX_POLICIES).
+        Raises UNAUTHORIZED, BAD_REQUEST, PRECONDITION_FAILED, TOO_MANY_REQUESTS (MAX_POLICIES).
         """
+        self.check_may_change(by)
         if subject not in (EVERYBODY, ANONYMOUS) and not is_user_name(subject):
             raise EntrepotError(Code.BAD_REQUEST, f"{subject[:80]!r} cannot be the subject of a policy")
         compile_policy(Policy(subject, tuple(statements)))
@@ -179,6 +189,7 @@ class Administration:
 
     async def delete_policy(self, by: By, subject: str) -> bool:
         """Forget what was said of a subject; says whether anything was."""
+        self.check_may_change(by)
         async with self._lock:
             key = POLICY_PREFIX + subject
             (found,) = await self._store.get([key])
@@ -238,19 +249,6 @@ def _readable(found: KeyValue | None) -> UserRecord | None:
         return decode_user(found.value)
     except msgspec.DecodeError:
         return None
-
-
-def _initial_password(settings: SecuritySettings) -> str:
-    if settings.initial_admin_password is not None:
-        return settings.initial_admin_password.get_secret_value()
-    path = settings.initial_admin_password_file
-    assert path is not None
-    try:
-        return path.read_text(encoding="utf-8").partition("\n")[0].rstrip("\r")
-    except (OSError, UnicodeDecodeError) as error:
-        raise EntrepotError(
-            Code.BAD_REQUEST, f"cannot read the password of the first user in {path}: {error}"
-        ) from None
 
 
 def _new_credential() -> str:

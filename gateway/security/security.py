@@ -5,19 +5,20 @@ policies are known.  A decision is remembered only until any user or policy chan
 end) is looked at every time.  A principal has rights only as long as what it was recognised by holds: a deleted or
 disabled user and a changed password end them, whether or not the door has noticed.
 
-While no user is defined, everybody whom `security.anonymous` lets in may do everything, unless there is a policy of
-`anonymous` or of everybody: then that holds.
+While no user is defined, everybody whom `security.anonymous` lets in may do everything but define users and policies,
+unless there is a policy of `anonymous` or of everybody: then that holds.  Who shows the setup token may define them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import structlog
 
-from domain.access.evaluator import compile_statements, evaluate
+from domain.access.evaluator import CompiledStatement, compile_statements, evaluate, may_be_known
 from domain.access.model import (
     ANONYMOUS,
     EVERYBODY,
@@ -36,14 +37,17 @@ from gateway.security.audit import AuditLog
 from gateway.security.authentication import Authenticator, anonymous
 from gateway.security.credentials import Credentials
 from gateway.security.directory import Directory, DirectoryChange
+from gateway.security.initial_admin import PASSWORD_FILE_NAME, InitialAdmin
 from gateway.security.passwords import PasswordChecker
 from gateway.security.scram import ScramExchange
+from gateway.security.setup_token import SetupToken
 from gateway.security.token_keys import open_keys
 from gateway.security.tokens import TokenVerifier
 from gateway.settings.security import SecuritySettings
 
 MAX_REMEMBERED_SOURCES: Final = 1024
 
+_WHY_ALL: Final = {Origin.ANONYMOUS: "no user is defined", Origin.SETUP: "the setup token"}
 _log = structlog.get_logger(__name__)
 _DecisionKey = tuple[Principal, Action, ResourceType, str]
 
@@ -59,15 +63,22 @@ class PrincipalChange:
 class Security:
     """Identity and rights over the key-values of a store."""
 
-    def __init__(self, store: KeyValues, settings: SecuritySettings, clock: Clock) -> None:
+    def __init__(
+        self, store: KeyValues, settings: SecuritySettings, clock: Clock, setup_token_file: Path | None = None
+    ) -> None:
+        """`setup_token_file`: where the settings name none; a password that is made up is in a file beside it."""
         self.settings = settings
         self.audit = AuditLog(clock, settings.audit_entries, settings.audit_per_second)
         self._clock = clock
         self._passwords = PasswordChecker(settings)
         self._directory = Directory(store, self._changed)
+        self.setup_token = SetupToken(store, settings.setup_token_file or setup_token_file)
         tokens = TokenVerifier(settings, open_keys(settings, clock), clock) if settings.takes_tokens else None
         self._authenticator = Authenticator(settings, self._directory, self._passwords, tokens, clock)
-        self.administration = Administration(store, self._directory, self._passwords, self.audit)
+        self.administration = Administration(store, self._directory, self._passwords, self.audit, self.setup_token)
+        beside = self.setup_token.path
+        password_file = None if beside is None else beside.with_name(PASSWORD_FILE_NAME)
+        self.initial_admin = InitialAdmin(self.administration, self._directory, settings, password_file)
         self._decisions: dict[_DecisionKey, bool] = {}
         self._anonymous: dict[str, Principal] = {}
         self._watchers: list[Callable[[PrincipalChange], None]] = []
@@ -82,7 +93,10 @@ class Security:
         await self._passwords.prepare()
         await self._directory.start(wait_seconds)
         self._had_users = self._directory.has_users
-        await self.administration.ensure_admin(self.settings)
+        await self.initial_admin.ensure()
+        await (self.setup_token.forget() if self._directory.has_users else self.setup_token.open())
+        if self._directory.has_users:  # perhaps meanwhile, by another gateway
+            self.setup_token.end()
         if not self._directory.has_users and self.settings.anonymous == "always":
             _log.warning("everybody may do everything: no user is defined, and security.anonymous is always")
 
@@ -149,7 +163,8 @@ class Security:
         return self._passwords.digest(b"shown", secret)
 
     def anonymous_at_once(self, source: str) -> Principal | None:
-        """The principal of any credentials from there while no user is defined, without waiting; else None.
+        """The principal of any credentials from there but the setup token while no user is defined, without waiting;
+        else None.
 
         Where tokens are taken that is so only of those who show nothing.
         """
@@ -162,26 +177,32 @@ class Security:
             principal = self._anonymous[source] = anonymous(source)
         return principal
 
+    def takes_anonymous(self, source: str) -> bool:
+        """Whether who shows nothing may come in from there."""
+        return self._authenticator.takes_anonymous(source)
+
     # -- what ----------------------------------------------------------------------------------------------------
 
     def allows(
         self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
     ) -> bool:
         """Whether it may be done.  `name`: see `domain.access.model`.  A denial is audited."""
-        if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
-            is_allowed = False
-        else:
-            key = (principal, action, resource_type, name)
-            remembered = self._decisions.get(key)
-            if remembered is None:
-                if len(self._decisions) >= self.settings.max_cached_decisions:
-                    self._decisions.clear()
-                remembered = self.why(principal, action, resource_type, name).is_allowed
-                self._decisions[key] = remembered
-            is_allowed = remembered
+        if principal.expires_at_ms is None and self._decisions.get((principal, action, resource_type, name)):
+            return True  # what every publish but the first finds
+        is_allowed = self._decided(principal, action, resource_type, name)
         if not is_allowed:
-            self._denied(principal, protocol, action, f"{resource_type}:{name}")
+            self.note_denied(principal, action, resource_type, name, protocol)
         return is_allowed
+
+    def may_know(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
+        """Whether it may hear of what is there: it may do something to some of it."""
+        return self._decided(principal, Action.ALL, resource_type, name)
+
+    def note_denied(
+        self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str
+    ) -> None:
+        """Audit a denial that a door has made of several answers."""
+        self._denied(principal, protocol, action, f"{resource_type}:{name}")
 
     def check(
         self, principal: Principal, action: Action, resource_type: ResourceType, name: str, protocol: str = ""
@@ -192,19 +213,10 @@ class Security:
 
     def why(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> Decision:
         """The decision of now, with its reason."""
-        directory = self._directory
-        if not directory.is_loaded:
-            return Decision(False, "users and policies are not known")
-        refusal = self._lost(principal)
-        if refusal is not None:
-            return Decision(False, refusal)
-        if self._is_super(principal):
-            return Decision(True, "no user is defined" if principal.is_anonymous else "a super user")
-        statements = directory.statements(principal.name)
-        if statements is None:
-            return Decision(False, "a policy cannot be read")
-        own = compile_statements(principal.name, principal.statements)
-        return evaluate(principal, Request(action, resource_type, name), (own, *statements))
+        found = self._statements(principal)
+        if isinstance(found, Decision):
+            return found
+        return evaluate(principal, Request(action, resource_type, name), found)
 
     def may_administer(self, principal: Principal, protocol: str = "") -> bool:
         """Whether users and policies are its to see and to change: super users only, since these rights give all."""
@@ -236,12 +248,51 @@ class Security:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    def _decided(self, principal: Principal, action: Action, resource_type: ResourceType, name: str) -> bool:
+        """What was decided and is remembered.  `ALL`, which nobody asks for, stands for hearing of it."""
+        if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
+            return False
+        key = (principal, action, resource_type, name)
+        remembered = self._decisions.get(key)
+        if remembered is None:
+            if len(self._decisions) >= self.settings.max_cached_decisions:
+                self._decisions.clear()
+            if action is Action.ALL:
+                remembered = self._may_know(principal, resource_type, name)
+            else:
+                remembered = self.why(principal, action, resource_type, name).is_allowed
+            self._decisions[key] = remembered
+        return remembered
+
+    def _may_know(self, principal: Principal, resource_type: ResourceType, name: str) -> bool:
+        found = self._statements(principal)
+        if isinstance(found, Decision):
+            return found.is_allowed
+        return may_be_known(principal, resource_type, name, found)
+
+    def _statements(self, principal: Principal) -> Decision | tuple[Sequence[CompiledStatement], ...]:
+        """The statements that decide, or the decision where none has to be asked."""
+        directory = self._directory
+        if not directory.is_loaded:
+            return Decision(False, "users and policies are not known")
+        refusal = self._lost(principal)
+        if refusal is not None:
+            return Decision(False, refusal)
+        if self._is_super(principal):
+            return Decision(True, _WHY_ALL.get(principal.origin, "a super user"))
+        statements = directory.statements(principal.name)
+        if statements is None:
+            return Decision(False, "a policy cannot be read")
+        return (compile_statements(principal.name, principal.statements), *statements)
+
     def _lost(self, principal: Principal) -> str | None:
         """Why the principal is not what it was recognised as any more, or None."""
         if principal.expires_at_ms is not None and self._clock.now_ms() >= principal.expires_at_ms:
             return "the token is over"
         if principal.is_anonymous:
             return None if self._authenticator.takes_anonymous(principal.source) else "clients need a user"
+        if principal.origin is Origin.SETUP:
+            return "the setup token is over: there is a user" if self._directory.has_users else None
         if not self._directory.has_user(principal.name):
             if principal.origin is Origin.TOKEN:
                 return None
@@ -258,6 +309,8 @@ class Security:
     def _is_super(self, principal: Principal) -> bool:
         if principal.is_anonymous:
             return self.is_open
+        if principal.origin is Origin.SETUP:
+            return True
         user = self._directory.user(principal.name)
         return user is not None and user.is_super
 
@@ -274,6 +327,7 @@ class Security:
         if not self._directory.is_loaded:
             return
         if self._directory.has_users and not self._had_users:
+            self.setup_token.end()
             self._tell(PrincipalChange(ANONYMOUS, is_revoked=self.settings.anonymous != "always"))
         self._had_users = self._directory.has_users
         for change in changes:

@@ -31,6 +31,8 @@ WILL_PREFIX: Final = "session-will/"
 TAKEN_PREFIX: Final = "session-taken/"
 KICK_PREFIX: Final = "session-kick/"
 GATEWAY_PREFIX: Final = "gateway/"
+DECLARED_DEAD: Final = b"0"
+"""The value of a gateway's key once it has left, or one that sweeps takes it for dead; then the key goes."""
 
 MAX_NAME: Final = 600
 """Longest escaped client id that is a key as it is; a longer one is known by its hash."""

@@ -62,7 +62,7 @@ class Session:
         self.window: DeliveryWindow | None = None
         self.positions: Callable[[], Positions] = lambda: (record.cursors, record.replays)
         """Until somebody reads on for it, it stays where it was."""
-        self.on_fenced: Callable[[], None] = lambda: None
+        self.on_fenced: Callable[[], None] = _nothing
         self._journal = journal
         self._record_version, self._window_version = versions
         self._moved: Cursors = {topic: dict(queues) for topic, queues in window.moved.items()}
@@ -144,6 +144,11 @@ class Session:
         self._is_record_dirty = True
         self._held.append(callback)
         self._journal.submit(self)
+
+    def let_go(self) -> None:
+        """Its connection is over, was told so, and needs to hear nothing more."""
+        self._at_end = None
+        self.on_fenced = _nothing
 
     # -- for the journal -----------------------------------------------------------------------------------------
 
@@ -231,6 +236,9 @@ class Session:
         self.on_fenced()
         if self._at_end is not None:  # but who waits for the end has it
             self._at_end()
+
+
+def _nothing() -> None: ...
 
 
 def released(held: OutgoingRecord) -> OutgoingRecord:

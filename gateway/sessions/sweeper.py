@@ -21,6 +21,7 @@ from domain.ports import Store
 from gateway.sessions.lifecycle import depart, is_over
 from gateway.sessions.opening import readable
 from gateway.sessions.record import (
+    DECLARED_DEAD,
     DUE_PREFIX,
     GATEWAY_PREFIX,
     KICK_PREFIX,
@@ -38,6 +39,8 @@ SWEEP_SECONDS: Final = 0.5
 ALIVE_SECONDS: Final = 8.0
 """A gateway that has not renewed its key for so long is dead: its connections are gone with it."""
 RENEW_SECONDS: Final = 2.0
+GRACE_SECONDS: Final = 2 * RENEW_SECONDS
+"""Time for others to renew their keys after the key-values were away: until then nobody is taken for dead."""
 PAGE: Final = 500
 SWEEPER_KEY: Final = "gateway-sweeper"
 
@@ -68,6 +71,9 @@ class Sweeper:
         self._is_alone = is_alone
         self._alive_version: int | None = None
         self._renew_at_ms = 0
+        self._round_ms = clock.now_ms()
+        """Time of the last round that the store answered."""
+        self._grace_ends_ms = 0
         self._tasks: list[asyncio.Task[None]] = []
         self._stop_watching: Callable[[], object] = lambda: None
         self.expired = 0
@@ -100,7 +106,7 @@ class Sweeper:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._store.failure is None:
             try:
-                await self._store.write([KeyValueChange(GATEWAY_PREFIX + self._gateway, b"0")])
+                await self._store.write([KeyValueChange(GATEWAY_PREFIX + self._gateway, DECLARED_DEAD)])
             except EntrepotError as error:
                 log.warning("the end of this gateway was not noted", problem=error.message)
 
@@ -131,15 +137,24 @@ class Sweeper:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             try:
-                await self._renew()
-                if await self._has_lease():
-                    await self.sweep()
+                await self.round()
             except EntrepotError as error:
                 if self._store.failure is not None:
                     return
                 log.warning("sessions could not be swept", problem=error.message)
             except Exception:
                 log.exception("sweeping sessions failed")
+
+    async def round(self) -> None:
+        """Be alive, and sweep if that is this gateway's."""
+        await self._renew()
+        now_ms = self._clock.now_ms()
+        if now_ms - self._round_ms > RENEW_SECONDS * 1000:
+            self._grace_ends_ms = now_ms + int(GRACE_SECONDS * 1000)
+        self._round_ms = now_ms
+        if await self._has_lease():
+            await self.sweep()
+            self._round_ms = self._clock.now_ms()
 
     # -- who is alive, and who sweeps ----------------------------------------------------------------------------
 
@@ -161,12 +176,12 @@ class Sweeper:
     async def _renewal_refused(self, key: str) -> None:
         """The key is not as we left it: our own write of unknown outcome, or somebody declared us dead."""
         [found] = await self._store.get([key])
-        if found is None or found.value == b"0":
+        if found is None or found.value == DECLARED_DEAD:
             log.error("this gateway was silent for too long, and its sessions were given up")
             self._alive_version = None
             self._gateway = self._on_declared_dead()
             self._watch()
-            await self._store.write([KeyValueChange(key, b"0")])  # sweep again: some came while that went on
+            await self._store.write([KeyValueChange(key, DECLARED_DEAD)])  # sweep again: some came while that went on
         else:
             self._alive_version = found.version
 
@@ -247,11 +262,13 @@ class Sweeper:
     async def _sweep_dead(self) -> None:
         """Whoever is alone has the store for itself: gateways of before are dead."""
         now_ms = self._clock.now_ms()
+        if now_ms < self._grace_ends_ms:
+            return
         for each in await self._store.scan(GATEWAY_PREFIX):
             gateway = each.key.removeprefix(GATEWAY_PREFIX)
             if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
-                version = await self._write_unless_changed(KeyValueChange(each.key, b"0", each.version))
+                version = await self._write_unless_changed(KeyValueChange(each.key, DECLARED_DEAD, each.version))
                 if version is None:
                     continue  # it is alive after all
                 await self._sweep_sessions_of(gateway)

@@ -24,6 +24,9 @@ class AmqpSettings(Table):
     max_unacknowledged: Count = Field(
         20_000, description="Messages that a channel's consumers may hold where they set no prefetch"
     )
+    max_transaction_bytes: Bytes = Field(
+        64 * MIB, description="What a channel's transaction may hold; beyond it the channel is closed"
+    )
     max_queues: Count = Field(100_000, description="Queues of all virtual hosts together")
     consumer_timeout_seconds: Seconds = Field(
         1800, description="Longest that a consumer may hold a message: then its channel is closed"

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from domain.routing.topic_filter import is_valid_filter, is_valid_name, overlap
+from domain.url import fault_of_url
 from gateway.settings.table import Table
 
 MAX_REMOTES: Final = 64
@@ -104,13 +105,14 @@ class BridgeRemote(Table):
     @field_validator("url")
     @classmethod
     def _is_a_broker(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if parts.username is not None or parts.password is not None:
+        if "@" in value:
             raise ValueError("credentials stand in username and password_file, not in the address")
-        if parts.scheme not in DEFAULT_PORTS or not parts.hostname or parts.path not in ("", "/") or parts.query:
-            raise ValueError(f"{value!r} is not mqtt://host[:port] or mqtts://host[:port]")
-        if parts.port == 0:  # reading it also refuses what is no port
-            raise ValueError("port 0 cannot be connected to")
+        fault = fault_of_url(value, DEFAULT_PORTS)
+        if fault is not None:
+            raise ValueError(f"{value!r} is not mqtt://host[:port] or mqtts://host[:port]: {fault}")
+        parts = urlsplit(value)
+        if parts.path not in ("", "/") or parts.query or parts.fragment:
+            raise ValueError(f"{value!r} is not mqtt://host[:port] or mqtts://host[:port]: it goes on after the port")
         return value
 
     @model_validator(mode="after")

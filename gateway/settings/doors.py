@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from domain.consumer_group import MAX_ATTEMPTS_LIMIT, MAX_INVISIBLE_SECONDS, ConsumerGroup
+from domain.errors import Code, EntrepotError
 from domain.names import is_topic_name
 from domain.retained import MAX_RETAINED_BYTES, RetainedLimits
+from domain.revision import BY_USE
 from domain.routing.topic_filter import is_valid_filter
 from domain.topic import MAX_QUEUES
 from gateway.settings.limits import MqttLimitSettings
@@ -25,6 +28,9 @@ class ServerSettings(Table):
         None, description="File that gets a JSON object of every listener's real address once everything is up"
     )
     drain_seconds: Seconds = Field(10, description="Longest time a stop waits for what is under way")
+    max_unauthenticated_bytes: Bytes = Field(
+        64 * MIB, description="Sent by all connections together that have not logged in; beyond it they are refused"
+    )
     free_ports: bool = Field(False, description="Every listener without a port of its own takes a free one")
 
 
@@ -41,11 +47,15 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
     max_packet_size_bytes: int = Field(
         4 * MIB + 64 * KIB, ge=1 * KIB, le=268_435_460, description="Largest packet taken from a client"
     )
+    max_connect_size_bytes: int = Field(
+        64 * KIB, ge=256, le=268_435_460, description="Largest CONNECT, its will and password included"
+    )
     receive_maximum: int = Field(
         1024, ge=1, le=65_535, description="Publishes a client may have unconfirmed, as announced in CONNACK"
     )
     max_subscriptions_per_client: Count = Field(1000, description="Topic filters one client may subscribe to")
     max_queued_messages: Count = Field(1000, description="Messages that may wait for one slow subscriber")
+    max_queued_bytes: Bytes = Field(1 * MIB, description="Bytes of these; what is beyond waits in the log")
     max_inflight_messages: int = Field(
         1024, ge=1, le=65_535, description="QoS 1 messages sent to one subscriber and not acknowledged yet"
     )
@@ -66,6 +76,10 @@ class MqttSettings(MqttTransportSettings, MqttLimitSettings):
     )
     checks_payload_format: bool = Field(
         False, description="Whether a payload that is said to be UTF-8 is refused where it is not (MQTT 5)"
+    )
+    tells_no_subscribers: bool = Field(
+        False,
+        description="Whether PUBACK and PUBREC say 0x10 where nobody is subscribed (MQTT 5): follows all sessions",
     )
     response_topic_prefix: str = Field(
         "", description="Response information for clients that ask: this, and the client id below it; empty: none"
@@ -98,6 +112,11 @@ class HttpSettings(HttpTransportSettings):
     max_event_sockets: Count = Field(10_000, description="WebSockets that receive events, at one time")
     allowed_origins: list[str] = Field(
         [], description="Origins whose pages may call this door and read its answers; * is all. Without, its own alone"
+    )
+    hosts: list[str] = Field(
+        [],
+        description="Host names of this server that callers without credentials may ask for, besides localhost and "
+        "addresses; * is all",
     )
     event_type: str = Field(
         "dev.entrepot.message", min_length=1, description="CloudEvents type of messages that came by another protocol"
@@ -137,8 +156,9 @@ class TopicsSettings(Table):
 
 
 class GroupsSettings(Table):
-    """What a consumer group has unless it says otherwise."""
+    """Consumer groups: how they come into being, and what one has unless it says otherwise."""
 
+    auto_create: bool = Field(True, description="Whether a first receive or share creates its group")
     max_attempts: int = Field(
         16, ge=1, le=MAX_ATTEMPTS_LIMIT, description="Deliveries of one message before it is dead-lettered"
     )
@@ -150,3 +170,10 @@ class GroupsSettings(Table):
     def new_group(self, name: str) -> ConsumerGroup:
         """A group that has said nothing yet."""
         return ConsumerGroup(name, self.max_attempts, self.invisible_seconds, self.start)
+
+    def by_use(self, name: str) -> ConsumerGroup:
+        """A group that its first use makes.  Raises CONSUMER_GROUP_NOT_FOUND where none comes into being so."""
+        if not self.auto_create:
+            text = f"there is no consumer group {name!r}, and groups are not created on use"
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, text)
+        return replace(self.new_group(name), revision=BY_USE)

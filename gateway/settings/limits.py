@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from domain.routing.topic_filter import MAX_LEVELS
+from domain.routing.topic_filter import DEFAULT_LEVELS, MAX_LEVELS
 from gateway.settings.table import Seconds, Table
 
 Rate = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -26,7 +26,7 @@ class MqttLimitSettings(Table):
         0, description="Sessions that outlive their connection, of all gateways, counted now and then; 0 for any number"
     )
     max_topic_levels: int = Field(
-        MAX_LEVELS, ge=1, le=MAX_LEVELS, description="Levels of a topic name or filter that clients may use"
+        DEFAULT_LEVELS, ge=1, le=MAX_LEVELS, description="Levels of a topic name or filter that clients may use"
     )
     max_publishes_per_second_per_client: Rate = Field(
         0, description="Messages a client may publish each second before it is read more slowly; 0 for any number"

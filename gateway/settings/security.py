@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from domain.access.evaluator import is_loopback
 from domain.access.model import is_user_name
+from domain.url import fault_of_url
 from gateway.settings.table import GIB, KIB, MIB, Bytes, Count, Seconds, Table
 
 ALGORITHMS: Final = (
@@ -29,10 +30,17 @@ class SecuritySettings(Table):
     )
     open_health: bool = Field(True, description="Whether /healthz and /readyz answer everybody")
     open_metrics: bool = Field(False, description="Whether /metrics answers everybody")
-    initial_admin: str | None = Field(
-        None, description="Super user that is made before the doors open, where there is none of that name"
+    setup_token_file: Path | None = Field(
+        None,
+        description="File for the token that defining the first user takes; without: setup-token in store.data_dir, "
+        "where the store is there, else the start prints it",
     )
-    initial_admin_password: SecretStr | None = Field(None, description="Its password")
+    initial_admin: str | None = Field(
+        None, description="Super user that is made before the doors open, where there is no super user yet"
+    )
+    initial_admin_password: SecretStr | None = Field(
+        None, description="Its password; without, one is made up: see initial-admin-password in store.data_dir"
+    )
     initial_admin_password_file: Path | None = Field(None, description="File whose first line is its password")
     argon2_memory_bytes: int = Field(19 * MIB, ge=8 * KIB, le=4 * GIB, description="Memory of one password check")
     argon2_iterations: int = Field(2, ge=1, le=100, description="Passes of one password check")
@@ -67,6 +75,12 @@ class SecuritySettings(Table):
     )
     certificate_needs_user: bool = Field(True, description="Whether a user of the certificate's name must be defined")
 
+    @field_validator("initial_admin_password")
+    @classmethod
+    def _empty_is_none(cls, value: SecretStr | None) -> SecretStr | None:
+        """An environment variable that is there and empty gives no password."""
+        return value if value is not None and value.get_secret_value() else None
+
     @property
     def takes_tokens(self) -> bool:
         """Whether JWT are a way in."""
@@ -84,8 +98,8 @@ class SecuritySettings(Table):
             return
         if not is_user_name(self.initial_admin):
             raise ValueError(f"initial_admin: {self.initial_admin!r} is not the name of a user")
-        if sum(each is not None for each in passwords) != 1:
-            raise ValueError("initial_admin needs initial_admin_password or initial_admin_password_file, and not both")
+        if None not in passwords:
+            raise ValueError("initial_admin has initial_admin_password or initial_admin_password_file, and not both")
 
     def _check_tokens(self) -> None:
         unknown = [name for name in self.jwt_algorithms if name not in ALGORITHMS]
@@ -101,9 +115,10 @@ class SecuritySettings(Table):
         if self.jwt_audience is None or given != 1:
             raise ValueError("jwt_issuer needs jwt_audience, and one of jwt_key_file and jwks_url")
         if self.jwks_url is not None:
+            fault = fault_of_url(self.jwks_url, ("https", "http"))
+            if fault is not None:
+                raise ValueError(f"jwks_url: {fault}")
             url = urlsplit(self.jwks_url)
             host = url.hostname or ""
-            if not host or url.scheme not in ("https", "http"):
-                raise ValueError("jwks_url: is not a URL")
             if url.scheme == "http" and not (host == "localhost" or is_loopback(host)):
                 raise ValueError("jwks_url: must be https, but for a server on this machine")

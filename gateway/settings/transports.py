@@ -40,7 +40,9 @@ class MqttTransportSettings(Table):
     wss_port: Port | None = Field(None, description="Port of MQTT over WebSocket over TLS; 0 takes a free one")
     ws_path: str = Field("/mqtt", pattern="^(/.*)?$", description="Path of ws_port and wss_port; empty for any")
     ws_on_http: bool = Field(True, description="Whether the HTTP port speaks MQTT over WebSocket under /mqtt")
-    ws_origins: list[str] = Field([], description="Origins whose pages may connect by WebSocket; empty for all")
+    ws_origins: list[str] = Field(
+        [], description="Origins whose pages may connect by WebSocket; * is all. Without, its own alone"
+    )
     trusted_proxies: list[str] = Field([], description="Addresses (CIDR) whose PROXY protocol headers are believed")
     proxy_protocol: Literal["off", "optional", "required"] = Field(
         "off", description="Whether MQTT ports take PROXY protocol headers; required refuses all who are not trusted"

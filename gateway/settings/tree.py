@@ -48,3 +48,8 @@ class Settings(Table):
     webhooks: WebhookSettings = Field(default_factory=WebhookSettings)
     bridge: BridgeSettings = Field(default_factory=BridgeSettings)
     log: LogSettings = Field(default_factory=LogSettings)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names that clients ask this server by, besides localhost and addresses."""
+        return (*self.http.hosts, self.server.host)

@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from domain.url import fault_of_url
 from gateway.settings.table import KIB, Bytes, Count, Seconds, Table
 
 
@@ -55,6 +56,7 @@ class WebhookSettings(Table):
     @field_validator("public_url")
     @classmethod
     def _is_a_url(cls, value: str) -> str:
-        if value and not value.startswith(("http://", "https://")):
-            raise ValueError(f"{value!r} is not a URL with http or https")
+        fault = fault_of_url(value, ("https", "http")) if value else None
+        if fault is not None:
+            raise ValueError(f"{value!r} is not where this door is reached: {fault}")
         return value.rstrip("/")

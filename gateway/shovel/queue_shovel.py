@@ -12,12 +12,15 @@ from urllib.parse import unquote, urlsplit
 
 import aio_pika
 import aiormq
+from aio_pika.abc import AbstractConnection
 from aiormq.abc import AbstractChannel
 
 from gateway.shovel.plan import OnProgress, QueueProgress, ShovelError, ShovelPlan
 from gateway.shovel.queue_session import PASSING, QueueSession
 
 CONNECT_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 5.0
+"""After that a connection is left to its other side: a shovel that is told to end does."""
 MAX_FAILURES: Final = 8
 """Sessions that end one after the other without a message carried: then it is given up."""
 FIRST_PAUSE_SECONDS: Final = 0.2
@@ -27,6 +30,13 @@ _NO_ENTRY: Final = (
     aiormq.exceptions.ProbableAuthenticationError,
     aiormq.exceptions.IncompatibleProtocolError,
 )
+
+
+async def _close(connection: AbstractConnection) -> None:
+    """Close it if that can be done in time: the client library itself waits for its tasks without end."""
+    closing = asyncio.ensure_future(connection.close())
+    closing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())  # of no interest, and seen
+    await asyncio.wait((closing,), timeout=CLOSE_SECONDS)
 
 
 class QueueShovel:
@@ -73,13 +83,14 @@ class QueueShovel:
 
     async def _channel(self, opened: AsyncExitStack, url: str, side: str) -> AbstractChannel:
         try:
-            connection = await opened.enter_async_context(await aio_pika.connect(url, timeout=CONNECT_SECONDS))
+            connection = await aio_pika.connect(url, timeout=CONNECT_SECONDS)
         except _NO_ENTRY as error:
             raise ShovelError(f"the {side} refuses the login: {error}") from error
         except (aiormq.exceptions.AMQPError, OSError, TimeoutError) as error:
             if not self._was_there:
                 raise ShovelError(f"the {side} cannot be reached: {error or type(error).__name__}") from error
             raise
+        opened.push_async_callback(_close, connection)
         channel = connection.channel(publisher_confirms=True, on_return_raises=True)
         await channel.initialize()
         return await channel.get_underlay_channel()

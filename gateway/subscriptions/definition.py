@@ -18,6 +18,7 @@ from yarl import URL
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_topic_name, qualified, split_name
 from domain.timestamp import to_epoch_ms, to_rfc3339
+from domain.url import fault_of_url
 from gateway.subscriptions.record import BINARY, LATEST, Credential, StateRecord, Subscription, SubscriptionRecord
 
 HIDDEN: Final = "***"
@@ -105,7 +106,7 @@ class SubscriptionModel(_Model):
     """The body of a POST or a PUT."""
 
     id: str | None = None
-    """Of a PUT: the one in the path.  The server makes it."""
+    """Of a PUT: the one in the path.  Passed over in a POST, whose id the server makes: what was read may be posted."""
     source: Annotated[str, Field(min_length=1, max_length=256)]
     """The topic: its name, or `/<namespace>/<topic>`."""
     types: Annotated[list[Text], Field(max_length=MAX_TYPES)] = []
@@ -129,8 +130,8 @@ def record_of(
 ) -> SubscriptionRecord:
     """The definition that a body is.  Raises BAD_REQUEST."""
     config, protocol = model.config, model.protocolsettings
-    if model.id is not None and model.id != subscription_id:
-        raise _bad("id", "is the server's to choose" if before is None else "is not that of the path")
+    if before is not None and model.id is not None and model.id != subscription_id:
+        raise _bad("id", "is not that of the path")
     if config.maxbackoffseconds < config.initialbackoffseconds:
         raise _bad("config.maxbackoffseconds", "is less than initialbackoffseconds")
     check_url(model.sink, "sink")
@@ -179,13 +180,15 @@ def topic_of(source: str, namespace: str) -> str:
 
 def check_url(text: str, where: str) -> URL:
     """A URL to send to.  Raises BAD_REQUEST; whether it may be sent to is asked elsewhere."""
+    fault = fault_of_url(text, ("https", "http"))
+    if fault is not None:
+        raise _bad(where, fault)
     try:
         url = URL(text)
-        port = url.port
-    except ValueError as error:
-        raise _bad(where, f"is no URL: {error}") from None
-    if url.scheme not in ("http", "https") or not url.host or port is None or not text.isprintable():
-        raise _bad(where, "must be an absolute URL with https or http")
+    except ValueError:
+        raise _bad(where, "its host is no name and no address") from None
+    if not url.host:
+        raise _bad(where, "the URL names no host")
     if url.user is not None or url.password is not None:
         raise _bad(where, "must not hold a password: there is sinkcredential")
     if url.fragment:

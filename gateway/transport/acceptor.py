@@ -107,7 +107,7 @@ class Acceptor:
                 await self._converse(connection, lambda: make(header))
                 is_open = True
         except (OSError, MalformedProxyHeaderError) as error:
-            self._intake.refuse(reason, host, self._loop.time(), str(error) or "it took too long")
+            self._intake.refuse(reason, host, str(error) or "it took too long")
         finally:
             if not is_open:
                 place.leave()

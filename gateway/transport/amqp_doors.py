@@ -14,6 +14,7 @@ from gateway.settings.amqp import AmqpSettings
 from gateway.transport.acceptor import Acceptor
 from gateway.transport.certificates import CertificateFiles, ServerCertificates
 from gateway.transport.door import Door
+from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake, IntakeLimits, Place
 from gateway.transport.proxy_trust import ProxyTrust
 from protocols.proxy import ProxyHeader
@@ -37,10 +38,12 @@ class AmqpDoors:
         sockets: Mapping[str, socket.socket],
         converse: Callable[[], Conversation],
         wheel: DeadlineWheel,
+        early: EarlyBytes,
     ) -> None:
         self._settings = settings
         self._converse = converse
         self._wheel = wheel
+        self._early = early
         self._loop = asyncio.get_running_loop()
         self.certificates: ServerCertificates | None = None
         if "amqps" in sockets:
@@ -66,7 +69,8 @@ class AmqpDoors:
         settings = self._settings
         limits = IntakeLimits(connections=settings.max_connections)
         intake = Intake(name, limits, self._loop.time())
-        door = Door(name, self._converse, self._loop, self._wheel, intake, settings.write_buffer_bytes)
+        most = settings.write_buffer_bytes
+        door = Door(name, self._converse, self._loop, self._wheel, intake, most, self._early)
 
         def begin(place: Place | None) -> Callable[[ProxyHeader | None], Driver]:
             conversation = door.converse()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gateway.deadlines import DeadlineWheel
+from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake
 
 if TYPE_CHECKING:
@@ -25,3 +26,5 @@ class Door:
     wheel: DeadlineWheel
     intake: Intake
     write_limit: int
+    early: EarlyBytes
+    """What connections that have not logged in have sent, those of other doors among them."""

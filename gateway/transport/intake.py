@@ -17,8 +17,6 @@ BURST_SECONDS: Final = 2.0
 """What a rate allows may be saved up for so long."""
 MAX_ADDRESSES: Final = 65_536
 """Addresses whose rate is remembered; the one not seen for longest is forgotten."""
-LOG_SECONDS: Final = 1.0
-"""Shortest time between two log lines about the same reason."""
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +91,6 @@ class Intake:
         self._bucket = _Bucket(limits.accepts_per_second, now)
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self._half_open: dict[str, int] = {}
-        self._told: dict[str, tuple[float, int]] = {}
 
     @property
     def half_open(self) -> int:
@@ -104,10 +101,10 @@ class Intake:
         """A connection has come; None if the listener has too many, or they come too fast."""
         limits = self.limits
         if limits.connections and self.connections >= limits.connections:
-            self.refuse("too many connections", "", now)
+            self.refuse("too many connections", "")
             return None
         if limits.accepts_per_second and not self._bucket.take(limits.accepts_per_second, now):
-            self.refuse("connections come too fast", "", now)
+            self.refuse("connections come too fast", "")
             return None
         self.connections += 1
         return Place(self)
@@ -117,11 +114,11 @@ class Intake:
         key, limits = _key_of(host), self.limits
         rate = limits.accepts_per_second_per_address
         if rate and not self._bucket_of(key, rate, now).take(rate, now):
-            self.refuse("connections of one address come too fast", host, now)
+            self.refuse("connections of one address come too fast", host)
             return ""
         count = self._half_open.get(key, 0)
         if limits.half_open_per_address and count >= limits.half_open_per_address:
-            self.refuse("too many half-open connections of one address", host, now)
+            self.refuse("too many half-open connections of one address", host)
             return ""
         self._half_open[key] = count + 1
         return key
@@ -134,20 +131,16 @@ class Intake:
         else:
             del self._half_open[key]
 
-    def refuse(self, reason: str, host: str, now: float, detail: str = "") -> None:
-        """A connection is closed before it was one: count it, and say so from time to time.
+    def refuse(self, reason: str, host: str, detail: str = "") -> None:
+        """A connection is closed before it was one: count it, and say so.
 
         `reason` is one of a few; what varies goes into `detail`.
         """
         self.refused += 1
-        told, silent = self._told.get(reason, (float("-inf"), 0))
-        if now - told < LOG_SECONDS:
-            self._told[reason] = told, silent + 1
-            return
-        self._told[reason] = now, 0
         more = {"detail": detail} if detail else {}
+        kind = f"{self.listener}: {reason}"
         log.warning(
-            "connections refused", listener=self.listener, reason=reason, address=host, count=silent + 1, **more
+            "a connection was refused", seldom=kind, listener=self.listener, reason=reason, address=host, **more
         )
 
     def _bucket_of(self, key: str, rate: float, now: float) -> _Bucket:

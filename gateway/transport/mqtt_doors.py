@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from gateway.deadlines import DeadlineWheel
@@ -14,8 +14,10 @@ from gateway.settings import MqttSettings
 from gateway.transport.acceptor import Acceptor
 from gateway.transport.certificates import CertificateFiles, HostCertificate, ServerCertificates
 from gateway.transport.door import Door
+from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake, IntakeLimits, Place
 from gateway.transport.proxy_trust import ProxyTrust
+from gateway.transport.web_origin import WebOrigins
 from gateway.transport.websocket import WebSocketDriver, WebSocketTerms, upgraded
 from protocols.proxy import ProxyHeader
 
@@ -42,10 +44,18 @@ class MqttDoors:
         sockets: Mapping[str, socket.socket],
         converse: Callable[[], Conversation],
         wheel: DeadlineWheel,
+        early: EarlyBytes,
+        further_origins: Sequence[str],
+        hosts: Sequence[str],
+        takes_anonymous: Callable[[str], bool],
     ) -> None:
+        """`further_origins`: let in on the HTTP port, too.  `hosts`: see `WebOrigins`, `takes_anonymous`:
+        `WebSocketTerms`."""
         self._settings = settings
+        self._further_origins, self._hosts, self._takes_anonymous = further_origins, hosts, takes_anonymous
         self._converse = converse
         self._wheel = wheel
+        self._early = early
         self._loop = asyncio.get_running_loop()
         self._intakes: list[Intake] = []
         self.certificates: ServerCertificates | None = None
@@ -66,7 +76,7 @@ class MqttDoors:
 
     def http_upgrade(self) -> type[asyncio.Protocol]:
         """What the HTTP door hands WebSocket connections over to."""
-        return upgraded(self._door("http"), self._terms(HTTP_PATH))
+        return upgraded(self._door("http"), self._terms(HTTP_PATH, self._further_origins))
 
     async def start(self) -> None:
         """Accept connections."""
@@ -104,12 +114,12 @@ class MqttDoors:
         )
         intake = Intake(name, limits, self._loop.time())
         self._intakes.append(intake)
-        return Door(name, self._converse, self._loop, self._wheel, intake, settings.write_buffer_bytes)
+        return Door(name, self._converse, self._loop, self._wheel, intake, settings.write_buffer_bytes, self._early)
 
-    def _terms(self, path: str) -> WebSocketTerms:
+    def _terms(self, path: str, further_origins: Sequence[str] = ()) -> WebSocketTerms:
         settings = self._settings
-        origins = frozenset(origin.lower() for origin in settings.ws_origins)
-        return WebSocketTerms(path, origins, settings.max_packet_size_bytes)
+        origins = WebOrigins((*settings.ws_origins, *further_origins), self._hosts)
+        return WebSocketTerms(path, origins, settings.max_packet_size_bytes, self._takes_anonymous)
 
 
 def _files(settings: MqttSettings) -> CertificateFiles:

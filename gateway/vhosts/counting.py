@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, EntrepotError
 from domain.names import retry_topic
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.vhosts.vhost import Queue
@@ -25,7 +25,7 @@ class Counting:
             status = await self._store.group_status(queue.group)
             bounds = await self._store.bounds(queue.topic)
         except EntrepotError as error:
-            if error.code in (Code.CONSUMER_GROUP_NOT_FOUND, Code.TOPIC_NOT_FOUND):
+            if error.code in NOT_THERE:
                 return 0, 0
             raise
         unread = {each.queue_id: each.max_offset - each.min_offset for each in bounds}
@@ -50,7 +50,7 @@ class Counting:
             status = await self._store.group_status(queue.group)
             bounds = await self._store.bounds(queue.topic)
         except EntrepotError as error:
-            if error.code in (Code.CONSUMER_GROUP_NOT_FOUND, Code.TOPIC_NOT_FOUND):
+            if error.code in NOT_THERE:
                 return 0
             raise
         done = {

@@ -7,6 +7,7 @@ group are there before its key, and go after it: what is routed finds them.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ import structlog
 
 from domain.cluster import Clustered
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, Code, EntrepotError
 from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
 from domain.ports import Store
 from domain.queue_declaration import QueueDeclaration
@@ -259,12 +260,12 @@ class Definitions:
         """Delete a queue with its bindings, what waits in it, and what goes with that."""
         removal = vhost.routing.removal_of_queue(queue.name)
         await self._remove(vhost, removal)
-        for forget in (self._store.delete_topic(queue.topic), self._store.delete_group(queue.group)):
-            try:
-                await forget
-            except EntrepotError as error:
-                if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
-                    raise
+        forgetting = (self._store.delete_topic(queue.topic), self._store.delete_group(queue.group))
+        for problem in await asyncio.gather(*forgetting, return_exceptions=True):
+            if isinstance(problem, EntrepotError) and problem.code in NOT_THERE:
+                continue
+            if problem is not None:
+                raise problem
 
     # -- policies ------------------------------------------------------------------------------------------------
 
@@ -275,9 +276,9 @@ class Definitions:
 
     async def delete_policy(self, vhost: Vhost, name: str, *, is_operators: bool) -> bool:
         """Delete a policy; whether there was one."""
-        is_there = any(each.name == name for each in vhost.policies(of_operators=is_operators))
+        key = records.policy_key(vhost.namespace, name, is_operators=is_operators)
+        is_there = vhost.has_key(key)  # also one that is set aside
         if is_there:
-            key = records.policy_key(vhost.namespace, name, is_operators=is_operators)
             await self._write_policy(vhost, KeyValueChange(key, None))
         return is_there
 

@@ -15,12 +15,12 @@ from typing import Final
 import structlog
 
 from domain.clock import Clock
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, EntrepotError
 from domain.key_value import KeyValueChange
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.delivery.queue_feeds import QueueFeeds
-from gateway.sessions.record import GATEWAY_PREFIX
+from gateway.sessions.record import DECLARED_DEAD, GATEWAY_PREFIX
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.presence import ConsumerPresence
@@ -137,7 +137,7 @@ class QueueKeeper:
             try:
                 await self._look(known[1], known[2])
             except EntrepotError as error:
-                if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
+                if error.code not in NOT_THERE:
                     log.warning("a queue cannot be looked at", queue=known[2].name, problem=error.message)
                     self.look_at(known[1], known[2], self._clock.now_ms() + HELD_MS)
             except Exception:
@@ -257,8 +257,7 @@ class QueueKeeper:
             return gateways
         names = sorted(gateways)
         found = await self._store.get([GATEWAY_PREFIX + name for name in names])
-        now_ms = self._clock.now_ms()
-        return {name for name, kept in zip(names, found, strict=True) if kept is None or int(kept.value) < now_ms}
+        return {name for name, kept in zip(names, found, strict=True) if kept is None or kept.value == DECLARED_DEAD}
 
 
 def end_of(message: StoredMessage, lifetime_ms: int | None) -> int | None:

@@ -8,7 +8,7 @@ that has had consumers for longest hands out messages.  What others have is know
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -39,7 +39,8 @@ _decode: Final = msgspec.msgpack.Decoder(PresenceRecord).decode
 
 class ConsumerPresence:
     """`gateway` gives this one's name.  `is_alone`: there are no others, and nothing is written.  `on_change` is called
-    with a Topic whose consumers at other gateways have changed."""
+    with a Topic whose consumers at other gateways have changed.  `given_back` returns when what consumers of these
+    Topics gave back is there for others, who hear of it only then."""
 
     def __init__(
         self,
@@ -47,10 +48,12 @@ class ConsumerPresence:
         clock: Clock,
         gateway: Callable[[], str],
         on_change: Callable[[str], None],
+        given_back: Callable[[Iterable[str]], Awaitable[None]],
         *,
         is_alone: bool,
     ) -> None:
         self._store, self._clock, self._gateway, self._on_change = store, clock, gateway, on_change
+        self._given_back = given_back
         self._is_alone = is_alone
         self._mine: dict[str, PresenceRecord] = {}
         self._others: dict[str, dict[str, PresenceRecord]] = {}
@@ -103,6 +106,7 @@ class ConsumerPresence:
             await asyncio.sleep(0)  # what comes in one tick goes in one write
             while self._dirty:
                 topics, self._dirty = self._dirty, set()
+                await self._given_back(topics)
                 changes = [
                     KeyValueChange(
                         f"{PREFIX}{topic}/{self._gateway()}",

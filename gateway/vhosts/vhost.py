@@ -141,6 +141,10 @@ class Vhost:
     def policy_of_exchange(self, name: str) -> Policy | None:
         return policy_of_exchange(self.policies(), name)
 
+    def has_key(self, key: str) -> bool:
+        """Whether something is defined by it, understood or not."""
+        return key in self._by_key
+
     def keys(self) -> list[str]:
         """Those of all that is defined here."""
         return list(self._by_key)
@@ -154,8 +158,8 @@ class Vhost:
             self._by_key[key] = record
             try:
                 self._add(key, record)
-            except EntrepotError as error:
-                log.warning("a definition is not understood", key=key, problem=error.message)
+            except (EntrepotError, ValueError) as error:  # msgspec's are among the latter
+                log.warning("a definition is not understood: it is set aside", key=key, problem=str(error))
         return self._govern() if isinstance(record or before, PolicyRecord) else ()
 
     def _govern(self) -> list[Queue]:

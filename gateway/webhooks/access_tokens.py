@@ -112,10 +112,10 @@ class AccessTokens:
             raise TokenError(f"the token endpoint: {answer.fault or answer.status}")
         try:
             told = _DECODER.decode(answer.body)
-        except msgspec.MsgspecError as error:
-            raise TokenError(f"the token endpoint: its answer is none: {error}") from None
+        except msgspec.MsgspecError:
+            raise TokenError("the token endpoint: its answer holds no token") from None
         if not told.access_token.isprintable() or not told.access_token.isascii():
-            raise TokenError("the token endpoint: its token is none")
+            raise TokenError("the token endpoint: its token is not printable ASCII")
         kind = "Bearer" if told.token_type.lower() == "bearer" else told.token_type
         if told.refresh_token and credential.credentialtype == "REFRESHTOKEN":
             _put(self._rotated, key, told.refresh_token)

@@ -38,7 +38,6 @@ def request_of(
     else:
         raw, body = binding.to_binary(events[0])
     headers = {name.decode(): value.decode("latin-1") for name, value in raw}
-    headers.setdefault("content-type", "application/octet-stream")
     _add_trace(headers, events)
     headers[webhook.REQUEST_ORIGIN] = origin
     if authorization is not None:

@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, Code, EntrepotError
 from domain.expression.cesql.value import Value
 from domain.message import Delivery, Message, StoredMessage, SystemProperty
 from domain.names import split_name
@@ -117,7 +117,7 @@ class Dispatcher:
             try:
                 deliveries = await self.step(WAIT_MS)
             except EntrepotError as error:
-                if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.TOO_MANY_REQUESTS):
+                if error.code not in (*NOT_THERE, Code.TOO_MANY_REQUESTS):
                     log.warning("a topic cannot be dispatched now", topic=self.topic, problem=error.message)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
@@ -195,7 +195,11 @@ class Dispatcher:
         message.qos, message.tag = stored.qos, stored.tag
         message.message_group = stored.message_group or event.attributes.get(PARTITION_KEY, "")
         kept = (SystemProperty.EXPIRES_AT_MS, SystemProperty.PROTOCOL)
-        message.system = {**message.system, **{name: stored.system[name] for name in kept if name in stored.system}}
+        message.system = {
+            **message.system,
+            **{name: stored.system[name] for name in kept if name in stored.system},
+            SystemProperty.FED_FROM: f"{stored.queue_id} {stored.queue_offset} {stored.topic}",
+        }
         feeds = [place for each in wanted if (place := self._place(each, message.message_group)) is not None]
         if not feeds:
             return None

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, EntrepotError
 from domain.names import SUBSCRIPTION_FEED_PREFIX, is_subscription_feed, split_name
 from domain.ports import Store
 from gateway.subscriptions.record import CATCH_UP_PREFIX, DISPATCH_PREFIX, GROUP_PREFIX
@@ -40,7 +40,7 @@ class Orphans:
             try:
                 await (self._store.delete_topic(name) if kind == "topic" else self._store.delete_group(name))
             except EntrepotError as error:
-                if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
+                if error.code not in NOT_THERE:
                     raise
         return len(dead)
 

@@ -9,15 +9,20 @@ from functools import partial
 from typing import Final
 
 import aiohttp
+import structlog
 from yarl import URL
 
 from gateway.settings import WebhookSettings
 from gateway.version import own_version
 from gateway.webhooks.addresses import AddressPolicy, CheckingResolver, ForbiddenAddressError, checked_socket
+from gateway.webhooks.sink_connection import SinkConnector
+from gateway.webhooks.sink_faults import words_of
 
 USER_AGENT: Final = f"entrepot/{own_version()}"
 DNS_SECONDS: Final = 30
 IDLE_SECONDS: Final = 15.0
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,7 @@ class SinkClient:
         self.policy = AddressPolicy(settings.allowed_networks)
         self._settings = settings
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
+            connector=SinkConnector(
                 resolver=CheckingResolver(self.policy),
                 socket_factory=partial(checked_socket, self.policy),
                 ttl_dns_cache=DNS_SECONDS,
@@ -51,6 +56,7 @@ class SinkClient:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": USER_AGENT},
+            skip_auto_headers=("Content-Type",),
             auto_decompress=False,
             trust_env=False,
         )
@@ -82,19 +88,13 @@ class SinkClient:
                 return Answer(
                     response.status, {name.lower(): value for name, value in response.headers.items()}, content
                 )
-        except TimeoutError:
-            return Answer(0, fault=f"no answer within {timeout_seconds:g} s")
-        except ForbiddenAddressError as error:
-            return Answer(0, fault=str(error), is_forbidden=True)
-        except aiohttp.InvalidURL as error:
-            return Answer(0, fault=f"is no URL that is sent to: {error}"[:300], is_forbidden=True)
-        except aiohttp.ClientConnectorError as error:
-            cause = error.os_error
+        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:  # TimeoutError is an OSError
+            cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
             if isinstance(cause, ForbiddenAddressError):
                 return Answer(0, fault=str(cause), is_forbidden=True)
-            return Answer(0, fault=f"cannot connect: {cause.strerror or cause}")
-        except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
-            return Answer(0, fault=f"{type(error).__name__}: {error}"[:300])
+            log.debug("a request to a sink failed", sink=url, exc_info=error)
+            is_forbidden = isinstance(error, aiohttp.InvalidURL)
+            return Answer(0, fault=words_of(error, timeout_seconds), is_forbidden=is_forbidden)
 
     async def _bounded(self, response: aiohttp.ClientResponse) -> bytes:
         """The body, if it is within the limit; else the connection is closed upon the rest."""

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from protocols.amqp.connection_channels import ConnectionChannels
 from protocols.amqp.connection_events import (
     EARLY_MAX_BYTES,
+    EARLY_MAX_FRAMES,
     ChannelClosed,
     Closed,
     Closing,
@@ -59,6 +60,7 @@ class ServerConnection(ConnectionChannels):
         "_closing_until",
         "_decoder",
         "_early",
+        "_early_frames",
         "_handshake_until",
         "_now",
         "_state",
@@ -70,6 +72,7 @@ class ServerConnection(ConnectionChannels):
         super().__init__(limits, now)
         self._decoder = Decoder(limits.handshake_frame_max, limits.max_message_size_bytes)
         self._state = WAITING
+        self._early_frames = 0
         self._early = bytearray()  # what came before the connection is open and was not looked at
         self._now = now
         self._handshake_until = now + limits.handshake_timeout_seconds
@@ -113,6 +116,12 @@ class ServerConnection(ConnectionChannels):
         while self._state < OPEN and not self.is_deciding:
             early = self._take_early()
             if not early:
+                return
+            self._early_frames += 1
+            if self._early_frames > EARLY_MAX_FRAMES:
+                yield self._violation(
+                    AmqpError(ReplyCode.RESOURCE_ERROR, "too much came before the connection was open")
+                )
                 return
             if self._state > WAITING:
                 yield from self._take_all(self._decoder.feed(early))
@@ -288,7 +297,7 @@ class ServerConnection(ConnectionChannels):
     def _drop(self, code: ReplyCode, text: str) -> Closing:
         """Close without a word."""
         self._state = CLOSED
-        self._drop_channels()
+        self._forget()
         return Closing(code, text, is_final=True)
 
     # -- time ----------------------------------------------------------------------------------------------------
@@ -322,6 +331,17 @@ class ServerConnection(ConnectionChannels):
         if self._heartbeats.is_due(now):
             self._out.append(HEARTBEAT_FRAME)
         return []
+
+    def lost(self) -> None:
+        """The connection is gone: nothing comes or goes any more."""
+        self._state = CLOSED
+        self._forget()
+
+    def _forget(self) -> None:
+        """What has come in part, and what channels hold, goes."""
+        self._early.clear()
+        self._decoder.drop()
+        self._drop_channels()
 
     def note_alive(self, now: float) -> None:
         """Not to be held against the client: the server had stopped reading."""

@@ -30,8 +30,10 @@ class ConnectionLimits:
     """How long the other side's part in the end of the connection is waited for."""
 
 
-EARLY_MAX_BYTES: Final = 1 << 20
+EARLY_MAX_BYTES: Final = 64 << 10
 """What may come while the caller has not decided on a login or a virtual host."""
+EARLY_MAX_FRAMES: Final = 64
+"""Frames that may be looked at before a virtual host is open: the login's are four, heartbeats may be between."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,6 +96,10 @@ class Decoder:
             self._needed = needed
         return items
 
+    def drop(self) -> None:
+        """Nothing more is parsed: what waits here goes."""
+        self._partial, self._needed = None, 0
+
     def _parse(self, data: bytes, items: list[Item]) -> tuple[int, int]:
         """Append every whole frame; where the rest begins, and how many bytes it needs to be a frame."""
         size, pos, limit = len(data), 0, self.frame_max

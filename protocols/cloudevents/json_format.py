@@ -16,6 +16,7 @@ import msgspec
 import orjson
 
 from protocols.cloudevents import media_type
+from protocols.cloudevents.batch import each_of
 from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
 from protocols.cloudevents.event import (
     CORE_ATTRIBUTES,
@@ -56,7 +57,7 @@ def decode_event(body: bytes) -> CloudEvent:
 
 
 def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudEvent]:
-    """Events in the JSON batch format (section 4); an empty batch is one, too.  Names the event that is at fault."""
+    """Events in the JSON batch format (section 4); an empty batch is one, too.  Names the events that are at fault."""
     _check_utf_8(body)
     try:
         count = len(_SHAPES.decode(body))
@@ -65,14 +66,7 @@ def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudE
         texts = _ARRAY.decode(body)
     except _NOT_JSON as error:
         raise CloudEventError(f"the body is not a JSON array of events: {error}") from None
-    events = []
-    for text in texts:
-        try:
-            events.append(_decode_object(bytes(text)))
-        except CloudEventError as error:
-            message = f"event {len(events)} of the batch (counted from 0): {error.message}"
-            raise CloudEventError(message, error.attribute) from None
-    return events
+    return each_of(texts, lambda text: _decode_object(bytes(text)))
 
 
 def encode_event(event: CloudEvent) -> bytes:

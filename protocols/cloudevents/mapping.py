@@ -27,7 +27,7 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
-from domain.message import Message, Properties, PropertyValue, StoredMessage, SystemProperty
+from domain.message import Message, Properties, PropertyValue, StoredMessage, SystemProperty, dead_letter_origin
 from domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES, NAMESPACE_SEPARATOR, split_name
 from domain.routing.topic_filter import MAX_LEVELS
 from domain.timestamp import to_epoch_ms, to_rfc3339
@@ -157,7 +157,7 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
             return structured
     marks = stored.system_text(TYPES_PROPERTY) if TYPES_PROPERTY in system else None
     implied_json = marks is not None and marks.endswith(_IMPLIED) and content_type == media_type.JSON
-    if content_type is not None and not implied_json:
+    if content_type and not implied_json:  # an empty one, which MQTT allows, says nothing
         attributes["datacontenttype"] = content_type
     if synthesised or not _are_valid(attributes):
         attributes = _mended(attributes, stored, namespace, default_type, synthesised)
@@ -300,8 +300,11 @@ def _typed_extensions(marks: str, attributes: Mapping[str, str]) -> dict[str, Ex
 
 
 def _is_integer(value: str) -> bool:
+    """Whether it is one as JSON's number says it: `00` would come back as `0`."""
     digits = value.removeprefix("-")
-    return digits.isascii() and digits.isdigit() and len(digits) < 11 and MIN_INTEGER <= int(value) <= MAX_INTEGER
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 10 or str(int(value)) != value:
+        return False
+    return MIN_INTEGER <= int(value) <= MAX_INTEGER
 
 
 def _add_properties(attributes: dict[str, str], properties: list[tuple[str, PropertyValue]]) -> None:
@@ -331,8 +334,12 @@ def _add_delivery_time(attributes: dict[str, str], typed: dict[str, ExtensionTyp
 
 
 def _add_dead_letter(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:
+    said = dict(stored.system)
+    origin = dead_letter_origin(stored)
+    if origin is not None:
+        said[SystemProperty.DEAD_LETTER_TOPIC], _, said[SystemProperty.DEAD_LETTER_QUEUE_OFFSET] = origin
     for name, attribute in DEAD_LETTER_EXTENSIONS.items():
-        value = stored.system.get(name)
+        value = said.get(name)
         if value is None:
             continue
         text = value if isinstance(value, str) else value.hex().upper()

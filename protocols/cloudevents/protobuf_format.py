@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from domain.timestamp import to_rfc3339
 from protocols.cloudevents import cloudevents_pb2 as pb
+from protocols.cloudevents.batch import each_of
 from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
 from protocols.cloudevents.event import NO_TYPED_EXTENSIONS, CloudEvent, ExtensionType, check_attributes, check_name
 from protocols.cloudevents.json_format import MAX_BATCH_EVENTS, encoded_text
@@ -32,7 +33,7 @@ def decode_event(body: bytes) -> CloudEvent:
 
 
 def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudEvent]:
-    """Events of a batch.  Names the event that is at fault."""
+    """Events of a batch.  Names the events that are at fault."""
     batch = pb.CloudEventBatch()
     try:
         batch.ParseFromString(body)
@@ -40,14 +41,7 @@ def decode_batch(body: bytes, max_events: int = MAX_BATCH_EVENTS) -> list[CloudE
         raise CloudEventError(f"the body is not a batch of events in Protobuf: {error}") from None
     if len(batch.events) > max_events:
         raise BatchTooLargeError(f"the batch has {len(batch.events)} events; at most {max_events} are taken")
-    events: list[CloudEvent] = []
-    for message in batch.events:
-        try:
-            events.append(_event(message))
-        except CloudEventError as error:
-            said = f"event {len(events)} of the batch (counted from 0): {error.message}"
-            raise CloudEventError(said, error.attribute) from None
-    return events
+    return each_of(batch.events, _event)
 
 
 def _event(message: pb.CloudEvent) -> CloudEvent:

@@ -10,7 +10,7 @@ What goes out is `outgoing`'s part, with what the handshakes of QoS 1 and 2 leav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any
 
 from protocols.mqtt.connection_events import (
     Acknowledged,
@@ -30,6 +30,7 @@ from protocols.mqtt.encoder import (
     encode_words,
 )
 from protocols.mqtt.errors import MqttError, protocol_error
+from protocols.mqtt.goodbyes import CLIENTS_GOODBYES, RETURN_CODES, connack_forms, goodbye_forms
 from protocols.mqtt.outgoing import (
     ANSWERED,
     CLOSED,
@@ -56,32 +57,13 @@ from protocols.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
     Subscribe,
     Unsubscribe,
 )
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId
 from protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
 from protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
-
-_RETURN_CODES: Final = {
-    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION,
-    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: ConnectReturnCode.IDENTIFIER_REJECTED,
-    ReasonCode.BAD_USER_NAME_OR_PASSWORD: ConnectReturnCode.BAD_USER_NAME_OR_PASSWORD,
-    ReasonCode.NOT_AUTHORIZED: ConnectReturnCode.NOT_AUTHORIZED,
-    ReasonCode.SERVER_UNAVAILABLE: ConnectReturnCode.SERVER_UNAVAILABLE,
-    ReasonCode.SERVER_BUSY: ConnectReturnCode.SERVER_UNAVAILABLE,
-    ReasonCode.QUOTA_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
-    ReasonCode.CONNECTION_RATE_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
-    ReasonCode.USE_ANOTHER_SERVER: ConnectReturnCode.SERVER_UNAVAILABLE,
-    ReasonCode.SERVER_SHUTTING_DOWN: ConnectReturnCode.SERVER_UNAVAILABLE,
-}
-"""What version 3 says where version 5 has these reasons; others close without a word."""
-
-
-_CLIENTS_GOODBYES: Final = frozenset(
-    ReasonCode(code) for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
-)
-"""Reasons that a client's DISCONNECT may give (table 3-13)."""
 
 
 class ServerConnection(Outgoing):
@@ -94,24 +76,28 @@ class ServerConnection(Outgoing):
         "_last_packet",
         "_limits",
         "_timeout",
-        "_waiting",
         "observe",
     )
 
     def __init__(self, limits: ConnectionLimits, now: float, counts: PacketCounts | None = None) -> None:
-        super().__init__(Decoder(limits.max_packet_size_bytes, gathers=True), counts)
+        most, first = limits.max_packet_size_bytes, limits.max_connect_size_bytes
+        super().__init__(Decoder(most, gathers=True, max_connect_size=first), counts)
         self._limits = limits
         self._last_packet = now
         self._timeout = limits.connect_timeout_seconds
-        self._waiting: list[Packet] | None = None
         self._clients_aliases: ClientsAliases | None = None
         self._has_session_expiry = False
         self.observe: Callable[[list[Packet]], None] | None = None
 
     @property
     def waiting(self) -> int:
-        """How many packets came behind a CONNECT that is not decided yet."""
-        return 0 if self._waiting is None else len(self._waiting)
+        """How many bytes came behind a CONNECT that is not decided yet."""
+        return self._decoder.kept if self._is_put_off else 0
+
+    @property
+    def _is_put_off(self) -> bool:
+        """Whether what comes is for later; in an exchange of AUTH it belongs to that (3.1.2-30)."""
+        return self._state == DECIDING and self.method is None
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -121,21 +107,26 @@ class ServerConnection(Outgoing):
         wait for (3.1.4), is kept for `go_on`."""
         if self._state == CLOSED:
             return
+        if self._is_put_off:
+            self._decoder.keep(data)
+            return
+        is_first = self._state == WAITING
         packets = self._decoder.feed(data)
         if packets:
             self._last_packet = now
             if self.observe is not None:
                 self.observe(packets)
-        if self._waiting is not None:
-            self._waiting += packets
-            return
         yield from self._take_all(packets)
+        if is_first and self._state != WAITING and not self._is_put_off:
+            yield from self.go_on()
 
     def go_on(self) -> Iterator[Event]:
         """CONNECT is decided: what had come behind it."""
-        waiting, self._waiting = self._waiting, None
-        if self._state != CLOSED:
-            yield from self._take_all(waiting or [])
+        if self._state != CLOSED and self._decoder.kept:
+            packets = self._decoder.feed(b"")
+            if packets and self.observe is not None:
+                self.observe(packets)
+            yield from self._take_all(packets)
 
     def _take_all(self, packets: list[Packet]) -> Iterator[Event]:
         run: list[Publish] = []
@@ -143,9 +134,7 @@ class ServerConnection(Outgoing):
         held: list[object] = []
         error = self._decoder.error
         received = self._counts.received_of(self._decoder.version)
-        at = -1
         for packet in packets:
-            at += 1
             try:
                 if type(packet) is Publish and self._state == OPEN:
                     if released:
@@ -157,8 +146,8 @@ class ServerConnection(Outgoing):
                     run.append(packet)
                     continue
                 if type(packet) is Pubacks and self._state == OPEN:
-                    held += self.window.acknowledge_run(packet.packet_ids)
                     received[Puback] += len(packet.packet_ids)
+                    self.window.acknowledge_run(packet.packet_ids, held)
                     continue
                 if type(packet) is Puback and self._state == OPEN:
                     received[Puback] += 1
@@ -174,7 +163,7 @@ class ServerConnection(Outgoing):
                     released += self._take_pubrel(packet)
                     continue
                 if type(packet) is Pubcomp and self._state == OPEN:
-                    if packet.packet_id in self.window.released:
+                    if self.window.complete(packet.packet_id):
                         held.append(self.window.finish(packet.packet_id))
                     continue
                 if released:
@@ -190,9 +179,6 @@ class ServerConnection(Outgoing):
             if event is not None:
                 yield event
             if self._state == CLOSED:
-                return
-            if self.is_deciding and self.method is None:  # else only AUTH may come now (3.1.2-30)
-                self._waiting = packets[at + 1 :]
                 return
         if run:
             received[Publish] += len(run)
@@ -231,10 +217,17 @@ class ServerConnection(Outgoing):
             for subscription in packet.subscriptions:
                 if subscription.no_local and subscription.filter.startswith("$share/"):
                     raise protocol_error("No Local on a shared subscription")  # 3.8.3-4
+            self._check_room_for_answer(len(packet.subscriptions))
             return packet
         if isinstance(packet, Unsubscribe):
+            self._check_room_for_answer(len(packet.filters))
             return packet
         raise protocol_error(f"{type(packet).__name__.upper()} is sent by servers only")
+
+    def _check_room_for_answer(self, reasons: int) -> None:
+        """Refuse what would have effect and could not be answered: SUBACK and UNSUBACK have nothing to leave out."""
+        if self.version == 5 and len(encode(Suback(1, [ReasonCode.SUCCESS] * reasons), 5)) > self.max_packet_to_client:
+            raise MqttError(ReasonCode.PACKET_TOO_LARGE, "the answer would be larger than the client takes")
 
     def _takes_publish(self, packet: Publish) -> bool:
         """Check and complete a PUBLISH; False for one that came before, and is only answered again (4.3.3-10)."""
@@ -277,9 +270,10 @@ class ServerConnection(Outgoing):
     def _take_pubrec(self, packet: Pubrec) -> Event | None:
         window = self.window
         packet_id = packet.packet_id
+        is_first = window.receive(packet_id)
         if packet.reason >= ReasonCode.UNSPECIFIED_ERROR:  # 4.3.3: it is over, and never sent again
-            return Acknowledged([window.finish(packet_id)]) if packet_id in window.unreceived else None
-        if window.receive(packet_id):
+            return Acknowledged([window.finish(packet_id)]) if is_first else None
+        if is_first:
             return Received([packet_id])
         known = packet_id in window.released
         self._send(Pubrel(packet_id, ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND))
@@ -313,7 +307,7 @@ class ServerConnection(Outgoing):
             self._aliases = ServersAliases(aliases)
 
     def _take_disconnect(self, packet: Disconnect) -> Closing:
-        if self.version == 5 and packet.reason not in _CLIENTS_GOODBYES:
+        if self.version == 5 and packet.reason not in CLIENTS_GOODBYES:
             raise protocol_error(f"DISCONNECT with the reason {packet.reason.name}, which only servers give")
         if PropertyId.SERVER_REFERENCE in packet.properties:
             raise protocol_error("a server reference from a client")
@@ -326,9 +320,9 @@ class ServerConnection(Outgoing):
 
     # -- what goes out -------------------------------------------------------------------------------------------
 
-    def accept(self, connect: Connect, is_session_present: bool, granted: Properties = EMPTY) -> None:
-        """Answer CONNECT (3.2).  `granted`: properties of CONNACK that are the server's to say, of version 5."""
-        self._state = OPEN
+    def accept(self, connect: Connect, is_session_present: bool, granted: Properties = EMPTY) -> Closing | None:
+        """Answer CONNECT (3.2).  `granted`: properties of CONNACK that are the server's to say, of version 5.  Returns
+        how it ended where the client takes no packet of the size of that answer."""
         self._last_packet = max(self._last_packet, 0.0)
         properties: dict[PropertyId, Any] = {}
         if self.version == 5:
@@ -343,7 +337,11 @@ class ServerConnection(Outgoing):
             if self.method is not None:
                 properties[PropertyId.AUTHENTICATION_METHOD] = self.method
         accepted = ReasonCode.SUCCESS if self.version == 5 else ConnectReturnCode.ACCEPTED
-        self._send(Connack(is_session_present, accepted, properties))
+        forms = connack_forms(properties) if self.version == 5 else [properties]
+        if not self._send_if_it_fits(*(Connack(is_session_present, accepted, form) for form in forms)):
+            return self._violation(MqttError(ReasonCode.PACKET_TOO_LARGE, "CONNACK is larger than the client takes"))
+        self._state = OPEN
+        return None
 
     def refuse(self, reason: ReasonCode, text: str, server_reference: str = "") -> Closing:
         """Answer CONNECT with a refusal; the connection is over.  `server_reference`: where to go instead (4.11)."""
@@ -381,6 +379,8 @@ class ServerConnection(Outgoing):
     def lost(self) -> None:
         """The connection is gone: nothing comes or goes any more."""
         self._state = CLOSED
+        self._decoder.drop()
+        self._out.clear()
 
     def _violation(self, error: MqttError, server_reference: str = "") -> Closing:
         """Queue the goodbye that fits the state and version, and close."""
@@ -392,29 +392,18 @@ class ServerConnection(Outgoing):
         elif self._state == OPEN and self.version == 5:
             if error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:  # of another CONNECT: no word of DISCONNECT
                 error = MqttError(ReasonCode.PROTOCOL_ERROR, error.text)
-            packet = encode(Disconnect(error.reason, properties), 5)
-            if len(packet) > self.max_packet_to_client:
-                packet = encode(Disconnect(error.reason), 5)
-            self._counts.sent[5, Disconnect] += 1
-            self._out.append(packet)
+            self._send_if_it_fits(*(Disconnect(error.reason, form) for form in goodbye_forms(properties)))
         self._state = CLOSED
+        self._decoder.drop()
         return Closing(error.reason, error.text)
 
     def _say_connack(self, error: MqttError, properties: Properties) -> None:
-        before = len(self._out)
-        self._add_connack(error, properties)
-        self._counts.sent[self.version, Connack] += len(self._out) - before
-
-    def _add_connack(self, error: MqttError, properties: Properties) -> None:
         if self.version == 5:
             is_known = error.reason in REASONS_OF[PacketType.CONNACK]
             reason = error.reason if is_known else ReasonCode.SERVER_UNAVAILABLE  # as where the server shuts down
-            packet = encode(Connack(False, reason, properties), 5)
-            if len(packet) > self.max_packet_to_client:
-                packet = encode(Connack(False, reason), 5)
-            self._out.append(packet)
+            self._send_if_it_fits(*(Connack(False, reason, form) for form in goodbye_forms(properties)))
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION and self.version == 0:
             # a client of an unknown version: both ways to say it, as the older one knows only the first (3.1.2-2)
-            self._out.append(encode(Connack(False, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION), 4))
-        elif self.version in (3, 4) and error.reason in _RETURN_CODES:
-            self._out.append(encode(Connack(False, _RETURN_CODES[error.reason]), 4))
+            self._send(Connack(False, ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION))
+        elif self.version in (3, 4) and error.reason in RETURN_CODES:
+            self._send(Connack(False, RETURN_CODES[error.reason]))

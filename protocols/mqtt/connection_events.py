@@ -13,6 +13,7 @@ class ConnectionLimits:
     """Named limits of a connection.  Times in seconds."""
 
     max_packet_size_bytes: int = 4_259_840
+    max_connect_size_bytes: int = 65_536
     receive_maximum: int = 1024
     max_inflight_messages: int = 1024
     keep_alive_max_seconds: int = 65_535

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from struct import unpack_from
 from typing import Final
 
@@ -49,14 +50,18 @@ class Decoder:
 
     `version` is 0 until CONNECT names it; give it to read what a server sends.  `error` is what was wrong with the
     bytes: the packets before it were returned, and nothing is after it.  `gathers`: several PUBACKs of success in a row
-    become one `Pubacks`.
+    become one `Pubacks`.  `max_connect_size`, for a server: of the first packet, which anybody may send; what comes
+    behind that one in one read is parsed by the next `feed`, for it may be for later.
     """
 
-    __slots__ = ("_gathers", "_needed", "_partial", "error", "max_packet_size", "version")
+    __slots__ = ("_gathers", "_max_connect_size", "_needed", "_partial", "error", "max_packet_size", "version")
 
-    def __init__(self, max_packet_size: int, version: int = 0, *, gathers: bool = False) -> None:
+    def __init__(
+        self, max_packet_size: int, version: int = 0, *, gathers: bool = False, max_connect_size: int | None = None
+    ) -> None:
         self._gathers = gathers
         self.max_packet_size = max_packet_size
+        self._max_connect_size = max_connect_size
         self.version = version
         self.error: MqttError | None = None
         self._partial: bytearray | None = None  # the first bytes of one packet
@@ -81,10 +86,27 @@ class Decoder:
             self.error = error.with_traceback(None)
         return packets
 
+    @property
+    def kept(self) -> int:
+        """Bytes that wait here, of a packet that is not whole or was not parsed."""
+        return 0 if self._partial is None else len(self._partial)
+
+    def keep(self, data: bytes) -> None:
+        """Take bytes in without parsing them; `feed` does that."""
+        if self._partial is None:
+            self._partial, self._needed = bytearray(), 0
+        self._partial += data
+
+    def drop(self) -> None:
+        """Nothing more is parsed: what waits here goes."""
+        self._partial, self._needed = None, 0
+
     def _parse(self, data: bytes, packets: list[Packet]) -> None:
         """Append every whole packet of `data` and keep the rest; a usual PUBLISH costs no call but its own."""
         append, cached_topic, acks = packets.append, _topics.get, _SHORT_ACKNOWLEDGEMENTS
-        limit, version, size, pos, needed = self.max_packet_size, self.version, len(data), 0, 0
+        version, size, pos, needed = self.version, len(data), 0, 0
+        most = self._max_connect_size
+        limit = self.max_packet_size if version or most is None else most
         while size - pos > 1:
             first = data[pos]
             remaining = data[pos + 1]
@@ -99,6 +121,8 @@ class Decoder:
                         break
             end = body + remaining
             if end - pos > limit:
+                if not version:
+                    self._note_version(data, first, body)
                 raise MqttError(ReasonCode.PACKET_TOO_LARGE, f"{end - pos} bytes where {limit} are allowed")
             if end > size:
                 _check_first_byte(first, version)
@@ -130,10 +154,19 @@ class Decoder:
                 append(acks[first](packet_id))
             else:
                 append(self._decode(data, first, body, end))
+                if not version and most is not None:  # what is behind CONNECT waits for its answer
+                    pos, needed = end, 1
+                    break
                 version = self.version
             pos = end
         if pos < size:
             self._partial, self._needed = bytearray(data[pos:]), needed or size - pos + 1
+
+    def _note_version(self, data: bytes, first: int, body: int) -> None:
+        """Of a CONNECT that is refused for its size: so that it can be told why."""
+        with suppress(MqttError, IndexError):
+            _check_first_byte(first, 0)
+            self.version, _ = decode_protocol(data, body, len(data))
 
     def _decode(self, data: bytes, first: int, pos: int, end: int) -> Packet:
         """A packet by its type; the first CONNECT sets the version, even one that is refused after its level."""

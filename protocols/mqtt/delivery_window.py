@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from protocols.mqtt.errors import protocol_error
+
 MAX_PACKET_ID: Final = 65_535
 
 
@@ -60,24 +62,35 @@ class DeliveryWindow:
             self.unreceived.update(identifiers)
         return first
 
-    def acknowledge_run(self, packet_ids: list[int]) -> list[object]:
-        """PUBACKs came; returns what was held with those that end something."""
+    def acknowledge_run(self, packet_ids: list[int], ended: list[object]) -> None:
+        """PUBACKs came; puts what was held with those that end something behind `ended`.  Raises as `acknowledge`."""
         held = self.held
         if self.unreceived or self.released:
-            return [self.finish(packet_id) for packet_id in packet_ids if self.acknowledge(packet_id)]
-        return [held.pop(packet_id) for packet_id in packet_ids if packet_id in held]
+            ended.extend(self.finish(packet_id) for packet_id in packet_ids if self.acknowledge(packet_id))
+        else:
+            ended += [held.pop(packet_id) for packet_id in packet_ids if packet_id in held]
 
     def acknowledge(self, packet_id: int) -> bool:
-        """PUBACK came; says whether it ends something."""
-        return packet_id in self.held and packet_id not in self.unreceived and packet_id not in self.released
+        """PUBACK came; says whether it ends something.  Raises MqttError where PUBREC or PUBCOMP is due (4.3.3)."""
+        if packet_id in self.unreceived or packet_id in self.released:
+            raise protocol_error("PUBACK of a message of QoS 2")
+        return packet_id in self.held
 
     def receive(self, packet_id: int) -> bool:
-        """PUBREC came; says whether it is the first of its message."""
+        """PUBREC came; says whether it is the first of its message.  Raises MqttError where PUBACK is due (4.3.2)."""
         if packet_id not in self.unreceived:
+            if packet_id in self.held and packet_id not in self.released:
+                raise protocol_error("PUBREC of a message of QoS 1")
             return False
         self.unreceived.discard(packet_id)
         self.released.add(packet_id)
         return True
+
+    def complete(self, packet_id: int) -> bool:
+        """PUBCOMP came; says whether it ends something.  Raises MqttError where PUBACK or PUBREC is due (4.3.3)."""
+        if packet_id in self.held and packet_id not in self.released:
+            raise protocol_error("PUBCOMP of a message of QoS 1, or before PUBREC")
+        return packet_id in self.released
 
     def finish(self, packet_id: int) -> object:
         """The identifier is free again; returns what was held with it."""

@@ -10,7 +10,8 @@
 | response topic              | system reply_to                                                      |
 | correlation data            | system correlation_id (bytes)                                        |
 | message expiry interval     | system expires_at_ms; the rest of it is sent on (3.3.2-6)            |
-| payload format indicator    | system payload_is_text                                               |
+| payload format indicator    | system payload_is_text, "1" or "0"                                   |
+| user property ce_...        | the same; system plain_names, where events would lose the prefix     |
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from protocols.mqtt.properties import PropertyId
 
 _EVENT_ATTRIBUTES: Final = frozenset(("specversion", "id", "source", "type"))
 CE_PREFIX: Final = "ce_"
+_MARK_OF_EVENTS: Final = CE_PREFIX + "specversion"
 
 
 def to_message(publish: Publish, topic: str, queue_id: int, filter_hash: int, now_ms: int) -> Message:
@@ -68,12 +70,14 @@ def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, Pro
         system[SystemProperty.CORRELATION_ID] = correlation
     if (expiry := given.get(PropertyId.MESSAGE_EXPIRY_INTERVAL)) is not None:
         system[SystemProperty.EXPIRES_AT_MS] = str(now_ms + expiry * 1000)
-    if given.get(PropertyId.PAYLOAD_FORMAT_INDICATOR):
-        system[SystemProperty.PAYLOAD_IS_TEXT] = "1"
+    if (is_text := given.get(PropertyId.PAYLOAD_FORMAT_INDICATOR)) is not None:
+        system[SystemProperty.PAYLOAD_IS_TEXT] = "1" if is_text else "0"
     user = tuple(given.get(PropertyId.USER_PROPERTY, ()))
     names = [name for name, _ in user]
     if _EVENT_ATTRIBUTES.issubset(names) and len(set(names)) == len(names) and ("specversion", "1.0") in user:
         user = tuple((CE_PREFIX + name, value) for name, value in user)
+    elif _MARK_OF_EVENTS in names:  # 3.3.2-17: subscribers get them as they are
+        system[SystemProperty.PLAIN_NAMES] = "1"
     return system, user
 
 
@@ -89,17 +93,19 @@ def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:
     if not system and not message.properties:
         return mqtt.EMPTY
     found: dict[PropertyId, Any] = {}
-    if SystemProperty.PAYLOAD_IS_TEXT in system:
-        found[PropertyId.PAYLOAD_FORMAT_INDICATOR] = 1
+    if (is_text := system.get(SystemProperty.PAYLOAD_IS_TEXT)) is not None:
+        found[PropertyId.PAYLOAD_FORMAT_INDICATOR] = int(is_text == "1")
     if (expires := system.get(SystemProperty.EXPIRES_AT_MS)) is not None:
         found[PropertyId.MESSAGE_EXPIRY_INTERVAL] = max(-(-(int(expires) - now_ms) // 1000), 1)
-    if content_type := message.system_text(SystemProperty.CONTENT_TYPE):
+    if (content_type := message.system_text(SystemProperty.CONTENT_TYPE)) is not None:
         found[PropertyId.CONTENT_TYPE] = content_type
     if reply_to := message.system_text(SystemProperty.REPLY_TO):
         found[PropertyId.RESPONSE_TOPIC] = reply_to
     if (correlation := system.get(SystemProperty.CORRELATION_ID)) is not None:
         found[PropertyId.CORRELATION_DATA] = correlation if isinstance(correlation, bytes) else correlation.encode()
-    is_event = any(name == "ce_specversion" for name, _ in message.properties)
+    is_event = SystemProperty.PLAIN_NAMES not in system and any(
+        name == _MARK_OF_EVENTS for name, _ in message.properties
+    )
     user = [
         (
             name.removeprefix(CE_PREFIX) if is_event else name,

@@ -93,19 +93,19 @@ class Outgoing:
         if self._state == OPEN:
             self._out.append(data)
 
-    def challenge(self, data: bytes | None) -> None:
-        """Go on with an exchange of enhanced authentication (4.12)."""
-        self._send_auth(ReasonCode.CONTINUE_AUTHENTICATION, data)
+    def challenge(self, data: bytes | None) -> bool:
+        """Go on with an exchange of enhanced authentication (4.12); False where the client cannot take that much."""
+        return self._send_auth(ReasonCode.CONTINUE_AUTHENTICATION, data)
 
-    def authenticated_again(self, data: bytes | None) -> None:
-        """The client authenticated anew (4.12.1)."""
-        self._send_auth(ReasonCode.SUCCESS, data)
+    def authenticated_again(self, data: bytes | None) -> bool:
+        """The client authenticated anew (4.12.1); False where it cannot take to be told."""
+        return self._send_auth(ReasonCode.SUCCESS, data)
 
-    def _send_auth(self, reason: ReasonCode, data: bytes | None) -> None:
+    def _send_auth(self, reason: ReasonCode, data: bytes | None) -> bool:
         properties: dict[PropertyId, Any] = {PropertyId.AUTHENTICATION_METHOD: self.method}
         if data is not None:
             properties[PropertyId.AUTHENTICATION_DATA] = data
-        self._send(Auth(reason, properties))
+        return self._send_if_it_fits(Auth(reason, properties))
 
     def confirm(self, words: list[int]) -> None:
         """PUBACKs and PUBRECs for publishes that are durable, as words (`encoder`) with their identifiers."""
@@ -123,15 +123,29 @@ class Outgoing:
         self._counts.sent[self.version, Puback] += acknowledged
         self._out.append(encode_words(words))
 
+    def confirm_unheard(self, word: int) -> None:
+        """The same for one of version 5 that nobody is subscribed to (3.4.2.1)."""
+        packet_id, reason = word & 0xFFFF, ReasonCode.NO_MATCHING_SUBSCRIBERS
+        if self._state == CLOSED:
+            return
+        if word < PUBREC_WORD:
+            self.unconfirmed -= 1
+            self._send(Puback(packet_id, reason))
+        elif self.incoming is not None:
+            self.incoming[packet_id] = ANSWERED
+            self._send(Pubrec(packet_id, reason))
+
     def refuse_publish(self, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
         """PUBACK or PUBREC with a reason, in version 5: the publish is over, and its identifier free (4.3.3-4)."""
         self.unconfirmed -= 1
         if qos == 2 and self.incoming is not None:
             self.incoming.pop(packet_id, None)
         answer = Pubrec if qos == 2 else Puback
-        self._counts.sent[self.version, answer] += 1
-        explained = answer(packet_id, reason, {PropertyId.REASON_STRING: text})
-        self._send_explained(explained, answer(packet_id, reason))
+        bare = answer(packet_id, reason)
+        if self._explains:  # 3.1.2-29
+            self._send_if_it_fits(answer(packet_id, reason, {PropertyId.REASON_STRING: text}), bare)
+        else:
+            self._send(bare)
 
     def release(self, packet_ids: Collection[int]) -> bytes:
         """PUBRELs, to be sent when the caller says (`send`)."""
@@ -167,12 +181,16 @@ class Outgoing:
         return template.packet(self.window.take(template.qos, held) if template.qos else 0)
 
     def _send(self, packet: Packet) -> None:
+        """Send what fits any client that a CONNACK fits, or whose size was looked at before."""
         self._counts.sent[self.version, type(packet)] += 1
         self._out.append(encode(packet, self.version))
 
-    def _send_explained(self, packet: Packet, bare: Packet) -> None:
-        """Send with its reason string, if the client asked for such and can take it (3.1.2-29, 3.4.2-2)."""
-        data = encode(packet, self.version) if self._explains else b""
-        if not data or len(data) > self.max_packet_to_client:
-            data = encode(bare, self.version)
-        self._out.append(data)
+    def _send_if_it_fits(self, *forms: Packet) -> bool:
+        """Send the first form of a packet that the client can take (3.1.2-24); False where there is none."""
+        for packet in forms:
+            data = encode(packet, self.version)
+            if len(data) <= self.max_packet_to_client:
+                self._counts.sent[self.version, type(packet)] += 1
+                self._out.append(data)
+                return True
+        return False

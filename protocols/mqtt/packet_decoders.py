@@ -79,12 +79,13 @@ def decode_connect(buf: bytes, pos: int, end: int, _version: int) -> Connect:
 
 
 def _check_connect_flags(flags: int, version: int) -> None:
-    if flags & _RESERVED:  # MQTT-3.1.2-3; left open in 3.1, where no client sets it
-        raise malformed("reserved connect flag is set")
-    if flags & _WILL_QOS == _WILL_QOS:  # MQTT-3.1.2-12
+    if version != 3:  # 3.1 leaves the reserved bit open, and passes over what a will has that is not there
+        if flags & _RESERVED:  # MQTT-3.1.2-3
+            raise malformed("reserved connect flag is set")
+        if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):  # MQTT-3.1.2-11, -13
+            raise malformed("will QoS or will retain without a will")
+    if flags & _WILL_QOS == _WILL_QOS and (flags & _WILL or version != 3):  # MQTT-3.1.2-12
         raise malformed("will QoS 3")
-    if not flags & _WILL and flags & (_WILL_QOS | _WILL_RETAIN):  # MQTT-3.1.2-11, -13
-        raise malformed("will QoS or will retain without a will")
     if version < 5 and flags & _PASSWORD and not flags & _USERNAME:  # 3.1.1: MQTT-3.1.2-22
         raise malformed("password without a user name")
 
@@ -144,7 +145,7 @@ def _decode_subscribe(buf: bytes, pos: int, end: int, version: int) -> Subscribe
     reserved = 0xC0 if version == 5 else 0xFC  # MQTT-3.8.3-5; 3.1.1: MQTT-3-8.3-4
     subscriptions: list[Subscription] = []
     while pos < end:
-        topic_filter, pos = read_string(buf, pos, end)
+        topic_filter, pos = _filter(buf, pos, end)
         options, pos = read_byte(buf, pos, end)
         if options & reserved or options & 0x03 == 0x03 or options & 0x30 == 0x30:  # 3.8.3.1
             raise malformed(f"subscription options 0x{options:02x}")
@@ -168,7 +169,7 @@ def _decode_unsubscribe(buf: bytes, pos: int, end: int, version: int) -> Unsubsc
         raise protocol_error("UNSUBSCRIBE without a filter")
     filters: list[str] = []
     while pos < end:
-        topic_filter, pos = read_string(buf, pos, end)
+        topic_filter, pos = _filter(buf, pos, end)
         filters.append(topic_filter)
     return Unsubscribe(packet_id, filters, properties)
 
@@ -222,6 +223,13 @@ def _packet_id(buf: bytes, pos: int, end: int) -> tuple[int, int]:
     if not packet_id:  # MQTT-2.2.1-3
         raise malformed("packet identifier 0")
     return packet_id, pos
+
+
+def _filter(buf: bytes, pos: int, end: int) -> tuple[str, int]:
+    topic_filter, pos = read_string(buf, pos, end)
+    if not topic_filter:  # MQTT-4.7.3-1
+        raise malformed("a topic filter is empty")
+    return topic_filter, pos
 
 
 def _properties(buf: bytes, pos: int, end: int, version: int, packet_type: PacketType) -> tuple[Properties, int]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from domain.message import Delivery, Message, PropertyValue, StoredMessage, SystemProperty
+from domain.message import Delivery, Message, PropertyValue, StoredMessage, SystemProperty, dead_letter_origin
 from domain.names import DEFAULT_NAMESPACE, split_name
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.mapping import (
@@ -37,10 +37,12 @@ _IN_FIELDS: Final = frozenset(
 )
 _UNTOLD: Final = _IN_FIELDS | {
     SystemProperty.AMQP,
+    SystemProperty.PLAIN_NAMES,
     SystemProperty.RETRY_TOPIC,
     SystemProperty.RETRY_QUEUE,
     SystemProperty.RETRY_QUEUE_OFFSET,
     SystemProperty.SENT_TO,
+    SystemProperty.FED_FROM,
     SystemProperty.CHECK_AFTER_MS,
 }
 """What has a field, and what is another door's or the store's own."""
@@ -138,9 +140,9 @@ def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, 
         facts.pop(SystemProperty.PRIORITY, None)
         system.priority = int(priority)
         system.message_type = v2.PRIORITY
-    dead_letter_topic = message.system_text(SystemProperty.DEAD_LETTER_TOPIC)
-    if dead_letter_topic is not None:
-        system.dead_letter_queue.topic = dead_letter_topic
+    origin = dead_letter_origin(message)
+    if origin is not None:
+        system.dead_letter_queue.topic = origin[0]
         system.dead_letter_queue.message_id = _id_of_hex(
             message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID) or ""
         )

@@ -238,7 +238,13 @@ class BodyTooLargeError(CorruptedError):
 
 
 _DIGESTS: Final = {v2.MD5: md5, v2.SHA1: sha1}
-"""A CRC32 is written in three ways by the published clients, so it says nothing."""
+"""Of what a cluster hands out, a CRC32 says nothing: those that store messages write it in other ways still."""
+
+
+def crc32_forms(body: bytes) -> tuple[str, ...]:
+    """A CRC32 as the published clients write it: hexadecimal with and without leading zeros, decimal."""
+    checksum = zlib.crc32(body)
+    return f"{checksum:08X}", f"{checksum:X}", str(checksum)
 
 
 def body_of(wire: v2.Message, max_bytes: int = MAX_BODY_BYTES) -> bytes:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from domain.message import Message, PropertyValue, SystemProperty
+from domain.acceptance import keys_size
+from domain.message import MAX_KEYS_BYTES, MAX_TAG_BYTES, Message, PropertyValue, SystemProperty
 from domain.names import split_name
 from domain.routing.topic_filter import is_valid_name
 from domain.timestamp import MAX_EPOCH_MS
@@ -26,6 +27,7 @@ from protocols.rocketmq.mapping import (
     TAG,
     BodyTooLargeError,
     body_of,
+    crc32_forms,
     domain_id,
     keys_of,
 )
@@ -38,6 +40,8 @@ MAX_MESSAGE_ID_BYTES: Final = 64
 LITE_SEPARATOR: Final = "/"
 """Between a topic and a lite topic below it: a lite topic is a sub-topic of one level."""
 
+_ENCODINGS: Final = frozenset(v2.Encoding.values())
+_DIGEST_TYPES: Final = frozenset(v2.DigestType.values())
 _SAID_TEXT: Final = frozenset(
     {SystemProperty.CONTENT_TYPE, SystemProperty.REPLY_TO, SystemProperty.EXPIRES_AT_MS, SystemProperty.PRIORITY}
 )
@@ -182,10 +186,23 @@ def _check_body(wire: v2.Message, limits: PublishLimits) -> None:
 
 
 def _body(wire: v2.Message, limits: PublishLimits) -> bytes:
+    system = wire.system_properties
+    if system.body_encoding not in _ENCODINGS:
+        raise WireError(v2.BAD_REQUEST, f"there is no body encoding {system.body_encoding}")
+    if system.HasField("body_digest"):
+        _check_digest(wire, system.body_digest)
     try:
         return body_of(wire, limits.body_bytes)
     except BodyTooLargeError as error:
         raise WireError(v2.MESSAGE_BODY_TOO_LARGE, error.message) from None
+
+
+def _check_digest(wire: v2.Message, digest: v2.Digest) -> None:
+    """What `body_of` leaves open: digests of a type that there is not, and of CRC32."""
+    if digest.type not in _DIGEST_TYPES:
+        raise WireError(v2.BAD_REQUEST, f"there is no body digest of type {digest.type}")
+    if digest.type == v2.CRC32 and digest.checksum.upper() not in crc32_forms(wire.body):
+        raise WireError(v2.MESSAGE_CORRUPTED, "the body fails its digest")
 
 
 def _check_properties(carried: object, limits: PublishLimits) -> None:
@@ -215,6 +232,13 @@ def _message_id(text: str) -> bytes:
 def _tag(tag: str) -> str:
     if not tag.strip() or "|" in tag or _has_control(tag):
         raise WireError(v2.ILLEGAL_MESSAGE_TAG, "a tag is not blank, and has no '|' and no control characters")
+    return _short_tag(tag)
+
+
+def _short_tag(tag: str) -> str:
+    size = len(tag.encode())
+    if size > MAX_TAG_BYTES:
+        raise WireError(v2.ILLEGAL_MESSAGE_TAG, f"the tag has {size} bytes, the limit is {MAX_TAG_BYTES}")
     return tag
 
 
@@ -222,6 +246,13 @@ def _keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     for key in keys:
         if not key.strip() or _has_control(key):
             raise WireError(v2.ILLEGAL_MESSAGE_KEY, "a key is not blank, and has no control characters")
+    return _short_keys(keys)
+
+
+def _short_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
+    size = keys_size(keys)
+    if size > MAX_KEYS_BYTES:
+        raise WireError(v2.ILLEGAL_MESSAGE_KEY, f"the keys have {size} bytes together, the limit is {MAX_KEYS_BYTES}")
     return keys
 
 
@@ -251,7 +282,7 @@ def _take_facts(message: Message, facts: dict[str, PropertyValue], own: dict[str
                 raise _senseless(fact)
             own[fact] = value
         elif fact == SystemProperty.PAYLOAD_IS_TEXT:
-            own[fact] = "1"
+            own[fact] = "0" if value == "0" else "1"
         elif fact in _SAID_TEXT:
             own[fact] = value
         else:
@@ -268,9 +299,9 @@ def _take_field(message: Message, fact: str, value: str) -> None:
             raise _senseless(fact)
         message.qos = int(value)
     elif fact == TAG:
-        message.tag = value
+        message.tag = _short_tag(value)
     elif fact == KEYS:
-        message.keys = keys_of(value, message.keys)
+        message.keys = _short_keys(keys_of(value, message.keys))
     elif fact == MESSAGE_GROUP:
         message.message_group = value
     elif fact == BODY_IS_EMPTY and message.body == EMPTY_BODY:

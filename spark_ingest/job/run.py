@@ -31,18 +31,29 @@ _NAMED: Final = re.compile(r"(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception): (.*)")
 """The line of a Python traceback that says what it was."""
 AVAILABLE_NOW: Final = "availableNow"
 MAX_PROGRESS_BYTES: Final = 2 << 20
+WORKER_IS_LATE: Final = "Python worker failed to connect back"
+"""Spark gives a Python worker ten seconds to start, which a busy machine may not have."""
+MAX_STARTS: Final = 5
+"""Starts of a query whose workers are late: each goes on from the checkpoint."""
 
 
 class JobError(Exception):
     """The query ended with an error; its text says which."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Running:
-    """A query and what it was asked to do."""
+    """A query and what it was asked to do.  `begin` starts it again where it ended."""
 
     settings: JobSettings
     query: StreamingQuery
+    begin: Callable[[], StreamingQuery]
+    is_stopped: bool = False
+
+    def stop(self) -> None:
+        """End the query for good."""
+        self.is_stopped = True
+        self.query.stop()
 
 
 def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Callable[[str], None]) -> Running:
@@ -76,11 +87,23 @@ def start(session: SparkSession, settings: JobSettings, trigger: str, tell: Call
         .option("checkpointLocation", str(settings.checkpoint_path))
     )
     writer = writer.trigger(availableNow=True) if trigger == AVAILABLE_NOW else writer.trigger(processingTime=trigger)
-    return Running(settings, writer.start())
+    return Running(settings, writer.start(), writer.start)
 
 
 def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
     """Stay until the query ends, showing each batch.  Raises JobError with the reason if it fails."""
+    for left in reversed(range(MAX_STARTS)):
+        failure = _follow(running, show)
+        if failure is None or running.is_stopped:
+            break
+        if not left or WORKER_IS_LATE not in str(failure):
+            raise JobError(reason_of(failure))
+        running.query = running.begin()
+    _mirror(running)
+
+
+def _follow(running: Running, show: Callable[[JobProgress], None]) -> StreamingQueryException | None:
+    """Show each batch until the query ends; why it failed."""
     seen = ""
     query = running.query
     while True:
@@ -96,10 +119,7 @@ def watch(running: Running, show: Callable[[JobProgress], None]) -> None:
             break
         with suppress(StreamingQueryException):  # told below, once its last batches have been shown
             query.awaitTermination(LOOK_SECONDS)  # type: ignore[arg-type] # fractions are fine
-    failure = query.exception()
-    if failure is not None:
-        raise JobError(reason_of(failure))
-    _mirror(running)
+    return query.exception()
 
 
 def _counted(settings: JobSettings, progress: JobProgress) -> JobProgress:

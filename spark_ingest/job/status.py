@@ -11,8 +11,10 @@ from typing import Any
 import orjson
 from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
+from rich.text import Text
 
 from domain.errors import EntrepotError
+from domain.printable import printable
 from spark_ingest.job.settings import JobSettings, load_settings
 from spark_ingest.job.state import BatchState, all_states
 from spark_ingest.job.watching import lag_table
@@ -80,12 +82,12 @@ class JobStatus:
     def shown(self) -> RenderableType:
         """For people."""
         head = RichTable(box=None, show_header=False, pad_edge=False)
-        head.add_row("table", f"{self.settings.table} ({self.settings.format})")
+        head.add_row("table", Text(printable(f"{self.settings.table} ({self.settings.format})")))
         head.add_row("batch", f"{self.batch}" if self.batch >= 0 else "none yet")
         head.add_row("last commit", _iso(self.last) or "-")
         head.add_row("rows", ", ".join(f"{kind} {count:,}" for kind, count in self.rows.items()) or "-")
         waiting = f"not known: {self.unreached}" if self.unreached else f"{sum(self.lags.values()):,}"
-        head.add_row("waiting", waiting)
+        head.add_row("waiting", Text(printable(waiting)))
         if not self.lags:
             return head
         end = {topic: {q: self.end.get(topic, {}).get(q, 0) for q in queues} for topic, queues in self.latest.items()}

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from domain.printable import printable
 from spark_ingest.source.options import Offsets
 from spark_ingest.source.positions import from_json
 
@@ -99,7 +100,7 @@ def lag_table(lags: dict[tuple[str, int], int], end: Offsets) -> RenderableType:
     """What waits, by queue: the longest first."""
     table = RichTable("topic", "queue", "in the table up to", "waiting", box=None, pad_edge=False)
     for (topic, queue), lag in sorted(lags.items(), key=lambda each: -each[1])[:SHOWN_QUEUES]:
-        table.add_row(topic, str(queue), f"{end[topic][queue]:,}", f"{lag:,}")
+        table.add_row(Text(printable(topic)), str(queue), f"{end[topic][queue]:,}", f"{lag:,}")
     if len(lags) > SHOWN_QUEUES:
         table.caption = f"and {len(lags) - SHOWN_QUEUES} queues more"
     return table

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from html import escape
 from typing import Any, Final
 
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from domain.printable import printable
 from spark_ingest.report.anomalies import Anomaly, Series
 from spark_ingest.report.data import ReportData
 
@@ -61,7 +63,7 @@ def device_series(data: ReportData, metric: str) -> go.Figure:
         odd = [a for a in data.anomalies if (a.device, a.metric) == (series.device, metric)]
         if odd:
             figure.add_trace(_marks(series, odd))
-    figure.update_layout(title=f"{metric} by minute", **_LAYOUT)
+    figure.update_layout(title=f"{_label(metric)} by minute", **_LAYOUT)
     return figure
 
 
@@ -73,7 +75,7 @@ def _line(series: Series) -> go.Scatter:
     return go.Scatter(
         x=series.times,
         y=series.mean,
-        name=series.device,
+        name=_label(series.device),
         text=span,
         mode="lines",
         connectgaps=False,
@@ -86,7 +88,7 @@ def _marks(series: Series, odd: list[Anomaly]) -> go.Scatter:
         x=[each.time for each in odd],
         y=[each.value for each in odd],
         text=[each.kind for each in odd],
-        name=f"{series.device}: odd",
+        name=f"{_label(series.device)}: odd",
         mode="markers",
         marker={"color": _RED, "size": 10, "symbol": "circle-open", "line": {"width": 2}},
         hovertemplate="%{text} %{y:.4g}",
@@ -112,7 +114,7 @@ def gaps(data: ReportData) -> go.Figure:
 def _bars(kind: str, rows: list[dict[str, Any]], colour: str) -> go.Bar:
     return go.Bar(
         orientation="h",
-        y=[gap["device"] for gap in rows],
+        y=[_label(gap["device"]) for gap in rows],
         base=[gap["from_time"].isoformat() for gap in rows],
         x=[max((gap["to_time"] - gap["from_time"]).total_seconds() * 1000, 1) for gap in rows],
         text=[str(gap["missing"] - gap["arrived_later"]) if gap["missing"] else "" for gap in rows],
@@ -120,6 +122,11 @@ def _bars(kind: str, rows: list[dict[str, Any]], colour: str) -> go.Bar:
         marker_color=colour,
         hovertemplate="%{y}: %{base} and %{x} ms, missing %{text}",
     )
+
+
+def _label(name: str) -> str:
+    """A name as plotly is to show it: it reads tags and links in texts."""
+    return escape(printable(name), quote=False)
 
 
 def _running(counts: Iterable[int]) -> list[int]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
+from domain.printable import printable
 from spark_ingest.report import figures
 from spark_ingest.report.data import ReportData, gather
 
@@ -47,9 +48,9 @@ def page_of(data: ReportData) -> str:
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{escape(topics)} → {escape(Path(settings.table).name)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{escape(topics)} → {escape(Path(settings.table).name)}</h1>",
-        f'<div class="dim">{escape(settings.table)}, {settings.format}; batch {data.status.batch}</div>',
+        f"<title>{_shown(topics)} → {_shown(Path(settings.table).name)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{_shown(topics)} → {_shown(Path(settings.table).name)}</h1>",
+        f'<div class="dim">{_shown(settings.table)}, {settings.format}; batch {data.status.batch}</div>',
         _cards(data),
         *_plots(plots),
         _anomalies(data),
@@ -58,6 +59,10 @@ def page_of(data: ReportData) -> str:
         "</body></html>",
     ]
     return "\n".join(parts)
+
+
+def _shown(text: str) -> str:
+    return escape(printable(text))
 
 
 def _cards(data: ReportData) -> str:
@@ -120,7 +125,7 @@ def _table(title: str, names: tuple[str, ...], rows: list[tuple[Any, ...]]) -> s
         return f'<h2>{title}</h2><p class="dim">none</p>'
     head = "".join(f"<th>{name}</th>" for name in names)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape('-' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
+        "<tr>" + "".join(f"<td>{_shown('-' if cell is None else str(cell))}</td>" for cell in row) + "</tr>"
         for row in rows[:SHOWN_ROWS]
     )
     more = f'<p class="dim">and {len(rows) - SHOWN_ROWS} more</p>' if len(rows) > SHOWN_ROWS else ""

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from domain.printable import printable
 from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.columns import ENVELOPE
 from spark_ingest.source.options import EARLIEST, LATEST, OptionError, Parse, SourceOptions, Start, read_options
@@ -236,4 +237,4 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _warn(text: str) -> None:
     """Spark shows what its Python workers write there."""
-    sys.stderr.write(f"entrepot: {text}\n")
+    sys.stderr.write(f"entrepot: {printable(text)}\n")

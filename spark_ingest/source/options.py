@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from domain.regular_expression import RegularExpression
 from store_client.blocking import StoreLocation
 
 EARLIEST: Final = -2
@@ -106,7 +107,12 @@ class SourceOptions:
 
     def wants_topic(self, name: str) -> bool:
         """Whether a topic is subscribed to."""
-        return re.fullmatch(self.pattern, name) is not None if self.pattern else name in self.topics
+        return _compiled(self.pattern).matches(name) if self.pattern else name in self.topics
+
+
+@lru_cache(8)
+def _compiled(pattern: str) -> RegularExpression:
+    return RegularExpression(pattern, matches_whole=True)
 
 
 def read_location(options: Mapping[str, str]) -> StoreLocation:
@@ -144,9 +150,10 @@ def read_options(given: Mapping[str, str]) -> SourceOptions:
     if bool(topics) == bool(pattern):
         raise OptionError("which topics? Give subscribe (a list) or subscribePattern, one of the two")
     try:
-        re.compile(pattern)
-    except re.error as error:
-        raise OptionError(f"subscribePattern: {error}") from error
+        if pattern:
+            _compiled(pattern)
+    except EntrepotError as error:
+        raise OptionError(f"subscribePattern: {error.message}") from error
     strategy = options.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise OptionError("startingOffsetsByTimestampStrategy is error or latest")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from domain.acceptance import lacks_key, too_large
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
@@ -58,7 +59,7 @@ class Messages:
             return EntrepotError(Code.BAD_REQUEST, f"a message goes to {MAX_FURTHER_QUEUES} further queues at most")
         owners = [self._state.topics.get(topic) for topic, _ in _destinations(message)]
         if not compaction_key(message) and any(o is not None and o.cleanup is Cleanup.COMPACT for o in owners):
-            return EntrepotError(Code.BAD_REQUEST, "a message of a compacted topic needs a key")
+            return lacks_key()
         for topic, queue_id in _destinations(message):
             refusal = self._refusal_at(topic, queue_id, message)
             if refusal is None and topic in full:
@@ -73,9 +74,7 @@ class Messages:
         topic = self._state.topics[name]
         limit = min(self._max_message_bytes, topic.max_message_bytes or self._max_message_bytes)
         if len(message.body) > limit:
-            return EntrepotError(
-                Code.MESSAGE_BODY_TOO_LARGE, f"the body has {len(message.body)} bytes, the limit is {limit}"
-            )
+            return too_large(len(message.body), limit)
         if not topic.permission.writable:
             return EntrepotError(Code.FORBIDDEN, f"topic {name!r} is not writable")
         if queue_id >= topic.writable_queues:

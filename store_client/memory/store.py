@@ -252,6 +252,10 @@ class MemoryStore:
     def failure(self) -> EntrepotError | None:
         return None
 
+    @property
+    def damage(self) -> list[str]:
+        return []
+
     async def measurements(self) -> dict[str, Histogram]:
         return {}
 

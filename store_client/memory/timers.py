@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from domain.acceptance import is_for_later
 from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
 from domain.timing import MAX_DELAY_MS, TimedMessage, TimerCursor
@@ -12,7 +13,6 @@ from store_client.memory.state import State, as_message, as_stored
 
 STEP_SECONDS = 0.05
 """How often timers are looked at while nobody calls."""
-MAX_DIGITS = 19
 
 
 class Timers:
@@ -31,12 +31,11 @@ class Timers:
 
     def refusal(self, message: Message) -> EntrepotError | None:
         """Why the message's time is none, or None."""
-        text = message.system_text(SystemProperty.DELIVER_AT_MS)
-        if text is None:
-            return None
-        if not (text.isascii() and text.isdecimal()) or len(text) > MAX_DIGITS:
-            return EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{text[:80]!r} is not a time in epoch milliseconds")
-        return self._too_far(int(text))
+        try:
+            is_for_later(message, self._state.clock.now_ms())
+        except EntrepotError as refusal:
+            return refusal
+        return None
 
     def _too_far(self, deliver_at_ms: int) -> EntrepotError | None:
         if deliver_at_ms > self._state.clock.now_ms() + MAX_DELAY_MS:

@@ -133,7 +133,8 @@ class Directory:
         assert self._cache is not None
         try:
             draft = self._cache.with_name(f"{self._cache.name}.{os.getpid()}.draft")
-            draft.write_bytes(msgspec.json.encode(self.routes()))
+            with open(draft, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.write(msgspec.json.encode(self.routes()))
             draft.replace(self._cache)
         except OSError as error:
             log.warning("routes cannot be remembered", file=str(self._cache), problem=str(error))

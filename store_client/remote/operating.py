@@ -54,6 +54,8 @@ class ClusterOperations:
         except EntrepotError as error:
             problem = error.message
         info = client.info
+        if info is not None and not problem:
+            problem = info.damage
         return BrokerStatus(
             client.name,
             client.number,

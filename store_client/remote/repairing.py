@@ -13,14 +13,14 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, Code, EntrepotError
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.definitions import Repairs, plan_repairs
 
 PAUSE_SECONDS: Final = 0.3
 AGAIN_SECONDS: Final = 10.0
-ABSENCE: Final = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND, Code.BAD_REQUEST))
+ABSENCE: Final = NOT_THERE | {Code.BAD_REQUEST}
 """Deleting what is not there has been done."""
 
 log = structlog.get_logger(__name__)

@@ -289,6 +289,11 @@ class RemoteStore:
         """Brokers may fail; a gateway goes on without them."""
         return None
 
+    @property
+    def damage(self) -> list[str]:
+        told = (client.info for client in self.cluster.clients.values())
+        return [f"broker {info.name!r}: {info.damage}" for info in told if info is not None and info.damage]
+
     async def measurements(self) -> dict[str, Histogram]:
         found: dict[str, Histogram] = {}
         for _, (measured, _, _) in await self._measured():

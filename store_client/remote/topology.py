@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
 from domain.revision import BY_USE
 from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
@@ -21,7 +21,6 @@ from store_client.remote.cluster import Cluster
 from store_client.remote.definitions import localized
 
 _Asked = TypeVar("_Asked")
-ABSENCE = frozenset((Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND))
 MAX_TRIES = 3
 AWAY = frozenset((Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN))
 
@@ -125,7 +124,7 @@ class RemoteTopology:
         if not took:
             _raise(answers)
         for client, answer in answers:
-            if not isinstance(answer, EntrepotError) or answer.code in ABSENCE:
+            if not isinstance(answer, EntrepotError) or answer.code in NOT_THERE:
                 client.view.dropped_topic(name, revision)
                 if not is_system_topic(name):
                     what = f"topic/{name}"
@@ -226,7 +225,7 @@ class RemoteTopology:
         if not _succeeded(answers):
             _raise(answers)
         for client, answer in answers:
-            if not isinstance(answer, EntrepotError) or answer.code in ABSENCE:
+            if not isinstance(answer, EntrepotError) or answer.code in NOT_THERE:
                 client.view.dropped_group(name, revision)
         self._cluster.merge((), [name])
 
@@ -279,7 +278,7 @@ def _took(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:
 def _raise(answers: list[tuple[BrokerClient, Any]]) -> None:
     """Raise why nobody did it: a refusal in earnest, else that somebody is away, else that it is not there."""
     refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
-    raise min(refusals, key=lambda refusal: 2 if refusal.code in ABSENCE else 1 if refusal.code in AWAY else 0)
+    raise min(refusals, key=lambda refusal: 2 if refusal.code in NOT_THERE else 1 if refusal.code in AWAY else 0)
 
 
 async def _quietly(asking: Any) -> None:

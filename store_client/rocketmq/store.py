@@ -233,6 +233,10 @@ class RocketMqStore(NoMessageFinder, SideKeyValues):
         """The side store's; a cluster that is away comes back."""
         return None if self._side_store is None else self._side_store.failure
 
+    @property
+    def damage(self) -> list[str]:
+        return [] if self._side_store is None else self._side_store.damage
+
     async def measurements(self) -> dict[str, Histogram]:
         return {"append": self._sending.took, "pop": self._receiving.took}
 

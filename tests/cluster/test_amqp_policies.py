@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -12,26 +10,20 @@ import pytest
 
 from tests.support.amqp_load import parameters
 from tests.support.deployment import ClusterProcesses, GatewayProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(180)]
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
-    with ClusterProcesses(tmp_path, gateways=2) as running:
-        yield running
-
-
 def api(gateway: GatewayProcess, method: str, path: str, **options: Any) -> Any:
     url = f"http://{gateway.address('http')}/api{path}"
-    answer = httpx2.request(method, url, timeout=20, trust_env=False, **options)
+    answer = httpx2.request(method, url, timeout=PATIENCE_SECONDS, trust_env=False, **options)
     assert answer.is_success, answer.text
     return answer.json() if answer.content else None
 
 
-def test_what_one_gateway_is_told_holds_at_the_other(cluster: ClusterProcesses) -> None:
-    here, there = cluster.gateways
+def test_what_one_gateway_is_told_holds_at_the_other(shared: ClusterProcesses) -> None:
+    here, there = shared.gateways
     api(here, "PUT", "/queues/%2F/q", json={})
     api(here, "PUT", "/policies/%2F/p", json={"pattern": "^q$", "definition": {"max-length": 2}})
     wait_until(lambda: [each["name"] for each in api(there, "GET", "/policies")] == ["p"], "the policy is known")

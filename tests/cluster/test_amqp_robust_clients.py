@@ -16,9 +16,10 @@ from aio_pika.abc import AbstractIncomingMessage, AbstractRobustConnection
 
 from tests.support.deployment import ClusterProcesses
 from tests.support.http_pull import http_json
-from tests.support.waiting import until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, until
 
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 KILLS = 4
 PER_KILL = 40
 """Messages that are confirmed, and as many that are acknowledged, between two kills."""
@@ -105,7 +106,7 @@ async def settle(cluster: ClusterProcesses, producer: Producer, worker: Worker) 
         return row["messages"], row["messages_ready"], row["messages_unacknowledged"]
 
     producer.may_go_on.clear()
-    deadline = asyncio.get_running_loop().time() + 60
+    deadline = asyncio.get_running_loop().time() + 2 * PATIENCE_SECONDS
     while (found := await asyncio.to_thread(counts)) != (0, 0, 0) or producer.is_under_way:
         assert asyncio.get_running_loop().time() < deadline, found
     worker.settled.update(worker.taken)
@@ -133,15 +134,21 @@ async def test_a_publisher_and_a_consumer_live_through_kills_of_their_gateway(cl
             assert not task.done(), task.exception()
             await settle(cluster, producer, worker)
             more = len(worker.taken) + 2 * PREFETCH
-            await until(lambda: task.done() or len(worker.taken) >= more, "it goes on", 60)  # noqa: B023
+            await until(lambda: task.done() or len(worker.taken) >= more, "it goes on", 2 * PATIENCE_SECONDS)  # noqa: B023
             await asyncio.to_thread(cluster.gateways[0].kill)
             await asyncio.to_thread(cluster.gateways[0].start)
         wanted_more = len(producer.confirmed) + PER_KILL
-        await until(lambda: task.done() or len(producer.confirmed) >= wanted_more, "the publisher goes on", 60)
+        await until(
+            lambda: task.done() or len(producer.confirmed) >= wanted_more, "the publisher goes on", 2 * PATIENCE_SECONDS
+        )
         producer.is_wanted = False
         await task
         wanted = set(producer.confirmed)
-        await until(lambda: wanted <= worker.taken.keys(), lambda: f"lost: {sorted(wanted - worker.taken.keys())}", 60)
+        await until(
+            lambda: wanted <= worker.taken.keys(),
+            lambda: f"lost: {sorted(wanted - worker.taken.keys())}",
+            2 * PATIENCE_SECONDS,
+        )
         last = await robust(cluster)
         async with last:
             channel = await last.channel()
@@ -151,6 +158,15 @@ async def test_a_publisher_and_a_consumer_live_through_kills_of_their_gateway(cl
 
             while await left():  # what came again is acknowledged again
                 pass
+    tell(
+        "aio-pika's robust clients through kills",
+        rounds=KILLS,
+        messages=len(wanted),
+        lost=len(wanted - worker.taken.keys()),
+        phantom=len(worker.taken.keys() - wanted - producer.unsure),
+        duplicated=len([body for body in worker.again if body not in producer.unsure]),
+        faults=KILLS,
+    )
     assert worker.taken.keys() <= wanted | producer.unsure, "what nobody sent"
     assert [body for body in worker.again if body not in producer.unsure] == [], "acknowledged, and came again"
     assert [body for body in worker.unmarked if body not in producer.unsure] == [], "came again unmarked"
@@ -175,7 +191,7 @@ async def test_what_a_client_declared_for_itself_is_there_again(cluster: Cluster
         sending = await (await publishing.channel()).get_exchange("news")
 
         async def reaches(body: bytes) -> None:
-            deadline = asyncio.get_running_loop().time() + 60
+            deadline = asyncio.get_running_loop().time() + 2 * PATIENCE_SECONDS
             while body not in seen:
                 assert asyncio.get_running_loop().time() < deadline, seen
                 with suppress(*BROKEN):
@@ -187,3 +203,4 @@ async def test_what_a_client_declared_for_itself_is_there_again(cluster: Cluster
             await asyncio.to_thread(cluster.gateways[0].kill)
             await asyncio.to_thread(cluster.gateways[0].start)
             await reaches(b"after %d" % number)
+        tell("what aio-pika's robust clients declare again", rounds=2, messages=3, faults=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from pathlib import Path
 
@@ -14,9 +13,11 @@ from protocols.mqtt.packets import Puback, Publish
 from tests.support.deployment import ClusterProcesses
 from tests.support.load import Load, body_of, door, event_headers, offsets_of
 from tests.support.mqtt_client import RawClient
+from tests.support.seed import seeded
+from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 
-SEED = random.SystemRandom().randrange(1 << 32)
+pytestmark = pytest.mark.soak
 ROUNDS = 5
 PATIENT = {"cluster.request_seconds": "30", "cluster.silence_seconds": "30"}
 QUICKLY = 12.0
@@ -24,10 +25,9 @@ QUICKLY = 12.0
 
 
 @pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 def test_nothing_confirmed_is_lost_when_brokers_are_killed_in_turn(tmp_path: Path) -> None:
-    print(f"SEED={SEED}")
-    rng = random.Random(SEED)
+    rng = seeded()
     with ClusterProcesses(tmp_path, name_servers=2, gateways=2) as cluster:
         load = Load(cluster.gateways)
         load.begin(http=2, mqtt=2, consumers=3, subscribers=2)
@@ -38,7 +38,7 @@ def test_nothing_confirmed_is_lost_when_brokers_are_killed_in_turn(tmp_path: Pat
                 broker.kill()
                 broker.start()
                 wait_until(load.made(50), "producers go on")
-            report = load.finish()
+            report = load.finish("brokers killed in turn", ROUNDS)
         finally:
             load.stop()
         assert report.is_clean, report
@@ -85,3 +85,4 @@ def test_a_broker_that_is_away_takes_its_queues_with_it_and_not_the_topic(tmp_pa
             cluster.brokers[1].start()
             wait_until(lambda: publish(partitionkey=away[0]) == 200, "its queues are back")
             assert mqtt.publish(f"t/{away[0]}", b"{}", 3).reason == 0
+            tell("a broker that is away", messages=next(numbers), faults=1)

@@ -9,7 +9,8 @@ import httpx2
 import pytest
 
 from tests.support.deployment import ClusterProcesses
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 HEADERS = {"ce-specversion": "1.0", "ce-type": "t", "ce-source": "/s", "content-type": "text/plain"}
 GROUP = "/topics/orders/eventsubscriptions/workers"
@@ -22,7 +23,7 @@ class Load:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._stop = threading.Event()
+        self._stop, self._is_all_sent = threading.Event(), threading.Event()
         self.sent: list[str] = []
         self.refused: list[str] = []
         self.consumed: set[str] = set()
@@ -33,12 +34,15 @@ class Load:
             thread.start()
 
     def stop(self) -> None:
+        publishing, consuming = self._threads
         self._stop.set()
-        for thread in self._threads:
-            thread.join(60)  # what a pop at the leaving broker had claimed comes back when its lease ends
+        publishing.join(PATIENCE_SECONDS)
+        assert not publishing.is_alive()
+        self._is_all_sent.set()
+        consuming.join(3 * PATIENCE_SECONDS)  # what a pop at the leaving broker had claimed comes when its lease ends
 
     def _publish(self) -> None:
-        with httpx2.Client(base_url=self._url, trust_env=False, timeout=20) as client:
+        with httpx2.Client(base_url=self._url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
             while not self._stop.is_set():
                 name = str(len(self.sent))
                 answer = client.post("/topics/orders:publish", headers={**HEADERS, "ce-id": name}, content=name)
@@ -47,8 +51,8 @@ class Load:
                 self.sent.append(name)
 
     def _consume(self) -> None:
-        with httpx2.Client(base_url=self._url, trust_env=False, timeout=20) as client:
-            while not self._stop.is_set() or len(self.consumed) < len(self.sent):
+        with httpx2.Client(base_url=self._url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
+            while not self._is_all_sent.is_set() or len(self.consumed) < len(self.sent):
                 found = client.post(f"{GROUP}:receive?maxWaitTime=1&maxEvents=20").json()["value"]
                 if not found:
                     continue
@@ -58,13 +62,15 @@ class Load:
                 self.consumed |= {each["event"]["id"] for each in found}
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["broker-0", "broker-1"])
 def test_a_broker_leaves_under_load(tmp_path: Path, name: str) -> None:
     """broker-0 keeps the key-values, and hands them over."""
     with ClusterProcesses(tmp_path) as cluster:
         url = f"http://{cluster.gateways[0].address('http')}"
         leaving = next(broker for broker in cluster.brokers if broker.broker_name == name)
-        with httpx2.Client(base_url=url, trust_env=False, timeout=20) as client:
+        with httpx2.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
 
             def status() -> dict[str, object]:
                 found = client.get("/api/v1/brokers").json()["value"]
@@ -79,17 +85,24 @@ def test_a_broker_leaves_under_load(tmp_path: Path, name: str) -> None:
             load = Load(url)
             load.start()
             try:
-                wait_until(lambda: len(load.consumed) > 50, "messages are consumed", 20)
+                wait_until(lambda: len(load.consumed) > 50, "messages are consumed")
                 assert client.delete(f"/api/v1/brokers/{name}").status_code == 409, "it is not even draining"
                 assert client.put(f"/api/v1/brokers/{name}", json={"isDraining": True}).json()["isDraining"]
                 before = len(load.sent)
-                wait_until(lambda: len(load.sent) > before + 50, "messages go on", 20)
-                wait_until(lambda: client.delete(f"/api/v1/brokers/{name}").status_code == 204, "it is empty", 30)
+                wait_until(lambda: len(load.sent) > before + 50, "messages go on")
+                wait_until(lambda: client.delete(f"/api/v1/brokers/{name}").status_code == 204, "it is empty")
                 assert leaving.wait() == 0, leaving.log_text()
                 before = len(load.sent)
-                wait_until(lambda: len(load.sent) > before + 50, "messages go on", 20)
+                wait_until(lambda: len(load.sent) > before + 50, "messages go on")
             finally:
                 load.stop()
+            tell(
+                f"{name} leaves under load",
+                messages=len(load.sent),
+                lost=len(set(load.sent) - load.consumed),
+                phantom=len(load.consumed - set(load.sent)),
+                faults=1,
+            )
             assert load.refused == []
             assert load.consumed == set(load.sent)
             assert status() == {}, "it is forgotten"
@@ -100,7 +113,7 @@ def test_a_broker_leaves_under_load(tmp_path: Path, name: str) -> None:
 def test_the_last_broker_cannot_be_drained(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, brokers=1) as cluster:
         url = f"http://{cluster.gateways[0].address('http')}"
-        with httpx2.Client(base_url=url, trust_env=False, timeout=20) as client:
+        with httpx2.Client(base_url=url, trust_env=False, timeout=PATIENCE_SECONDS) as client:
             answer = client.put("/api/v1/brokers/broker-0", json={"isDraining": True})
             assert (answer.status_code, answer.json()["type"].rpartition(":")[2]) == (409, "precondition-failed")
             assert client.put("/api/v1/brokers/no", json={"isDraining": True}).status_code == 400

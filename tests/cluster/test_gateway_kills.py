@@ -13,12 +13,13 @@ from tests.support.http_pull import batches
 from tests.support.load import Load, door, event_headers
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("cluster")
 KILLS = 3
 EVERY_SECONDS = 2.0
 
 
-@pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(120)
+@pytest.mark.soak
+@pytest.mark.timeout(300)
 def test_a_gateway_is_killed_every_two_seconds_while_consuming(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, name_servers=2, gateways=2) as cluster:
         load = Load(cluster.gateways)
@@ -38,7 +39,7 @@ def test_a_gateway_is_killed_every_two_seconds_while_consuming(tmp_path: Path) -
                     "its subscriber goes on at the other",
                 )
                 gateway.start()
-            report = load.finish()
+            report = load.finish("a gateway killed every two seconds", KILLS)
         finally:
             load.stop()
         assert report.is_clean, report
@@ -46,17 +47,17 @@ def test_a_gateway_is_killed_every_two_seconds_while_consuming(tmp_path: Path) -
         assert load.promises.confirmed <= load.promises.ids.keys()
 
 
-def test_what_was_received_at_a_gateway_that_died_is_settled_at_another(tmp_path: Path) -> None:
+def test_what_was_received_at_a_gateway_that_died_is_settled_at_another(shared: ClusterProcesses) -> None:
     path = "/topics/jobs/eventsubscriptions/workers"
-    with ClusterProcesses(tmp_path, gateways=2) as cluster, door(cluster.gateways[1]) as other:
-        with door(cluster.gateways[0]) as client:
+    with door(shared.gateways[1]) as other:
+        with door(shared.gateways[0]) as client:
             for number in range(20):
                 headers = event_headers(f"e{number}")
                 assert client.post("/topics/jobs:publish", json={}, headers=headers).status_code == 200
             held: list[dict[str, Any]] = []
             while len(held) < 10:
                 held += client.post(f"{path}:receive?maxEvents={10 - len(held)}&maxWaitTime=0").json()["value"]
-        cluster.gateways[0].kill()
+        shared.gateways[0].kill()
         tokens = [one["brokerProperties"]["lockToken"] for one in held]
         answer = other.post(f"{path}:acknowledge", json={"lockTokens": tokens})
         assert answer.status_code == 200 and len(answer.json()["succeededLockTokens"]) == 10

@@ -20,20 +20,21 @@ from tests.support.load import TOPIC, Load, door, event_headers, offsets_of
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.xdist_group("cluster")
 WORKERS = 2
 CONNECTIONS = 24
 
 
-def test_what_one_gateway_takes_subscribers_of_all_are_given(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path, name_servers=2, gateways=2) as cluster, ExitStack() as stack:
+def test_what_one_gateway_takes_subscribers_of_all_are_given(shared: ClusterProcesses) -> None:
+    with ExitStack() as stack:
         subscribers = []
-        for number, gateway in enumerate(cluster.gateways * 2):
+        for number, gateway in enumerate(shared.gateways * 2):
             client = stack.enter_context(RawClient(gateway.port("mqtt"), 4 + number % 2))
             client.connect(f"subscriber{number}")
             client.subscribe("fan/#")
             subscribers.append(client)
         sent = set()
-        for number, gateway in enumerate(cluster.gateways):
+        for number, gateway in enumerate(shared.gateways):
             with RawClient(gateway.port("mqtt")) as publisher, door(gateway) as http:
                 publisher.connect(f"publisher{number}")
                 for device in range(10):
@@ -50,7 +51,6 @@ def test_what_one_gateway_takes_subscribers_of_all_are_given(tmp_path: Path) -> 
             assert subscriber.deliveries == []
 
 
-@pytest.mark.timeout(60)
 def test_workers_share_the_ports_and_one_that_is_killed_is_started_again(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, {"cluster.workers": str(WORKERS)}, brokers=1) as cluster, ExitStack() as stack:
         gateway = cluster.gateways[0]
@@ -101,7 +101,8 @@ def _connections(pid: int, port: int) -> int:
     return sum(each.laddr.port == port and each.status == psutil.CONN_ESTABLISHED for each in found)
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.soak
+@pytest.mark.timeout(300)
 def test_a_broker_that_joins_under_load_has_everything_and_takes_its_share(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, name_servers=2, gateways=2) as cluster:
         load = Load(cluster.gateways)
@@ -118,7 +119,7 @@ def test_a_broker_that_joins_under_load_has_everything_and_takes_its_share(tmp_p
                         wait_until(lambda client=client, name=name: _offsets_at(client, name, 2), f"it has {name}")
                     wait_until(lambda client=client: sum(_offsets_at(client, TOPIC, 2)) > 20, "it takes messages")
             wait_until(load.made(50), "it goes on")
-            report = load.finish()
+            report = load.finish("a broker joins under load", 1)
         finally:
             load.stop()
         assert report.is_clean, report
@@ -132,20 +133,17 @@ def _offsets_at(client: httpx2.Client, topic: str, number: int) -> list[int]:
     return [offset for queue, offset in offsets_of(client, topic).items() if broker_of_queue(queue) == number]
 
 
-def test_a_broker_that_may_not_join_says_why_and_ends(tmp_path: Path) -> None:
-    with ClusterProcesses(tmp_path, gateways=0) as cluster:
+def test_a_broker_that_may_not_join_says_why_and_ends(shared: ClusterProcesses, tmp_path: Path) -> None:
+    def refusal(name: str, data_dir: Path | None = None) -> str:
+        broker = BrokerProcess(tmp_path, shared.name_servers, {}, name)
+        broker.data_dir = data_dir or broker.data_dir
+        broker.begin()
+        assert broker.wait() == 1
+        return broker.log_text()
 
-        def refusal(name: str, data_dir: Path | None = None) -> str:
-            broker = BrokerProcess(tmp_path, cluster.name_servers, {}, name)
-            broker.data_dir = data_dir or broker.data_dir
-            broker.begin()
-            assert broker.wait() == 1
-            return broker.log_text()
-
-        assert "broker 'broker-1' has number 1 already" in refusal("other-1")
-        one = cluster.brokers[1]
-        assert f"in use by process {one.pid}" in refusal("broker-2", one.data_dir)
-        assert "broker 'broker-1' is at" in refusal("broker-1", tmp_path / "new")
-        one.stop()
-        assert "has the data of broker 'broker-1' with number 1" in refusal("broker-3", one.data_dir)
-        one.start()
+    assert "broker 'broker-1' has number 1 already" in refusal("other-1")
+    one = shared.brokers[1]
+    assert f"in use by process {one.pid}" in refusal("broker-2", one.data_dir)
+    assert "broker 'broker-1' is at" in refusal("broker-1", tmp_path / "new")
+    one.stop()
+    assert "has the data of broker 'broker-1' with number 1" in refusal("broker-3", one.data_dir)

@@ -12,6 +12,7 @@ from protocols.mqtt.reason_codes import ReasonCode
 from tests.support.deployment import ClusterProcesses, start_all
 from tests.support.load import door
 from tests.support.session_client import EXPIRY_SECONDS, SessionClient
+from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 
 NAMES = [f"t/{number}" for number in range(16)]
@@ -34,7 +35,9 @@ def answer(port: int, client_id: str) -> int:
         return client.expect(Connack).reason
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("is_in_flight", [False, True])
 def test_a_session_waits_for_the_broker_that_is_late(tmp_path: Path, is_in_flight: bool) -> None:
     with ClusterProcesses(tmp_path) as cluster:
@@ -74,6 +77,7 @@ def test_a_session_waits_for_the_broker_that_is_late(tmp_path: Path, is_in_fligh
                 except TimeoutError:
                     raise AssertionError(f"never came: {sorted(sent - found)}") from None
                 assert found <= sent
+    tell("a broker that comes late", messages=len(sent), lost=len(sent - found), faults=1)
 
 
 def is_keeper(found: dict[str, object], name: str) -> bool:

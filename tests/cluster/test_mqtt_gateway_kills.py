@@ -17,11 +17,12 @@ from tests.support.deployment import ClusterProcesses, GatewayProcess
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
 from tests.support.mqtt_load import Consumer, Publisher, Threads, Wire
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PERSISTS = {PropertyId.SESSION_EXPIRY_INTERVAL: 600}
 KILLS = 3
-pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(600)]
 
 
 @pytest.fixture
@@ -46,31 +47,32 @@ def acknowledge(client: RawClient, deliveries: list[Publish]) -> None:
     client.expect(Pingresp)
 
 
-def test_a_session_goes_on_at_the_other_gateway(cluster: ClusterProcesses) -> None:
+def test_a_session_goes_on_at_the_other_gateway(shared: ClusterProcesses) -> None:
     """What was in flight comes again with its packet id and DUP."""
-    with RawClient(cluster.gateways[0].port("mqtt"), acknowledges=False) as client:
+    with RawClient(shared.gateways[0].port("mqtt"), acknowledges=False) as client:
         client.connect("session", clean_start=False, properties=PERSISTS)
         client.subscribe("jobs/#")
-        wanted = publish(cluster.gateways[1], "jobs", 10)
+        wanted = publish(shared.gateways[1], "jobs", 10)
         first = client.expect_deliveries(10)
         acknowledge(client, first[:5])
         wait_until(
-            lambda: http_json(cluster.gateways[1], "GET", "/api/v1/sessions/session")["inFlight"] == 5,
+            lambda: http_json(shared.gateways[1], "GET", "/api/v1/sessions/session")["inFlight"] == 5,
             "the acknowledgements are durable",
         )
-        cluster.gateways[0].kill()
-    with RawClient(cluster.gateways[1].port("mqtt")) as client:
+        shared.gateways[0].kill()
+    with RawClient(shared.gateways[1].port("mqtt")) as client:
         assert client.connect("session", clean_start=False, properties=PERSISTS).session_present
         again = client.expect_deliveries(5)
         assert [(each.payload, each.packet_id, each.dup) for each in again] == [
             (each.payload, each.packet_id, True) for each in first[5:]
         ]
-        publish(cluster.gateways[1], "jobs", 1)
+        publish(shared.gateways[1], "jobs", 1)
         (new,) = client.expect_deliveries(1)
         assert (new.payload, new.dup) == (b"0", False)
     assert {each.payload for each in first} == wanted
 
 
+@pytest.mark.soak
 def test_what_a_member_of_a_share_had_not_acknowledged_goes_to_another(cluster: ClusterProcesses) -> None:
     """The store has the acknowledgements, so nothing of them returns."""
     with RawClient(cluster.gateways[1].port("mqtt"), acknowledges=False) as other:
@@ -88,11 +90,13 @@ def test_what_a_member_of_a_share_had_not_acknowledged_goes_to_another(cluster: 
         acknowledge(other, found)
         publish(cluster.gateways[1], "tasks", 1)
         (last,) = other.expect_deliveries(1)
+    tell("unacknowledged MQTT messages of a share whose gateway died", messages=11, faults=1)
     assert {each.payload for each in found} == {each.payload for each in first[5:]}
     assert last.payload == b"0"
     assert {each.payload for each in first} == wanted
 
 
+@pytest.mark.soak
 def test_gateways_killed_in_turn_lose_and_double_nothing(cluster: ClusterProcesses) -> None:
     """QoS 2 from end to end comes once, wherever both ends go; shares and QoS 1 lose nothing."""
     turn = iter(range(1 << 30))
@@ -123,11 +127,19 @@ def test_gateways_killed_in_turn_lose_and_double_nothing(cluster: ClusterProcess
             of_share = set().union(*(each.taken.keys() for each in members))
             return len(wanted - once.taken.keys()), len(wanted - of_share)
 
-        wait_until(lambda: not any(missing()), lambda: f"missing {missing()}", 30)
+        wait_until(lambda: not any(missing()), lambda: f"missing {missing()}", 2 * PATIENCE_SECONDS)
     finally:
         threads.stop()
+    tell(
+        "MQTT gateways killed in turn",
+        rounds=KILLS,
+        messages=len(wanted),
+        lost=sum(missing()),
+        phantom=len(once.taken.keys() - threads.sent),
+        duplicated=sum(n > 1 for body, n in once.taken.items() if body in publishers[1].sent),
+        faults=KILLS,
+    )
     assert not threads.failures, threads.failures
-    print(f"sent {len(threads.sent)} confirmed {len(wanted)}")
     for consumer in threads.consumers:
         assert consumer.taken.keys() - threads.sent == set(), f"phantoms at {consumer.name}"
     assert {body: n for body, n in once.taken.items() if n > 1 and body in publishers[1].sent} == {}

@@ -25,7 +25,9 @@ def works(gateway: GatewayProcess) -> bool:
         return bool(client.post(path).json()["value"])
 
 
-@pytest.mark.timeout(60 + 2 * GONE_SECONDS)
+@pytest.mark.soak
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.timeout(300 + 2 * GONE_SECONDS)
 def test_all_name_servers_are_gone_for_long_under_load(tmp_path: Path) -> None:
     with ClusterProcesses(tmp_path, name_servers=2) as cluster:
         cache = tmp_path / "routes.json"
@@ -55,7 +57,7 @@ def test_all_name_servers_are_gone_for_long_under_load(tmp_path: Path) -> None:
             cluster.add_broker().start()
             for gateway in cluster.gateways:
                 wait_until(lambda gateway=gateway: _has_queues_of(gateway, 2), "it is heard of who is new")
-            report = load.finish()
+            report = load.finish("all name servers gone", 4)
         finally:
             load.stop()
             static.kill()

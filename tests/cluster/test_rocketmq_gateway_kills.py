@@ -15,7 +15,8 @@ from tests.support.deployment import ClusterProcesses
 from tests.support.http_pull import http_json
 from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_load import RocketMqLoad
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 KILLS = 4
 EVERY_SECONDS = 2.0
@@ -23,8 +24,9 @@ LEASE_MS = 4_000
 GROUPS, PER_GROUP, CONSUMERS = 100, 10, 8
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_a_gateway_is_killed_every_two_seconds(tmp_path: Path) -> None:
     """Nothing confirmed is lost; what comes twice is only what was not acknowledged, or whose answer was lost."""
     with ClusterProcesses(tmp_path, gateways=2) as cluster:
@@ -40,9 +42,18 @@ def test_a_gateway_is_killed_every_two_seconds(tmp_path: Path) -> None:
                 cluster.gateways[number % 2].start()
             load.end_producing()
             # an acknowledgement whose answer was lost was taken, or the message comes again
-            wait_until(lambda: load.confirmed <= load.settled | load.doubtful, lambda: f"{len(load.doubtful)} open", 30)
+            wait_until(lambda: load.confirmed <= load.settled | load.doubtful, lambda: f"{len(load.doubtful)} open")
         finally:
             load.stop()
+        tell(
+            "RocketMQ gateways killed in turn",
+            rounds=KILLS,
+            messages=len(load.confirmed),
+            lost=len(load.confirmed - set(load.taken)),
+            phantom=len(set(load.taken) - load.sent),
+            duplicated=sum(count > 1 for count in load.taken.values()),
+            faults=KILLS,
+        )
         assert not load.failures
         assert set(load.taken) <= load.sent
         assert len(load.confirmed) > 300
@@ -68,7 +79,7 @@ class OrderedConsumers:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(120)
+            thread.join(4 * PATIENCE_SECONDS)
 
     def _consume(self, number: int) -> None:
         address = self._addresses[number % len(self._addresses)]
@@ -114,8 +125,9 @@ class OrderedConsumers:
                     self.faults.append(f"{group}: {entry.status}")
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_message_groups_with_consumers_that_crash(tmp_path: Path) -> None:
     """100 message groups, 8 consumers at two gateways: each group in order, and with one consumer at a time."""
     with ClusterProcesses(tmp_path, gateways=2) as cluster:
@@ -130,6 +142,7 @@ def test_message_groups_with_consumers_that_crash(tmp_path: Path) -> None:
                 assert producer.send(*messages).status.code == v2.OK
         consumers = OrderedConsumers(addresses)
         consumers.run()
+        tell("message groups with consumers that crash", messages=GROUPS * PER_GROUP, faults=len(consumers.faults))
         assert not consumers.faults
         settled = {group: sorted(numbers) for group, numbers in consumers.settled.items()}
         assert settled == {f"g{group}": list(range(PER_GROUP)) for group in range(GROUPS)}

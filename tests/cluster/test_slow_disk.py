@@ -17,6 +17,7 @@ from tests.e2e.test_hard_disk import flood
 from tests.support.deployment import BrokerProcess, ClusterProcesses
 from tests.support.load import door, event_headers
 from tests.support.mqtt_client import RawClient
+from tests.support.soak_table import tell
 
 MIB = 1 << 20
 SECONDS = 4.0
@@ -54,7 +55,8 @@ def ping(client: RawClient) -> None:
     client.expect(Pingresp)
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.soak
+@pytest.mark.timeout(300)
 def test_a_slow_disk_of_a_broker_holds_publishers_back_and_nobody_else(tmp_path: Path) -> None:
     settings = {"store.max_unconfirmed_bytes": str(MIB), "topics.default_queues": "1", **PATIENT}
     with ClusterProcesses(tmp_path, settings, brokers=1) as cluster, door(cluster.gateways[0]) as client:
@@ -80,4 +82,5 @@ def test_a_slow_disk_of_a_broker_holds_publishers_back_and_nobody_else(tmp_path:
             assert time.monotonic() - started < 12
             idle.publish("quiet/x", b"still here")
             assert [delivery.payload for delivery in idle.expect_deliveries(1)] == [b"still here"]
+        tell("a slow disk of a broker", faults=1)
         assert "broker is away" not in gateway.log_text()

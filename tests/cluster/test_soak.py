@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import time
 from pathlib import Path
 
@@ -11,34 +10,36 @@ import pytest
 
 from tests.support.deployment import ClusterProcesses
 from tests.support.load import Load
+from tests.support.seed import seeded
 from tests.support.server import Process
 from tests.support.waiting import wait_until
 
 SECONDS = float(os.environ.get("ENTREPOT_TEST_SOAK_SECONDS", "15"))
-SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 MEMORY_MARGIN = 48 << 20
 SOCKETS_MARGIN = 8
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(180 + 2 * SECONDS)
+@pytest.mark.timeout(300 + 2 * SECONDS)
 def test_random_kills_of_everything_lose_nothing_and_leave_nothing_behind(tmp_path: Path) -> None:
-    print(f"SEED={SEED}")
-    rng = random.Random(SEED)
+    rng = seeded()
     with ClusterProcesses(tmp_path, name_servers=2, gateways=2) as cluster:
         before = {process.name: _held(process) for process in cluster.all}
         load = Load(cluster.gateways)
         load.begin(http=1, mqtt=1, consumers=3, subscribers=2)
         try:
+            kills = 0
             end = time.monotonic() + SECONDS
             while time.monotonic() < end:
                 time.sleep(rng.uniform(0.3, 2.0))  # the moment of the crash is what is random here
                 victim = rng.choice(cluster.all)
                 print(f"{time.monotonic() - end + SECONDS:.1f} s: {victim.name}")
+                kills += 1
                 victim.kill()
                 victim.start()
             wait_until(load.made(50), "producers go on")
-            report = load.finish()
+            report = load.finish("random kills of everything", kills)
         finally:
             load.stop()
         assert report.is_clean, report

@@ -11,16 +11,13 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from tests.cluster.conftest import WEBHOOKS
 from tests.support.deployment import ClusterProcesses
 from tests.support.load import door
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.webhook_receiver import WebhookReceiver
 
-SETTINGS = {
-    "webhooks.allow_http": "true",
-    "webhooks.allowed_networks": '["127.0.0.0/8"]',
-    "webhooks.circuit_failures": "1000000",
-}
 BATCH = {"content-type": "application/cloudevents-batch+json"}
 KILLS = 4
 LIMITS = (1, 3, 20)
@@ -49,14 +46,15 @@ def publish(clients: list[httpx2.Client], first: int, count: int) -> set[str]:
     return set()
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(600)
 def test_gateways_are_killed_while_they_deliver(tmp_path: Path) -> None:
     receiver = WebhookReceiver()
     receiver.behave("refusing", then={"status": 500})
     try:
         with (
-            ClusterProcesses(tmp_path, SETTINGS, gateways=2) as cluster,
+            ClusterProcesses(tmp_path, WEBHOOKS, gateways=2) as cluster,
             door(cluster.gateways[0]) as one,
             door(cluster.gateways[1]) as two,
         ):
@@ -75,9 +73,18 @@ def test_gateways_are_killed_while_they_deliver(tmp_path: Path) -> None:
                 confirmed |= publish([one, two], number, 10)
                 number += 10
                 gateway.start()
-            wait_until(lambda: confirmed <= set(receiver.bodies("taking")), "all is delivered", 90)
+            wait_until(lambda: confirmed <= set(receiver.bodies("taking")), "all is delivered", 3 * PATIENCE_SECONDS)
             dead = {most: await_dead_letters(one, subscription, confirmed) for most, subscription in refused.items()}
             counts = Counter(receiver.bodies("taking"))
+            tell(
+                "webhooks while gateways are killed",
+                rounds=KILLS,
+                messages=len(confirmed),
+                lost=len(confirmed - counts.keys()),
+                phantom=len(counts.keys() - {f"e{n}" for n in range(number)}),
+                duplicated=sum(counts.values()) - len(counts),
+                faults=KILLS,
+            )
             assert set(counts) <= {f"e{n}" for n in range(number)}
             # twice only what a dispatcher had not acknowledged when it was killed; and then all sinks have it twice
             times = {most: Counter(name for name, _ in letters) for most, letters in dead.items()}
@@ -91,15 +98,16 @@ def test_gateways_are_killed_while_they_deliver(tmp_path: Path) -> None:
         receiver.stop()
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(600)
 def test_a_retry_after_counts_for_every_gateway_and_for_those_that_come_later(tmp_path: Path) -> None:
     seconds = 4
     receiver = WebhookReceiver()
     receiver.behave("busy", steps=[{"status": 503, "headers": {"retry-after": str(seconds)}}])
     try:
         with (
-            ClusterProcesses(tmp_path, SETTINGS, gateways=2) as cluster,
+            ClusterProcesses(tmp_path, WEBHOOKS, gateways=2) as cluster,
             door(cluster.gateways[0]) as one,
             door(cluster.gateways[1]) as two,
         ):
@@ -110,10 +118,11 @@ def test_a_retry_after_counts_for_every_gateway_and_for_those_that_come_later(tm
                 assert publish([one if number % 2 else two], number, 1)
             cluster.gateways[0].kill()
             cluster.gateways[0].start()
-            wait_until(lambda: len(receiver.bodies("busy")) == 22, "the rest comes later", 60)
+            wait_until(lambda: len(receiver.bodies("busy")) == 22, "the rest comes later", 2 * PATIENCE_SECONDS)
             again = receiver.seen("busy")[1]
             assert again["at"] - refused["at"] > seconds - 0.1
             counts = Counter(receiver.bodies("busy"))
+            tell("a webhook's Retry-After, kept by all gateways", messages=len(counts), faults=1)
             assert counts == {"e0": 2, **{f"e{n}": 1 for n in range(1, 21)}}
     finally:
         receiver.stop()
@@ -134,5 +143,5 @@ def await_dead_letters(client: httpx2.Client, subscription: str, confirmed: set[
         found[:] = dead_letters(client, subscription)
         return confirmed <= {name for name, _ in found}
 
-    wait_until(all_are_there, lambda: f"{len(found)} of {len(confirmed)} dead letters", 90)
+    wait_until(all_are_there, lambda: f"{len(found)} of {len(confirmed)} dead letters", 3 * PATIENCE_SECONDS)
     return found

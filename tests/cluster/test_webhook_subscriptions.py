@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import httpx2
 import pytest
 
-from tests.cluster.test_webhook_gateway_kills import SETTINGS
 from tests.support.deployment import ClusterProcesses
 from tests.support.load import door, event_headers
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver
+from tests.tiers.marks import scaled
 
-ROUNDS = 15
+ROUNDS = scaled(4, 15)
 
 
+@pytest.mark.scaled
 @pytest.mark.xdist_group("cluster")
-@pytest.mark.timeout(120)
-def test_a_subscription_holds_at_every_gateway_when_it_is_answered(tmp_path: Path) -> None:
+def test_a_subscription_holds_at_every_gateway_when_it_is_answered(shared: ClusterProcesses) -> None:
     receiver = WebhookReceiver()
     try:
-        with (
-            ClusterProcesses(tmp_path, SETTINGS, gateways=2) as cluster,
-            door(cluster.gateways[0]) as one,
-            door(cluster.gateways[1]) as two,
-        ):
+        with door(shared.gateways[0]) as one, door(shared.gateways[1]) as two:
             made: list[str] = []
             for number in range(ROUNDS):
                 first, second = (one, two) if number % 2 else (two, one)
@@ -33,22 +27,22 @@ def test_a_subscription_holds_at_every_gateway_when_it_is_answered(tmp_path: Pat
                 assert answer.status_code == 201, answer.text
                 made.append(answer.json()["id"])
                 publish(second, number)
-            wait_until(lambda: len(set(paths(receiver))) == ROUNDS, lambda: str(paths(receiver)), 30)
+            wait_until(lambda: len(set(paths(receiver))) == ROUNDS, lambda: str(paths(receiver)))
             for number, subscription in enumerate(made):
                 other = {**body(receiver, number), "filters": [{"exact": {"subject": f"after{number}"}}]}
                 first, second = (one, two) if number % 2 else (two, one)
                 path = f"/subscriptions/{subscription}"
-                wait_until(lambda at=first, path=path: at.get(path).status_code == 200, "it has been told", 10)
+                wait_until(lambda at=first, path=path: at.get(path).status_code == 200, "it has been told")
                 assert first.put(path, json=other).status_code == 200
                 publish(second, number)  # what it wanted before
                 publish(second, number, "after")
-            wait_until(lambda: len(paths(receiver)) >= 2 * ROUNDS, lambda: str(paths(receiver)), 30)
+            wait_until(lambda: len(paths(receiver)) >= 2 * ROUNDS, lambda: str(paths(receiver)))
             assert sorted(paths(receiver)) == sorted(
                 [f"s{n}" for n in range(ROUNDS)] + [f"after{n}" for n in range(ROUNDS)]
             )
             for subscription in made:
                 assert one.delete(f"/subscriptions/{subscription}").status_code == 204
-            wait_until(lambda: leftovers(two) == [], lambda: str(leftovers(two)), 20)
+            wait_until(lambda: leftovers(two) == [], lambda: str(leftovers(two)))
     finally:
         receiver.stop()
 

@@ -11,8 +11,10 @@ from protocols.mqtt.properties import PropertyId
 from tests.support.deployment import ClusterProcesses
 from tests.support.server import ServerProcess
 from tests.support.session_client import SessionClient, publish_from
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS
 
-SWEEP_SECONDS = 25.0
+SWEEP_SECONDS = PATIENCE_SECONDS
 """8 s until a gateway counts as dead, the round of whoever sweeps, and some for a slow machine."""
 
 
@@ -24,6 +26,8 @@ def leave(port: int, client_id: str, *, delay: int = 0, expiry: int = 600, qos: 
     return client
 
 
+@pytest.mark.soak
+@pytest.mark.xdist_group("cluster")
 def test_a_gateway_that_was_killed(tmp_path: Path) -> None:
     """Every client of it: lasting or not, back at another gateway in time, or with a delay that others wait for."""
     with ClusterProcesses(tmp_path, brokers=1, gateways=2) as cluster:
@@ -52,6 +56,7 @@ def test_a_gateway_that_was_killed(tmp_path: Path) -> None:
                 assert not fleeting.open().session_present
         for client in clients:
             client.socket.close()
+        tell("wills of clients whose gateway died", messages=5, faults=1)
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "kill -9"])

@@ -15,6 +15,7 @@ from domain.topic import Permission, QueueBounds, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, codes, message, settled
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 class Collector:
@@ -29,7 +30,7 @@ class Collector:
         self._changed.set()
 
     async def until(self, count: int) -> list[str]:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             while len(self.messages) < count:
                 self._changed.clear()
                 await self._changed.wait()

@@ -14,7 +14,8 @@ from domain.ports import PopRequest, Store
 from domain.retry_policy import RetryKind, RetryPolicy
 from domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all, bodies, codes, handles, message, pop
+from tests.support.store_steps import LONG_POLL_MS, append_all, bodies, codes, handles, message, pop
+from tests.support.waiting import PATIENCE_SECONDS
 
 VOID = Code.INVALID_RECEIPT_HANDLE
 
@@ -72,6 +73,15 @@ async def test_it_waits_until_the_whole_run_is_settled(store: Store):
     assert await pop(store, "t") == []
     await acknowledge(store, found[1:])
     assert bodies(await pop(store, "t")) == ["a3"]
+
+
+async def test_the_first_of_a_run_given_back_waits_for_the_rest_of_it(store: Store):
+    await send(store, "a1", "a2", "a3")
+    found = await pop(store, "t", count=2)
+    await release(store, found[:1])
+    assert await pop(store, "t") == []
+    await acknowledge(store, found[1:])
+    assert bodies(await pop(store, "t")) == ["a1", "a3"]
 
 
 async def test_settling_out_of_order_opens_nothing(store: Store):
@@ -180,10 +190,10 @@ async def test_a_dead_letter_lets_its_message_group_go_on(store: Store, clock: M
 async def test_a_long_poll_is_woken_when_the_message_group_is_free(store: Store):
     await send(store, "a1", "a2")
     found = await pop(store, "t", count=1)
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     await acknowledge(store, found)
-    assert bodies(await asyncio.wait_for(waiting, 5)) == ["a2"]
+    assert bodies(await asyncio.wait_for(waiting, PATIENCE_SECONDS)) == ["a2"]
 
 
 async def test_nothing_leaves_the_order_for_a_retry_topic(store: Store, clock: ManualClock):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
@@ -181,6 +182,6 @@ class EmbeddedFifo(FifoRules):
 
 
 TestFifoOfMemory = MemoryFifo.TestCase
-TestFifoOfMemory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestFifoOfEmbedded = EmbeddedFifo.TestCase
-TestFifoOfEmbedded.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestFifoOfMemory.settings = settings(stateful_step_count=30)
+TestFifoOfEmbedded = pytest.mark.soak(EmbeddedFifo.TestCase)  # opens a store for each history
+TestFifoOfEmbedded.settings = settings(stateful_step_count=30)

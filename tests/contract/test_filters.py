@@ -16,8 +16,10 @@ from domain.ports import PopRequest, Store
 from domain.query import ConsumptionState
 from domain.routing.topic_filter import matches
 from domain.topic import Topic
+from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all, bodies, handles, message, pop, refusal_of
+from tests.support.store_steps import LONG_POLL_MS, append_all, bodies, handles, message, pop, refusal_of
+from tests.tiers.marks import scaled
 
 A_OR_B = FilterExpression(FilterKind.TAG, "a || b")
 ONLY_A = FilterExpression(FilterKind.TAG, "a")
@@ -88,18 +90,7 @@ async def test_by_properties(store: Store):
     assert bodies(await filtered(store, DEAR_AND_RED)) == ["good", "also good"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("t/#", ["root", "deep", "one", "two"]),
-        ("t/+/temp", ["one", "two"]),
-        ("t/line1/#", ["deep", "one"]),
-        ("t/line2/temp", ["two"]),
-        ("t", ["root"]),
-        ("other/#", []),
-    ],
-)
-async def test_by_sub_topics(store: Store, text: str, expected: list[str]):
+async def test_by_sub_topics(store: Store):
     await send(
         store,
         named("root", "t"),
@@ -107,7 +98,18 @@ async def test_by_sub_topics(store: Store, text: str, expected: list[str]):
         named("one", "t/line1/temp"),
         named("two", "t/line2/temp"),
     )
-    assert bodies(await filtered(store, FilterExpression(FilterKind.SUB_TOPIC, text))) == expected
+    for number, (text, expected) in enumerate(
+        (
+            ("t/#", ["root", "deep", "one", "two"]),
+            ("t/+/temp", ["one", "two"]),
+            ("t/line1/#", ["deep", "one"]),
+            ("t/line2/temp", ["two"]),
+            ("t", ["root"]),
+            ("other/#", []),
+        )
+    ):
+        wanted = FilterExpression(FilterKind.SUB_TOPIC, text)
+        assert bodies(await filtered(store, wanted, f"g{number}")) == expected, text
 
 
 async def pulled(store: Store, expression: FilterExpression, batch: int) -> list[str]:
@@ -123,27 +125,27 @@ async def pulled(store: Store, expression: FilterExpression, batch: int) -> list
         offset = part.next_offset
 
 
-@pytest.mark.parametrize(
-    ("filters", "expected"),
-    [
-        (["t/a", "t/b"], ["a", "b"]),
-        (["t/a", "t/#"], ["root", "a", "b", "deep"]),
-        (["t/+", "t/a", "+/a"], ["a", "b"]),
-        (["t", "t/a/c"], ["root", "deep"]),
-        (["other", "t/x"], []),
-        (["t/a", "t/a"], ["a"]),
-    ],
-)
-async def test_by_several_topic_filters(store: Store, filters: list[str], expected: list[str]):
+async def test_by_several_topic_filters(store: Store):
     """What several of them want comes once."""
     await send(store, named("root", "t"), named("a", "t/a"), named("b", "t/b"), named("deep", "t/a/c"))
-    wanted = sub_topic_filters(filters)
-    assert await pulled(store, wanted, 1) == expected
-    assert await pulled(store, wanted, 10) == expected
-    assert bodies(await filtered(store, wanted)) == expected
+    for number, (filters, expected) in enumerate(
+        (
+            (["t/a", "t/b"], ["a", "b"]),
+            (["t/a", "t/#"], ["root", "a", "b", "deep"]),
+            (["t/+", "t/a", "+/a"], ["a", "b"]),
+            (["t", "t/a/c"], ["root", "deep"]),
+            (["other", "t/x"], []),
+            (["t/a", "t/a"], ["a"]),
+        )
+    ):
+        wanted = sub_topic_filters(filters)
+        assert await pulled(store, wanted, 1) == expected, filters
+        assert await pulled(store, wanted, 10) == expected, filters
+        assert bodies(await filtered(store, wanted, f"g{number}")) == expected, filters
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.scaled
+@pytest.mark.parametrize("seed", range(scaled(2, 10)))
 async def test_several_topic_filters_against_a_model(store: Store, seed: int):
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -166,7 +168,7 @@ def _random_filter(rng: random.Random, names: list[str]) -> str:
     return "/".join(levels)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     ["t/a\0", "\0t/a", "t/a\0\0t/b", "t/a\0t/#/b", "\0".join(["t"] * (MAX_SUB_TOPIC_FILTERS + 1))],
     ids=["empty last", "empty first", "empty between", "one is bad", "too many"],
@@ -243,7 +245,7 @@ async def test_a_long_poll_waits_for_what_it_wants(store: Store):
     await send_tags(store, "b")
     assert await pop(store, "t", wait_ms=20) == []
     await send_tags(store, "b", "a")
-    assert bodies(await pop(store, "t", wait_ms=15_000)) == ["a1"]
+    assert bodies(await pop(store, "t", wait_ms=LONG_POLL_MS)) == ["a1"]
 
 
 async def test_with_fifo_groups(store: Store):

@@ -15,6 +15,7 @@ from domain.key_value import (
     KeyValueEvent,
 )
 from domain.ports import Store
+from tests.support.cases import cases
 from tests.support.store_steps import refusal_of
 from tests.support.waiting import until
 
@@ -86,7 +87,7 @@ async def test_a_write_is_done_whole_or_not_at_all(store: Store):
     assert await values(store, "a", "b", "c") == [b"1", b"1", None]
 
 
-@pytest.mark.parametrize(
+@cases(
     "changes",
     [
         [KeyValueChange("", b"")],

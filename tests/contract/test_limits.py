@@ -13,6 +13,7 @@ from domain.topic import Cleanup, Topic
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of, settled
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_a_topic_limits_the_size_of_its_messages(store: Store):
@@ -90,7 +91,7 @@ async def test_a_pop_beyond_the_messages_in_flight_is_refused_at_once(store: Sto
     await pop(store, "t")
     assert await refusal_of(pop(store, "t")) == Code.TOO_MANY_REQUESTS
     waiting = pop(store, "t", wait_ms=600_000)
-    assert await refusal_of(asyncio.wait_for(waiting, 10)) == Code.TOO_MANY_REQUESTS, "long polls too"
+    assert await refusal_of(asyncio.wait_for(waiting, PATIENCE_SECONDS)) == Code.TOO_MANY_REQUESTS, "long polls too"
     assert bodies(await pop(store, "t", "other")) == ["a", "b", "c"]
 
 

@@ -19,7 +19,7 @@ from gateway.messaging.membership import PREFIX, Assignment, Memberships
 from gateway.settings import GroupsSettings
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, pop, refusal_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ async def shares(gateway: Memberships) -> dict[str, list[int]]:
 
 
 async def in_time(work: Awaitable[T]) -> T:
-    return await asyncio.wait_for(work, 15)
+    return await asyncio.wait_for(work, PATIENCE_SECONDS)
 
 
 def waiting(gateway: Memberships) -> int:

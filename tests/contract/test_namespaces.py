@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code
 from domain.ports import Store
 from domain.topic import Topic
+from tests.support.cases import cases
 from tests.support.store_steps import append, bodies, handles, pop, refusal_of
 
 
@@ -19,7 +18,7 @@ async def test_namespaces_are_made_and_listed(store: Store):
     assert sorted(store.namespaces()) == ["alpha", "default", "zoo"]
 
 
-@pytest.mark.parametrize("name", ["", "a b", "a/b", "%x", "n" * 65])
+@cases("name", ["", "a b", "a/b", "%x", "n" * 65])
 async def test_names_of_namespaces_are_checked(store: Store, name: str):
     assert await refusal_of(store.put_namespace(name)) == Code.BAD_REQUEST
     assert store.namespaces() == ["default"]

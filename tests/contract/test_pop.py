@@ -13,7 +13,8 @@ from domain.errors import Code, EntrepotError
 from domain.ports import Store
 from domain.topic import Permission, Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, codes, handles, pop
+from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, pop
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_pop_takes_from_all_queues(store: Store):
@@ -70,32 +71,32 @@ async def test_a_group_comes_into_being_on_first_use(store: Store):
 
 async def test_a_long_poll_is_woken_by_an_append(store: Store):
     await store.put_topic(Topic("t", queues=2))
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     assert not waiting.done()
     await append(store, "t", "late", queue_id=1)
-    assert bodies(await asyncio.wait_for(waiting, 5)) == ["late"]
+    assert bodies(await asyncio.wait_for(waiting, PATIENCE_SECONDS)) == ["late"]
 
 
 async def test_every_waiting_consumer_gets_its_share(store: Store):
     await store.put_topic(Topic("t", queues=1))
-    waiting = [asyncio.create_task(pop(store, "t", count=1, wait_ms=15_000)) for _ in range(5)]
-    others = asyncio.create_task(pop(store, "t", "other", 10, wait_ms=15_000))
+    waiting = [asyncio.create_task(pop(store, "t", count=1, wait_ms=LONG_POLL_MS)) for _ in range(5)]
+    others = asyncio.create_task(pop(store, "t", "other", 10, wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     await append(store, "t", *map(str, range(5)))
-    found = await asyncio.wait_for(asyncio.gather(*waiting), 5)
+    found = await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_SECONDS)
     assert sorted(body for share in found for body in bodies(share)) == [*map(str, range(5))]
-    assert bodies(await asyncio.wait_for(others, 5)) == [*map(str, range(5))]
+    assert bodies(await asyncio.wait_for(others, PATIENCE_SECONDS)) == [*map(str, range(5))]
 
 
 async def test_a_long_poll_is_woken_by_a_release(store: Store):
     await store.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     first = await pop(store, "t")
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     await store.change_invisible_duration("t", "g", handles(first), 0, release=True)
-    [again] = await asyncio.wait_for(waiting, 5)
+    [again] = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert (again.message.body, again.attempt) == (b"a", 2)
 
 
@@ -103,10 +104,10 @@ async def test_a_long_poll_is_woken_by_an_expiry(store: Store, clock: ManualCloc
     await store.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     await pop(store, "t", invisible_ms=30)
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     clock.advance(30)
-    [again] = await asyncio.wait_for(waiting, 5)
+    [again] = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert (again.message.body, again.attempt) == (b"a", 2)
 
 
@@ -117,24 +118,24 @@ async def test_a_long_poll_ends_empty_after_its_time(store: Store):
 
 async def test_releasing_answers_all_who_wait_and_keeps_none(store: Store):
     await store.put_topic(Topic("t", queues=1))
-    waiting = [asyncio.create_task(pop(store, "t", f"g{i}", wait_ms=15_000)) for i in range(3)]
+    waiting = [asyncio.create_task(pop(store, "t", f"g{i}", wait_ms=LONG_POLL_MS)) for i in range(3)]
     await asyncio.sleep(0)
     store.release_waiting()
-    assert await asyncio.wait_for(asyncio.gather(*waiting), 5) == [[], [], []]
-    assert await asyncio.wait_for(pop(store, "t", wait_ms=15_000), 5) == []
+    assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_SECONDS) == [[], [], []]
+    assert await asyncio.wait_for(pop(store, "t", wait_ms=LONG_POLL_MS), PATIENCE_SECONDS) == []
     await append(store, "t", "a")
-    assert bodies(await pop(store, "t", wait_ms=15_000)) == ["a"], "what is there is still given out"
+    assert bodies(await pop(store, "t", wait_ms=LONG_POLL_MS)) == ["a"], "what is there is still given out"
 
 
 async def test_a_consumer_that_goes_while_waiting_takes_nothing_along(store: Store):
     await store.put_topic(Topic("t", queues=1))
-    gone = asyncio.create_task(pop(store, "t", wait_ms=15_000))
-    stays = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    gone = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
+    stays = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     gone.cancel()
     await asyncio.gather(gone, return_exceptions=True)
     await append(store, "t", "a")
-    assert bodies(await asyncio.wait_for(stays, 5)) == ["a"]
+    assert bodies(await asyncio.wait_for(stays, PATIENCE_SECONDS)) == ["a"]
 
 
 @pytest.mark.parametrize("start", [EARLIEST, LATEST, "time"])

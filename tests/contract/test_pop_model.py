@@ -211,4 +211,4 @@ def origin(message: Message) -> tuple[str, ...]:
 
 
 TestPopMachine = PopMachine.TestCase
-TestPopMachine.settings = settings(max_examples=120, stateful_step_count=40)
+TestPopMachine.settings = settings(stateful_step_count=20)

@@ -11,8 +11,10 @@ from domain.errors import Code
 from domain.ports import Store
 from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, PositionKind
 from domain.topic import Topic
+from tests.support.cases import cases
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, codes, handles, pop, refusal_of
+from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, pop, refusal_of
+from tests.support.waiting import PATIENCE_SECONDS
 
 VOID = Code.INVALID_RECEIPT_HANDLE
 START_MS = ManualClock().now_ms()
@@ -39,7 +41,7 @@ async def one_message_a_second(store: Store, clock: ManualClock) -> None:
 # -- offsets ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     ("position", "offset"),
     [
         (EARLIEST_POSITION, 0),
@@ -60,7 +62,7 @@ async def test_the_offset_of_a_position(store: Store, position: Position, offset
     assert await store.offset_at("t", 0, position) == offset
 
 
-@pytest.mark.parametrize("position", [EARLIEST_POSITION, LATEST_POSITION, at_offset(7), at_time(START_MS)])
+@cases("position", [EARLIEST_POSITION, LATEST_POSITION, at_offset(7), at_time(START_MS)])
 async def test_positions_of_an_empty_queue(store: Store, position: Position):
     assert await store.offset_at("t", 1, position) == 0
 
@@ -86,7 +88,7 @@ async def test_there_is_no_position_where_there_is_no_queue(store: Store):
 # -- groups ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@cases(
     ("position", "expected"),
     [
         (EARLIEST_POSITION, ["0", "1", "2", "3", "4"]),
@@ -97,18 +99,20 @@ async def test_there_is_no_position_where_there_is_no_queue(store: Store):
     ],
     ids=lambda value: value.kind if isinstance(value, Position) else None,
 )
-@pytest.mark.parametrize("before", ["nothing", "popped", "settled"])
+@cases("before", ["nothing", "popped", "settled"])
 async def test_a_group_goes_on_from_a_position(store: Store, position: Position, expected: list[str], before: str):
-    found = [] if before == "nothing" else await pop(store, "t")
+    group = f"{before}-{position.kind}-{position.value}"
+    await store.put_group(ConsumerGroup(group))
+    found = [] if before == "nothing" else await pop(store, "t", group)
     if before == "settled":
-        await store.acknowledge("t", "g", handles(found))
-    status = await store.reset_group("g", "t", position)
-    assert status == await store.group_status("g")
+        await store.acknowledge("t", group, handles(found))
+    status = await store.reset_group(group, "t", position)
+    assert status == await store.group_status(group)
     assert {p.queue_id: (p.committed_offset, p.lag, p.in_flight) for p in status.progress} == {
         0: (5 - len(expected), len(expected), 0),
         1: (0, 0, 0),
     }
-    again = await pop(store, "t")
+    again = await pop(store, "t", group)
     assert (bodies(again), {d.attempt for d in again} <= {1}) == (expected, True)
 
 
@@ -165,10 +169,10 @@ async def test_other_groups_and_topics_stay_as_they_are(store: Store):
 
 async def test_a_long_poll_is_woken_by_a_reset(store: Store):
     await store.acknowledge("t", "g", handles(await pop(store, "t")))
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     await store.reset_group("g", "t", at_offset(4))
-    assert bodies(await asyncio.wait_for(waiting, 5)) == ["4"]
+    assert bodies(await asyncio.wait_for(waiting, PATIENCE_SECONDS)) == ["4"]
 
 
 async def resent_dead_letter(store: Store) -> None:
@@ -189,7 +193,7 @@ async def test_retries_are_dropped_when_all_queues_are_reset(store: Store):
 async def test_retries_stay_when_one_queue_is_reset(store: Store):
     await resent_dead_letter(store)
     await store.reset_group("g", "t", LATEST_POSITION, 0)
-    assert bodies(await pop(store, "t", wait_ms=15_000)) == ["0"]
+    assert bodies(await pop(store, "t", wait_ms=LONG_POLL_MS)) == ["0"]
 
 
 async def test_what_cannot_be_reset(store: Store):

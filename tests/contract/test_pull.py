@@ -67,24 +67,28 @@ async def test_what_cannot_be_pulled(store: Store):
         assert await refusal_of(store.pull(topic, queue_id, offset, 4)) == code
 
 
-@pytest.mark.parametrize(
-    ("topic_filter", "matching"),
-    [("t/#", {0, 1, 2, 3, 4, 5}), ("t/a/+", {0, 2, 4}), ("t/b/1", {1}), ("t/c", set()), ("u/#", set())],
-)
-async def test_offsets_that_may_match_a_topic_filter(store: Store, topic_filter: str, matching: set[int]):
+async def test_offsets_that_may_match_a_topic_filter(store: Store):
     names = ["t/a/0", "t/b/1", "t/a/2", "t/b/3", "t/a/4", "t/b/5"]
     await append_all(
         store, *(replace(message("t", name), sub_topic=name, filter_hash=filter_hash(name)) for name in names)
     )
-    found: set[int] = set()
-    offset = 0
-    while offset < len(names):
-        offsets, following = await store.matching_offsets("t", 0, topic_filter, offset, 2)
-        assert offsets == sorted(offsets)
-        assert offset < following <= len(names)
-        assert all(offset <= one < following for one in offsets)
-        found.update(offsets)
-        offset = following
-    assert matching <= found
+    matching: dict[str, set[int]] = {
+        "t/#": {0, 1, 2, 3, 4, 5},
+        "t/a/+": {0, 2, 4},
+        "t/b/1": {1},
+        "t/c": set(),
+        "u/#": set(),
+    }
+    for topic_filter, wanted in matching.items():
+        found: set[int] = set()
+        offset = 0
+        while offset < len(names):
+            offsets, following = await store.matching_offsets("t", 0, topic_filter, offset, 2)
+            assert offsets == sorted(offsets)
+            assert offset < following <= len(names)
+            assert all(offset <= one < following for one in offsets)
+            found.update(offsets)
+            offset = following
+        assert wanted <= found, topic_filter
     assert await refusal_of(store.matching_offsets("t", 0, "a/#/b", 0, 1)) == Code.ILLEGAL_FILTER_EXPRESSION
     assert await refusal_of(store.matching_offsets("t", 0, "#", 7, 1)) == Code.ILLEGAL_OFFSET

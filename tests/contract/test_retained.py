@@ -17,7 +17,7 @@ from gateway.messaging import retained as module
 from gateway.messaging import retained_writer
 from gateway.messaging.retained import RetainedMessages
 from tests.support.clock import ManualClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 ODD_NAMES = ["a\x01b", "n" * 2000, "größe/°C", "/", "a//b"]
 
@@ -59,7 +59,7 @@ def keeping(gateway: RetainedMessages, *messages: Message) -> asyncio.Future[Ent
 
 
 async def keep(gateway: RetainedMessages, *messages: Message) -> None:
-    assert await asyncio.wait_for(keeping(gateway, *messages), 15) is None
+    assert await asyncio.wait_for(keeping(gateway, *messages), PATIENCE_SECONDS) is None
 
 
 async def bodies(gateway: RetainedMessages, topic_filter: str = "#") -> dict[str, str]:
@@ -91,7 +91,7 @@ async def test_all_of_a_message_is_kept(gateway):
 async def test_the_last_of_a_name_wins_within_a_call_and_over_calls(gateway):
     calls = [keeping(gateway, message("a", f"{n}"), message("b", f"{n}"), message("a", f"{n}+")) for n in range(50)]
     calls.append(keeping(gateway, message("b", "")))
-    assert await asyncio.wait_for(asyncio.gather(*calls), 15) == [None] * 51
+    assert await asyncio.wait_for(asyncio.gather(*calls), PATIENCE_SECONDS) == [None] * 51
     assert await bodies(gateway) == {"a": "49+"}
 
 
@@ -105,7 +105,7 @@ async def test_calls_of_one_tick_are_one_write(gateway, store, monkeypatch):
 
     monkeypatch.setattr(store, "write", counted)
     calls = [keeping(gateway, message(f"a/{n}")) for n in range(200)]
-    await asyncio.wait_for(asyncio.gather(*calls), 15)
+    await asyncio.wait_for(asyncio.gather(*calls), PATIENCE_SECONDS)
     assert writes == [200]
 
 
@@ -122,7 +122,7 @@ async def test_a_call_that_is_too_much_for_a_write_is_split(gateway, store, monk
     monkeypatch.setattr(store, "write", counted)
     names = [f"a/{n}" for n in range(30)]
     calls = [keeping(gateway, *(message(name, "x" * 100) for name in names)), keeping(gateway, message("a/0", "last"))]
-    assert await asyncio.wait_for(asyncio.gather(*calls), 15) == [None, None]
+    assert await asyncio.wait_for(asyncio.gather(*calls), PATIENCE_SECONDS) == [None, None]
     assert len(sizes) > 4 and max(sizes) <= 7
     assert sorted(gateway.names_matching("a/#")) == sorted(names)
     assert (await bodies(gateway, "a/0")) == {"a/0": "last"}
@@ -158,7 +158,7 @@ async def test_gateways_agree_in_the_end(gateway, other_gateway):
         calls.append(keeping(other_gateway, message(f"a/{n % 5}", "" if n % 3 else f"-{n}")))
         if n % 10 == 0:
             await asyncio.sleep(0)
-    await asyncio.wait_for(asyncio.gather(*calls), 15)
+    await asyncio.wait_for(asyncio.gather(*calls), PATIENCE_SECONDS)
     await keep(gateway, message("end/1"))
     await keep(other_gateway, message("end/2"))
     for each in (gateway, other_gateway):
@@ -189,7 +189,7 @@ async def test_what_changes_while_a_gateway_looks_is_not_undone(gateway, store, 
     starting = asyncio.create_task(later.start())
     await until(lambda: later.count > 0, "it does not begin")
     await keep(gateway, message("a/000", ""), message("a/099", ""), message("a/050", "new"), message("b", "new"))
-    await asyncio.wait_for(starting, 15)
+    await asyncio.wait_for(starting, PATIENCE_SECONDS)
     await until(lambda: later.count == 99, lambda: f"it knows {later.count}")
     assert await bodies(later) == await bodies(gateway)
     await later.close()
@@ -297,7 +297,7 @@ def refused(gateway: RetainedMessages, sent: Message) -> Code | None:
 
 
 async def test_what_no_key_value_takes_is_refused(gateway):
-    failure = await asyncio.wait_for(keeping(gateway, message("a"), message("b", "x" * (1 << 20))), 15)
+    failure = await asyncio.wait_for(keeping(gateway, message("a"), message("b", "x" * (1 << 20))), PATIENCE_SECONDS)
     assert failure is not None
     assert failure.code is Code.MESSAGE_BODY_TOO_LARGE
     assert gateway.count == 0

@@ -14,7 +14,19 @@ from domain.ports import Store
 from domain.retry_policy import RetryKind, RetryPolicy
 from domain.topic import Topic
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, codes, eventually, handles, message, pop, refusal_of, settled
+from tests.support.store_steps import (
+    LONG_POLL_MS,
+    append,
+    bodies,
+    codes,
+    eventually,
+    handles,
+    message,
+    pop,
+    refusal_of,
+    settled,
+)
+from tests.support.waiting import PATIENCE_SECONDS
 
 VOID = Code.INVALID_RECEIPT_HANDLE
 RETRY_TOPIC = "%RETRY%g+t"
@@ -204,10 +216,10 @@ async def test_a_long_poll_is_woken_when_a_retry_is_due(store: Store, clock: Man
     found = await pop(store, "t")
     await release(store, found[:1], 50)
     await acknowledge(store, found[1:])
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     clock.advance(50)
-    [again] = await asyncio.wait_for(waiting, 10)
+    [again] = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert (again.message.body, again.attempt) == (b"0", 2)
 
 
@@ -375,10 +387,10 @@ async def test_it_may_die_again(store: Store, clock: ManualClock):
 
 async def test_a_long_poll_is_woken_by_what_is_sent_once_more(store: Store):
     await bury(store, "a")
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     await store.resend_dead_letters("g", [0])
-    assert bodies(await asyncio.wait_for(waiting, 5)) == ["a"]
+    assert bodies(await asyncio.wait_for(waiting, PATIENCE_SECONDS)) == ["a"]
 
 
 async def test_what_cannot_be_sent_once_more(store: Store):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
@@ -138,6 +139,6 @@ class EmbeddedRetry(RetryRules):
 
 
 TestRetryOfMemory = MemoryRetry.TestCase
-TestRetryOfMemory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestRetryOfEmbedded = EmbeddedRetry.TestCase
-TestRetryOfEmbedded.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestRetryOfMemory.settings = settings(stateful_step_count=30)
+TestRetryOfEmbedded = pytest.mark.soak(EmbeddedRetry.TestCase)  # opens a store for each history
+TestRetryOfEmbedded.settings = settings(stateful_step_count=30)

@@ -21,7 +21,7 @@ from gateway.messaging.traffic import Traffic
 from tests.support.clock import ManualClock
 from tests.support.share_member import KeepingMember
 from tests.support.store_steps import append_all, bodies, eventually, message, pop, refusal_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 LEASE_MS = 12_000
 OpenShares = Callable[[], Shares]
@@ -142,7 +142,10 @@ async def test_what_a_dead_gateway_held_is_with_another_gateway_at_once(store: S
     await until(lambda: len(other.taken) == 2, "the messages of the dead one")
 
 
-async def test_nothing_is_sent_again_while_the_member_lives(store: Store, shares: Shares, clock: ManualClock):
+async def test_nothing_is_sent_again_while_the_member_lives(
+    store: Store, shares: Shares, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("gateway.delivery.shares.TICK_SECONDS", 0.01)
     holder, other = KeepingMember(), KeepingMember(limit=0)
     await shares.join("w", "t/#", holder)
     await shares.join("w", "t/#", other)
@@ -306,7 +309,7 @@ async def test_pull_consumers_share_with_members(store: Store, shares: Shares):
     names = [str(n) for n in range(300)]
     for at in range(0, 300, 10):
         await send(store, *names[at : at + 10])
-    await asyncio.wait_for(pulling, 20)
+    await asyncio.wait_for(pulling, PATIENCE_SECONDS)
     assert Counter(pulled + member.bodies) == Counter(names)
     assert pulled and member.taken
 

@@ -10,6 +10,7 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.ports import Store
 from domain.topic import Permission, Topic
+from tests.support.cases import cases
 from tests.support.store_steps import append, bodies, codes, handles, pop
 
 VOID = Code.INVALID_RECEIPT_HANDLE
@@ -26,7 +27,7 @@ async def test_topics_are_put_and_listed(store: Store):
     assert (await store.topic_status("b")).topic == changed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "code"),
     [("", Code.ILLEGAL_TOPIC), ("a b", Code.ILLEGAL_TOPIC), ("x" * 128, Code.ILLEGAL_TOPIC), ("%sys", Code.FORBIDDEN)],
 )
@@ -87,7 +88,7 @@ async def test_groups_are_put_and_listed(store: Store):
     assert (await store.group_status("b")).group == changed
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 121])
+@cases("name", ["", "a b", "x" * 121])
 async def test_group_names_are_checked(store: Store, name: str):
     with pytest.raises(EntrepotError) as refused:
         await store.put_group(ConsumerGroup(name))

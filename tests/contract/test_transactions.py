@@ -16,8 +16,8 @@ from domain.topic import Permission, QueueBounds, Topic
 from domain.transaction import TransactionEnd
 from tests.contract.conftest import MAX_MESSAGE_BYTES
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append, bodies, codes, eventually, message, pop, settled
-from tests.support.waiting import until
+from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, eventually, message, pop, settled
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 UNKNOWN = Code.INVALID_TRANSACTION_ID
 CHECK_AFTER_MS, CHECK_INTERVAL_MS, MAX_CHECKS = 6_000, 30_000, 15
@@ -133,10 +133,10 @@ async def test_a_transaction_belongs_to_its_topic(store: Store):
 
 async def test_a_long_poll_is_woken_by_a_commit(store: Store):
     await prepare(store, half("a"))
-    waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     await end(store, "a", commit=True)
-    assert bodies(await asyncio.wait_for(waiting, 5)) == ["a"]
+    assert bodies(await asyncio.wait_for(waiting, PATIENCE_SECONDS)) == ["a"]
 
 
 async def test_further_queues_get_it_when_it_is_committed(store: Store):

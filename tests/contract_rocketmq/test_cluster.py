@@ -24,8 +24,19 @@ from store_client.rocketmq import RocketMqStore, open_rocketmq
 from tests.contract_rocketmq.conftest import OperatedStore, settings_of
 from tests.support.clock import ManualClock
 from tests.support.rocketmq_server import RocketMqServer
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of, settled
-from tests.support.waiting import until
+from tests.support.store_steps import (
+    LONG_POLL_MS,
+    append,
+    append_all,
+    bodies,
+    codes,
+    handles,
+    message,
+    pop,
+    refusal_of,
+    settled,
+)
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -133,10 +144,11 @@ async def test_a_broken_connection_leaves_the_outcome_unknown(store: OperatedSto
 
 async def test_a_deadline_leaves_the_outcome_unknown(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
     await store.put_topic(Topic("t", queues=1))
-    hasty = await open_second(cluster, clock, request_timeout_ms=3000)
+    hasty = await open_second(cluster, clock)
     await hasty.find_topics(["t"])
     assert await settled(hasty.append([message("t", "first")])) is None
     cluster.faults["SendMessage"] = ["hang"]
+    hasty._cluster.producer.timeout_seconds = 0.2
     first, second = hasty.append([message("t", "a")]), hasty.append([message("t", "b")])
     order: list[str] = []
     second.when_settled(lambda failure: order.append("second"))
@@ -166,7 +178,7 @@ async def test_a_cluster_that_was_away_is_found_again(store: OperatedStore, clus
     cluster.clients.clear()
     await cluster.start()
 
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while await settled(store.append([message("t", "b")])) is not None:
             await asyncio.sleep(0.01)
     assert bodies(await pop(store, "t", wait_ms=10_000)) == ["a", "b"]
@@ -204,7 +216,7 @@ class TestTwoBrokers:
     async def test_a_long_poll_is_woken_whichever_broker_it_is(self, store: OperatedStore):
         await store.put_topic(Topic("t", queues=1))
         for body in "ab":  # they go to the brokers in turn
-            waiting = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+            waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
             await until(lambda: store.cluster_server.asked("ReceiveMessage"), "the receives")
             await append(store, "t", body)
             assert bodies(await waiting) == [body]
@@ -220,7 +232,7 @@ class TestTwoBrokers:
 
 async def test_what_came_too_late_is_for_the_next_pop(store: OperatedStore):
     await store.put_topic(Topic("t", queues=1))
-    given_up = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    given_up = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await until(lambda: store.cluster_server.asked("ReceiveMessage"), "the receive")
     given_up.cancel()
     await append(store, "t", "a")
@@ -231,7 +243,7 @@ async def test_what_came_too_late_is_for_the_next_pop(store: OperatedStore):
 async def test_what_nobody_fetches_is_given_back(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
     await store.put_topic(Topic("t", queues=1))
     other = await open_second(cluster, clock, keep_ms=1)
-    waiting = asyncio.create_task(pop(other, "t", wait_ms=15_000, invisible_ms=3_600_000))  # type: ignore[arg-type]
+    waiting = asyncio.create_task(pop(other, "t", wait_ms=LONG_POLL_MS, invisible_ms=3_600_000))  # type: ignore[arg-type]
     await until(lambda: cluster.asked("ReceiveMessage"), "the receive")
     waiting.cancel()
     await append(store, "t", "a")
@@ -359,7 +371,7 @@ async def test_a_cluster_asks_after_a_transaction(store: OperatedStore, cluster:
 
 
 async def until_checked(store: OperatedStore) -> Any:
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (found := await store.take_checks(["t"], 10)):
             await asyncio.sleep(0.01)
     return found[0]

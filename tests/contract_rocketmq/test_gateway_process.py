@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
 from pathlib import Path
 
 import aiohttp
@@ -12,6 +10,7 @@ import pytest
 
 from domain.topic import Topic
 from tests.support.clock import ManualClock
+from tests.support.deployment import GatewayProcess
 from tests.support.rocketmq_server import RocketMqServer
 
 EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/s", "content-type": "text/plain"}
@@ -29,18 +28,15 @@ def clock() -> ManualClock:
 
 async def test_events_go_through_a_gateway_in_front_of_a_cluster(cluster: RocketMqServer, tmp_path: Path) -> None:
     await cluster.put_topic(Topic("orders"))
-    ready = tmp_path / "ready.json"
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.cli", "gateway", "--free-ports", "--ready-file", str(ready)),
-        *("--set", f'rocketmq.endpoints=["127.0.0.1:{cluster.port}"]', "--set", 'rocketmq.topics=["orders"]'),
-        *("--set", f"rocketmq.side_data_dir={tmp_path / 'side'}"),
-    )
+    settings = {
+        "rocketmq.endpoints": f'["127.0.0.1:{cluster.port}"]',
+        "rocketmq.topics": '["orders"]',
+        "rocketmq.side_data_dir": str(tmp_path / "side"),
+    }
+    gateway = GatewayProcess(tmp_path, [], settings, "gateway")
     try:
-        async with asyncio.timeout(20):
-            while not ready.exists():
-                assert process.returncode is None, "the gateway ended"
-                await asyncio.sleep(0.01)
-        url = f"http://{json.loads(ready.read_bytes())['http']}"
+        await asyncio.to_thread(gateway.start)
+        url = f"http://{gateway.address('http')}"
         async with aiohttp.ClientSession(trust_env=False) as client:
             async with client.post(f"{url}/topics/orders:publish", data=b"body", headers=EVENT) as answer:
                 assert answer.status == 200, await answer.text()
@@ -54,7 +50,6 @@ async def test_events_go_through_a_gateway_in_front_of_a_cluster(cluster: Rocket
                 assert (await answer.json())["succeededLockTokens"] == [token]
             async with client.put(f"{url}/api/v1/topics/other", json={}) as answer:
                 assert answer.status == 501, "topics are made with RocketMQ's own tools"
+        assert await asyncio.to_thread(gateway.stop) == 0
     finally:
-        if process.returncode is None:
-            process.terminate()
-        assert await process.wait() == 0
+        gateway.kill()

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -177,5 +178,5 @@ def _copy(message: Any) -> Any:
     return Message(message.topic, message.body, queue_id=0, message_id=message.message_id)
 
 
-DoorMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
-TestPopThroughTheDoor = DoorMachine.TestCase
+DoorMachine.TestCase.settings = settings(stateful_step_count=30)
+TestPopThroughTheDoor = pytest.mark.soak(DoorMachine.TestCase)  # opens a door for each history

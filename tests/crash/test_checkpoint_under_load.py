@@ -11,6 +11,7 @@ from domain.errors import EntrepotError
 from domain.message import Message
 from domain.topic import Topic
 from gateway.clock import SystemClock
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_checkpoints_are_taken_while_a_producer_never_rests(tmp_path: Path):
@@ -23,7 +24,7 @@ async def test_checkpoints_are_taken_while_a_producer_never_rests(tmp_path: Path
             broker.append([Message("t", bytes(1000), queue_id=0)]).when_settled(append)
 
     append(None)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         seen: set[int] = set()
         while len(seen) < 3:
             seen.add(broker.engine.checkpoint_position)

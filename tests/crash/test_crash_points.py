@@ -5,12 +5,14 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import changed_rows
 from tests.crash.history_steps import SCRIPT, WIDE_SCRIPT, WIDE_STEPS, Life, Step
+from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk
+from tests.tiers.marks import scaled
 
 
 def steps_of_script(deferred: bool) -> int:
@@ -22,9 +24,10 @@ def steps_of_script(deferred: bool) -> int:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("deferred", [False, True], ids=["at once", "deferred"])
-def test_a_crash_at_each_step(deferred: bool, seed: int):
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_a_crash_at_each_step(deferred: bool, seed: int, first: int):
     total = steps_of_script(deferred)
-    for crash_at in range(1, total + 1):
+    for crash_at in range(first, total + 1, 3):
         life = Life(deferred=deferred)
         life.disk.crash_at = crash_at
         life.play(SCRIPT)
@@ -65,7 +68,7 @@ def test_a_crash_at_each_step_of_recovery(seed: int):
         life.check_drained()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@cases("seed", range(20))
 def test_a_crash_in_the_first_start(seed: int):
     """Nothing was confirmed yet; the store must still be one that opens, and keep what comes then."""
     for crash_at in range(1, 14):
@@ -86,7 +89,6 @@ WORDS = st.sampled_from(
 HISTORY = st.lists(st.tuples(WORDS, st.integers(0, 5), st.integers(0, 9)), max_size=30)
 
 
-@settings(max_examples=400)
 @given(st.lists(st.tuples(HISTORY, st.integers(1, 120)), min_size=1, max_size=3), st.booleans(), st.integers())
 def test_random_histories(lives: list[tuple[list[Step], int]], deferred: bool, seed: int):
     rng = Random(seed)
@@ -102,15 +104,18 @@ def test_random_histories(lives: list[tuple[list[Step], int]], deferred: bool, s
 # -- wide histories: rows of many ages ------------------------------------------------------------------------------
 
 
+@pytest.mark.scaled
 @pytest.mark.parametrize("deferred", [False, True], ids=["at once", "deferred"])
 @pytest.mark.parametrize("rows", [1, 2, 3])
 def test_a_crash_at_each_step_of_a_wide_script(monkeypatch: pytest.MonkeyPatch, deferred: bool, rows: int):
+    """By default each step crashes under one of the six, in the soak tier under all."""
     monkeypatch.setattr(changed_rows, "MAX_SLICE_ROWS", rows)
     life = Life(deferred=deferred, wide=True)
     life.play(WIDE_SCRIPT)
-    for crash_at in range(1, life.disk.steps + 1, 2):
+    stride = scaled(6, 1)
+    for crash_at in range(1 + (2 * rows + deferred) % stride, life.disk.steps + 1, stride):
         life = Life(deferred=deferred, wide=True)
-        life.disk.crash_at = crash_at + (rows + deferred) % 2
+        life.disk.crash_at = crash_at
         life.play(WIDE_SCRIPT)
         life.crash(Random(f"{rows} {crash_at}"))
         try:
@@ -133,7 +138,6 @@ WIDE_HISTORY = st.lists(
 )
 
 
-@settings(max_examples=400)
 @given(
     st.lists(st.tuples(WIDE_HISTORY, st.integers(1, 250)), min_size=1, max_size=3),
     st.booleans(),

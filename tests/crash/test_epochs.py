@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from domain.errors import Code
+from tests.support.cases import cases
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
 from tests.support.store_steps import codes
@@ -16,7 +17,7 @@ def opened(disk: SimulatedDisk) -> SimulatedStore:
     return SimulatedStore(disk, World(), flush_async=True)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@cases("seed", range(12))
 def test_handles_from_before_a_crash_are_void(seed: int):
     rng = Random(seed)
     disk = SimulatedDisk()

@@ -24,10 +24,12 @@ from domain.errors import EntrepotError, StorageFullError, StoreFailedError
 from domain.message import SystemProperty
 from domain.topic import Topic
 from tests.crash.history_steps import Life
+from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.simulated_store import SMALL, SimulatedStore, World
-from tests.support.store_steps import append, codes, handles, message, pop, settled
+from tests.support.store_steps import LONG_POLL_MS, append, codes, handles, message, pop, settled
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def fault(operation: str, code: int, part: str = "") -> Fault:
@@ -62,8 +64,8 @@ def assert_dead(store: SimulatedStore) -> None:
     assert store.world.history.confirmed == confirmed
 
 
-@pytest.mark.parametrize("deferred", [False, True])
-@pytest.mark.parametrize(
+@cases("deferred", [False, True])
+@cases(
     ("operation", "code"),
     [
         ("sync", errno.EIO),
@@ -131,14 +133,21 @@ def full_disk(limit: int, disk: SimulatedDisk) -> Fault:
     return check
 
 
-def test_a_full_disk_refuses_messages_and_lets_consumers_go_on():
-    disk, world = SimulatedDisk(), World()
-    store = SimulatedStore(disk, world)
+def filled_store() -> SimulatedStore:
+    """One whose disk has become full."""
+    disk = SimulatedDisk()
+    store = SimulatedStore(disk, World())
     store.put_topic("t", 1)
     disk.fault = full_disk(48 * 1024, disk)
     while not store.refused:
         store.append("t", count=3, size=1000)
         store.answer()
+    return store
+
+
+def test_a_full_disk_refuses_messages_and_lets_consumers_go_on():
+    store = filled_store()
+    disk, world = store.disk, store.world
     assert len(world.history.confirmed) > 30
     refused = store.refused
     store.append("t", count=2, size=1000)
@@ -160,6 +169,87 @@ def test_a_full_disk_refuses_messages_and_lets_consumers_go_on():
     assert again.check().is_clean
     again.drain()
     assert again.check(drained_by=["g"]).is_clean
+
+
+def killed_on_a_full_disk(seed: int | None) -> tuple[SimulatedDisk, World, int]:
+    """What a store leaves whose process (or, with a seed, whose machine) ends while its disk is full; and how much of
+    the disk its log has."""
+    store = filled_store()
+    disk, world = store.disk, store.world
+    store.pop("t", count=5)
+    store.answer()
+    after = disk.restart() if seed is None else disk.crash(Random(seed))
+    return after, world, sum(map(len, after.files("/data/commitlog/").values()))
+
+
+@cases("seed", [None, *range(6)])
+def test_a_store_that_was_killed_on_a_full_disk_opens_with_its_reserve(seed: int | None):
+    """Others would have taken the room at once: what is given back to a full disk is gone."""
+    disk, world, size = killed_on_a_full_disk(seed)
+    for _ in range(3):  # nor does it shrink from start to start
+        disk.fault = full_disk(0, disk)
+        store = SimulatedStore(disk, world)
+        assert store.check().is_clean
+        assert sum(map(len, disk.files("/data/commitlog/").values())) == size
+        store.append("t", size=1000)
+        assert store.refused, "publishing is refused"
+        world.clock.advance(60_000)
+        world.held.clear()
+        assert len(store.pop("t", count=5)) == 5, "consuming goes on from the reserve"
+        store.answer()
+        assert store.acknowledge(store.take_held(5)) == [None] * 5
+        store.answer()
+        disk = disk.restart()
+    store = SimulatedStore(disk, world)
+    before = len(world.history.confirmed)
+    store.append("t", count=2, size=1000)
+    store.answer()
+    assert len(world.history.confirmed) == before + 2, "publishing comes back with the room"
+    store.drain()
+    assert store.check(drained_by=["g"]).is_clean
+
+
+def test_a_store_without_any_reserve_opens_on_a_full_disk():
+    """As a copy of a data directory, or one of an earlier version, has none."""
+    disk, world, _ = killed_on_a_full_disk(None)
+    for path, data in disk.files("/data/commitlog/").items():
+        disk.put(path, data.rstrip(b"\0"))
+    disk.fault = full_disk(0, disk)
+    store = SimulatedStore(disk, world)
+    assert store.check().is_clean
+    assert store.stored()
+    world.clock.advance(60_000)
+    with pytest.raises(StorageFullError):
+        store.pop("t", count=5)
+    disk.fault = no_fault
+    assert store.pop("t", count=5)
+    store.answer()
+    assert store.check().is_clean
+
+
+def test_consuming_takes_the_last_room_and_publishing_leaves_it():
+    disk, world = SimulatedDisk(), World()
+    store = SimulatedStore(disk, world, max_attempts=10_000)
+    store.put_topic("t", 1)
+    store.append("t")
+    store.answer()
+
+    def reserved() -> int:
+        return sum(map(len, disk.files("/data/commitlog/").values()))
+
+    room = reserved() + SMALL.preallocate_bytes - 1
+    disk.room = {"/data/commitlog/": room}
+    while not store.refused:
+        store.append("t", size=500)
+        store.answer()
+    assert reserved() <= room - SMALL.preallocate_bytes + 1
+    with pytest.raises(StorageFullError):  # noqa: PT012
+        for _ in range(1000):
+            world.clock.advance(1000)
+            assert store.pop("t", count=1, invisible_ms=1000)
+            store.answer()
+    assert room - 200 < reserved() <= room
+    assert store.check().is_clean
 
 
 def test_when_the_reserve_is_used_up_as_well_nothing_is_lost():
@@ -269,7 +359,7 @@ async def test_a_failed_broker_answers_everybody(tmp_path: Path, failing: Failin
     await store.put_topic(Topic("t", queues=1))
     await append(store, "t", "kept")
     found = await pop(store, "t")
-    polling = asyncio.create_task(pop(store, "t", wait_ms=15_000))
+    polling = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     under_way = store.append([message("t", "a")])
     failing.operation, failing.error = operation, OSError(errno.EIO, "injected")
@@ -290,11 +380,11 @@ async def test_a_failed_broker_answers_everybody(tmp_path: Path, failing: Failin
     ]
     for call in calls:
         with pytest.raises(StoreFailedError):
-            await asyncio.wait_for(call(), 5)  # type: ignore[arg-type]
+            await asyncio.wait_for(call(), PATIENCE_SECONDS)  # type: ignore[arg-type]
     with pytest.raises(StoreFailedError):
         store.append([message("t", "b")])
     with pytest.raises(StoreFailedError):
-        await asyncio.wait_for(polling, 5)
+        await asyncio.wait_for(polling, PATIENCE_SECONDS)
     await store.close()
     again = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
     assert (await again.read("t", 0, 0, 1))[0].body == b"kept"

@@ -14,9 +14,11 @@ from broker.store.state_file import SqliteStateFile, encode_changes
 from domain.errors import CorruptedError
 from tests.crash.history_steps import SCRIPT, Life
 from tests.support import simulated_store
+from tests.support.cases import cases
 from tests.support.derived_state import state_of
 from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile
 from tests.support.simulated_store import ROOT, SimulatedStore, World
+from tests.tiers.marks import scaled
 
 
 def played(*, clean: bool) -> SimulatedDisk:
@@ -57,7 +59,8 @@ def harm(disk: SimulatedDisk, path: str, how: str, rng: Random) -> None:
 HARMS = ["delete", "cut", "empty", "zeros", "flip"]
 
 
-@pytest.mark.parametrize("how", HARMS)
+@pytest.mark.scaled
+@cases("how", HARMS)
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
 def test_one_harmed_file_is_derived_anew(clean: bool, how: str):
     disk = played(clean=clean)
@@ -66,7 +69,7 @@ def test_one_harmed_file_is_derived_anew(clean: bool, how: str):
     files = derived_files(disk)
     assert len(files) >= 4
     for path in files:
-        for seed in range(5):
+        for seed in range(scaled(2, 10)):
             harmed = disk.copy()
             harm(harmed, path, how, Random(f"{path} {seed}"))
             store = opened(harmed)
@@ -75,7 +78,7 @@ def test_one_harmed_file_is_derived_anew(clean: bool, how: str):
             assert state_of(opened(harmed.restart())) == expected, (path, seed)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@cases("seed", range(30))
 def test_many_harmed_files_are_derived_anew(seed: int):
     rng = Random(seed)
     disk = played(clean=rng.random() < 0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+import orjson
 import pytest
 
 from broker.metadata import registry as changes
@@ -17,6 +18,7 @@ from domain.errors import StorageFullError
 from domain.key_value import KeyValueChange
 from domain.message import SystemProperty
 from domain.topic import Cleanup, Topic
+from tests.support.cases import cases
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
 from tests.support.store_steps import message
@@ -147,6 +149,20 @@ def test_what_is_to_be_consumed_stays_until_it_is():
     assert store.queue("t").min_offset == count - 3
 
 
+def test_the_slowest_group_says_what_is_consumed():
+    store = new_store()
+    store._record(changes.put_topic(Topic("t", queues=1, cleanup=Cleanup.CONSUMED)))
+    store.append("t", count=6)
+    store.answer()
+    for group, count in (("slow", 2), ("fast", 5)):
+        assert len(store.pop("t", group, count)) == count
+        store.answer()
+        assert not any(store.acknowledge(store.take_held(count)))
+        store.answer()
+    clean(store)
+    assert store.queue("t").min_offset == 2
+
+
 def test_a_group_goes_on_behind_what_was_lost():
     store = new_store()
     filled(store, "t", 2)
@@ -266,7 +282,7 @@ def compacted_store() -> SimulatedStore:
     return store
 
 
-@pytest.mark.parametrize("seed", range(10))
+@cases("seed", range(10))
 def test_the_last_message_of_each_key_stays(seed: int):
     rng, store, expected = Random(seed), compacted_store(), dict[str, bytes]()
     for number in range(400):
@@ -400,3 +416,55 @@ def test_what_retention_took_away_is_not_buried():
     store.answer()
     assert store.opened.progress.windows["g", "t"][0].base == 2
     assert store.queue("%DLQ%g").max_offset == 1
+
+
+# -- a log without its beginning ---------------------------------------------------------------------------------------
+
+
+def opened_again(store: SimulatedStore, *gone: str, **identity: object) -> SimulatedStore:
+    """A new start, without some files (by the ends of their paths), and with another identity."""
+    disk = store.disk.copy().restart()
+    for path in [path for path in disk.files() if path.endswith(gone)] if gone else []:
+        disk.delete(path)
+    if identity:
+        path = f"{ROOT}/store.json"
+        disk.put(path, orjson.dumps({**orjson.loads(disk.files()[path]), **identity}))
+    return SimulatedStore(disk, store.world)
+
+
+def first_segment(store: SimulatedStore) -> str:
+    return f"{store.engine.commit_log.min_offset:020d}"
+
+
+@pytest.mark.parametrize("state", ["with its state", "without its state"])
+@pytest.mark.parametrize("cleaned", [False, True])
+def test_what_retention_did_not_remove_is_missed(cleaned: bool, state: str):
+    store = new_store()
+    filled(store, "t", 3)
+    if cleaned:
+        store.world.clock.advance(3 * HOUR_MS)
+        filled(store, "t", 1)
+        assert clean(store)
+        filled(store, "t", 2)
+    store.checkpoint()
+    lost = ("/state.db",) if state == "without its state" else ()
+    assert not opened_again(store, *lost).engine.report.damage, "what retention has removed is no damage"
+    again = opened_again(store, first_segment(store), *lost)
+    report = again.engine.report
+    assert report.missing_first_bytes == SMALL.segment_size_bytes
+    assert (report.missing_messages > 40) == (not lost)
+    assert "missing" in report.damage
+    assert opened_again(again).engine.report.missing_first_bytes == SMALL.segment_size_bytes, "it is told at each start"
+
+
+def test_a_store_that_does_not_say_where_its_log_began_says_so_from_now_on():
+    """Of an earlier version, whose retention had removed something."""
+    store = new_store()
+    filled(store, "t", 3)
+    store.checkpoint()
+    again = opened_again(store, first_segment(store), began_at=None)
+    assert not again.engine.report.damage
+    filled(again, "t", 1)
+    again.checkpoint()
+    assert not opened_again(again).engine.report.damage
+    assert opened_again(again, first_segment(again)).engine.report.missing_first_bytes == SMALL.segment_size_bytes

@@ -32,8 +32,8 @@ def segments(path: Path) -> list[str]:
 
 
 async def fill(store: Broker, count: int) -> None:
-    for number in range(count):
-        await append(store, "t", f"{number}".ljust(4000))
+    for at in range(0, count, 6):
+        await append(store, "t", *(f"{number}".ljust(4000) for number in range(at, min(at + 6, count))))
 
 
 async def test_what_is_too_old_goes_while_the_broker_runs(tmp_path: Path):

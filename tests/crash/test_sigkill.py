@@ -7,14 +7,18 @@ import sys
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from broker.broker import Broker
 from domain.ports import PopRequest
 from domain.topic import Topic
 from tests.crash.sigkill_child import settings_of
 from tests.support.clock import ManualClock
+from tests.support.soak_table import tell
+from tests.tiers.marks import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
-ROUNDS = 8
+ROUNDS = scaled(3, 30)
 
 
 def one_life(directory: Path, round_number: int, lines: int) -> list[list[str]]:
@@ -33,6 +37,8 @@ def one_life(directory: Path, round_number: int, lines: int) -> list[list[str]]:
     return [line.split() for line in said if line.endswith("\n")]
 
 
+@pytest.mark.scaled
+@pytest.mark.timeout(600)
 async def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns(tmp_path: Path):
     rng = Random(20)
     confirmed: set[str] = set()
@@ -55,6 +61,13 @@ async def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns(tmp_pa
         assert order == sorted(order)
         assert not found.keys() & {m.message_id.decode() for m in messages}
         found |= {m.message_id.decode(): m.body for m in messages}
+    tell(
+        "an embedded store killed",
+        rounds=ROUNDS,
+        messages=len(confirmed),
+        lost=len(confirmed - found.keys()),
+        faults=ROUNDS,
+    )
     assert len(confirmed) > 100, "it had time to do something"
     assert confirmed <= found.keys(), "lost"
     for name, body in found.items():

@@ -288,6 +288,6 @@ def origin(message: Message) -> tuple[str, ...]:
 
 
 TestKeyValueMachine = KeyValueMachine.TestCase
-TestKeyValueMachine.settings = settings(max_examples=120, stateful_step_count=30)
+TestKeyValueMachine.settings = settings(stateful_step_count=30)
 TestRetryMachine = RetryMachine.TestCase
-TestRetryMachine.settings = settings(max_examples=150, stateful_step_count=40)
+TestRetryMachine.settings = settings(stateful_step_count=25)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ import pytest
 from broker.store import sync_process
 from broker.store.state_file import STATE_VERSION, SqliteStateFile, encode_changes
 from broker.store.sync_process import NO_ROOM, Files, State
+from tests.support.cases import cases
 
 
 def carry_out(verb: str, paths: list[str], data: bytes = b"", files: Files | None = None) -> int:
@@ -41,6 +43,17 @@ def test_syncing_or_publishing_what_must_be_there_fails(tmp_path: Path):
     missing = str(tmp_path / "missing")
     assert carry_out("sync", [missing]) == errno.ENOENT
     assert carry_out("publish", [missing, str(tmp_path / "final")]) == errno.ENOENT
+
+
+def test_the_name_of_a_new_file_is_made_durable_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its data alone would be on the disk, and nothing that leads to it."""
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    files, path = Files(), tmp_path / "segment"
+    path.write_bytes(b"m")
+    for _ in range(2):
+        assert carry_out("sync", [str(path)], files=files) == 0
+    assert synced == [str(tmp_path.resolve())]
 
 
 def test_a_file_by_the_same_name_is_another_file(tmp_path: Path):
@@ -79,10 +92,10 @@ def test_a_commit_without_room_changes_nothing(tmp_path: Path):
     assert SqliteStateFile(path).load() == {b"a": b"1", b"b": b"2"}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@cases("seed", range(60))
 def test_a_harmed_state_file_is_none_or_right(tmp_path: Path, seed: int):
     """Whatever bit is flipped: what is read is what was written, or nothing at all."""
-    rng, path = Random(seed), tmp_path / "state.db"
+    rng, path = Random(seed), tmp_path / f"state-{seed}.db"
     rows = {b"%d" % i: rng.randbytes(rng.randrange(200)) for i in range(300)}
     assert carry_out("commit", [str(path)], encode_changes(list(rows.items()))) == 0
     data = bytearray(path.read_bytes())

@@ -11,8 +11,10 @@ import pytest
 from broker.timer import timing_wheel
 from domain.message import SystemProperty
 from tests.crash.kept_life import DAY, HOUR, MINUTE, SECOND, KeptLife, crash_at_each_step
+from tests.support.cases import cases
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SMALL, SimulatedStore, World
+from tests.tiers.marks import scaled
 
 DELAYS = (1, SECOND, 59 * SECOND, 60 * SECOND, 61 * SECOND, HOUR, 30 * DAY, 400 * DAY)
 JUMPS = (1, SECOND, 45 * SECOND, 2 * MINUTE, HOUR, 31 * DAY)
@@ -98,7 +100,8 @@ def random_step(life: KeptLife, rng: Random, known: list[bytes]) -> None:
         life.begin_sync()
 
 
-@pytest.mark.parametrize("seed", range(70))
+@pytest.mark.scaled
+@cases("seed", range(scaled(40, 1000)))
 def test_random_histories(seed: int):
     rng = Random(seed)
     life = KeptLife()

@@ -19,8 +19,13 @@ from tests.crash.kept_life import (
     KeptLife,
     crash_at_each_step,
 )
+from tests.support.cases import cases
 from tests.support.simulated_disk import Crash
 from tests.support.stepped_faces import done
+from tests.tiers.marks import scaled
+
+FOUND = (691, 932)
+"""Histories of which a recovery once failed."""
 
 
 def script(life: KeptLife) -> None:
@@ -110,7 +115,8 @@ def random_step(life: KeptLife, rng: Random) -> None:
         life.answer()
 
 
-@pytest.mark.parametrize("seed", range(70))
+@pytest.mark.scaled
+@cases("seed", sorted({*range(scaled(40, 1000)), *FOUND}))
 def test_random_histories(seed: int):
     rng = Random(seed)
     life = KeptLife()

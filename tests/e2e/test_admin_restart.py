@@ -9,12 +9,13 @@ import httpx2
 
 from tests.e2e.http.steps import event, get, ids, publish, receive, settle
 from tests.support.deployment import Deploy, Deployment
+from tests.support.waiting import PATIENCE_SECONDS
 
 NAMESPACE = "/api/v1/namespaces/team"
 
 
 def door(server: Deployment) -> httpx2.Client:
-    return httpx2.Client(base_url=f"http://{server.ports['http']}", timeout=20, trust_env=False)
+    return httpx2.Client(base_url=f"http://{server.ports['http']}", timeout=PATIENCE_SECONDS, trust_env=False)
 
 
 def test_topics_groups_and_positions_survive_a_kill(deploy: Deploy, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
 from tests.support.rocketmq_peers.peer import RocketMqPeer
 from tests.support.server import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 DOORS = ("MQTT 5", "AMQP", "CloudEvents", "RocketMQ")
 FACETS = (
@@ -131,7 +131,7 @@ def publish_event(server: ServerProcess, topic: str) -> None:
         "ce-partitionkey": "p-1",
         "content-type": "application/json",
     }
-    connection = http.client.HTTPConnection("127.0.0.1", server.port("http"), timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.port("http"), timeout=PATIENCE_SECONDS)
     connection.request("POST", f"/topics/{topic}:publish", BODY, headers)
     assert connection.getresponse().status == 200
     connection.close()

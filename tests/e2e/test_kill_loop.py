@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import http.client
 import json
-import random
 import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,12 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
+from tests.support.seed import seeded
 from tests.support.server import ServerProcess
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ROUNDS = 6
-SEED = random.SystemRandom().randrange(1 << 32)
 
 
 class Load:
@@ -43,9 +44,14 @@ class Load:
         self._ids: dict[int, str] = {}
         self._early: set[int] = set()
 
+    @property
+    def missing(self) -> set[str]:
+        """Confirmed, and not received so far."""
+        return self.confirmed - self.received.keys()
+
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> dict[str, Any]:
         request = urllib.request.Request(self.http + path, body, headers, method="POST")
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_SECONDS) as answer:
             return json.loads(answer.read() or b"{}")
 
     def publish_http(self) -> None:
@@ -89,8 +95,9 @@ class Load:
                     else:
                         self._ids[info.mid] = name
             time.sleep(0.002 if info.rc == paho.MQTT_ERR_SUCCESS else 0.02)
-        client.loop_stop()
+        wait_until(lambda: not self._ids, "what was sent is confirmed")  # it is sent again until it is
         client.disconnect()
+        client.loop_stop()
 
     def _confirm_mqtt(self, mid: int) -> None:
         with self._lock:
@@ -123,18 +130,17 @@ class Load:
                 time.sleep(0.02)  # the server is away
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_nothing_confirmed_is_lost_when_the_server_is_killed_again_and_again(tmp_path: Path) -> None:
-    print(f"SEED={SEED}")
-    rng = random.Random(SEED)
+    rng = seeded()
     settings = {"groups.invisible_seconds": "2", "store.checkpoint_interval_seconds": "1"}
     with ServerProcess(tmp_path, settings=settings) as server:
         load = Load(server.ports["http"], server.ports["mqtt"])
         load.post("/topics/load:publish", b'{"id": "first"}', {**_EVENT, "content-type": "application/json"})
-        threads = [threading.Thread(target=load.publish_http) for _ in range(1)]
-        threads += [threading.Thread(target=load.publish_mqtt)]
-        threads += [threading.Thread(target=load.consume) for _ in range(3)]
-        for thread in threads:
+        producers = [threading.Thread(target=work) for work in (load.publish_http, load.publish_mqtt)]
+        consumers = [threading.Thread(target=load.consume) for _ in range(3)]
+        for thread in (*producers, *consumers):
             thread.start()
         try:
             for _ in range(ROUNDS):
@@ -142,15 +148,23 @@ def test_nothing_confirmed_is_lost_when_the_server_is_killed_again_and_again(tmp
                 server.kill()
                 server.restart()
             load.stop_producing.set()
-            _until(lambda: set(load.confirmed) <= set(load.received), 30, lambda: _report(load))
+            ended(producers)  # what is confirmed from now on would be received by nobody
+            wait_until(lambda: not load.missing, lambda: _report(load))
         finally:
             load.stop_producing.set()
             load.stop_consuming.set()
-            for thread in threads:
-                thread.join(30)
-    print(f"sent {len(load.sent)} confirmed {len(load.confirmed)} received {len(load.received)}")
+            ended((*producers, *consumers))
+            tell(
+                "one process killed under load",
+                rounds=ROUNDS,
+                messages=len(load.confirmed),
+                lost=len(load.missing),
+                phantom=len(load.received.keys() - load.sent - {"first"}),
+                duplicated=len(load.returned_after_acknowledgement),
+                faults=ROUNDS,
+            )
     assert len(load.confirmed) > 100
-    assert load.confirmed - load.received.keys() == set(), "lost"
+    assert load.missing == set(), "lost"
     assert load.received.keys() - load.sent - {"first"} == set(), "phantom"
     assert load.returned_after_acknowledgement == set(), "came back after it was acknowledged"
 
@@ -159,12 +173,12 @@ _EVENT = {"ce-specversion": "1.0", "ce-id": "first", "ce-source": "/test", "ce-t
 
 
 def _report(load: Load) -> str:
-    missing = sorted(load.confirmed - load.received.keys())
+    missing = sorted(load.missing)
     return f"confirmed {len(load.confirmed)}, received {len(load.received)}, missing {len(missing)}: {missing[:5]}"
 
 
-def _until(condition: Callable[[], bool], seconds: float, report: Callable[[], str]) -> None:
-    end = time.monotonic() + seconds
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert condition(), report()
+def ended(threads: Iterable[threading.Thread]) -> None:
+    """Wait until they have ended."""
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+        assert not thread.is_alive()

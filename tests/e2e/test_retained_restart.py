@@ -16,6 +16,7 @@ from gateway.messaging.retained import RetainedMessages
 from store_client.embedded import open_embedded
 from tests.e2e.http.steps import get
 from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def keep(data_dir: Path, *messages: Message) -> None:
@@ -42,13 +43,17 @@ def test_a_killed_server_has_what_was_retained(tmp_path: Path) -> None:
         keep(server.data_dir, *(Message("t", f"{n}".encode(), f"t/{n}") for n in range(9)), Message("t", b"odd", odd))
     )
     with server:
-        with httpx2.Client(base_url=f"http://{server.ports['http']}", timeout=20, trust_env=False) as client:
+        with httpx2.Client(
+            base_url=f"http://{server.ports['http']}", timeout=PATIENCE_SECONDS, trust_env=False
+        ) as client:
             assert names(client) == [odd, *(f"t/{n}" for n in range(9))]
             assert client.get("/api/v1/retained/t%2F7").content == b"7"
             assert client.delete("/api/v1/retained/t%2F7").status_code == 204
         server.kill()
         server.restart()
-        with httpx2.Client(base_url=f"http://{server.ports['http']}", timeout=20, trust_env=False) as client:
+        with httpx2.Client(
+            base_url=f"http://{server.ports['http']}", timeout=PATIENCE_SECONDS, trust_env=False
+        ) as client:
             assert names(client) == [odd, *(f"t/{n}" for n in range(9) if n != 7)]
             assert client.get("/api/v1/retained/odd%2F%01").content == b"odd"
         assert server.stop() == 0

@@ -117,15 +117,15 @@ async def make(directory: Path) -> None:
 
 
 async def live(directory: Path) -> None:
-    clock = ManualClock()
-    store = await Broker.open(settings_of(directory), clock)
-    await fill(store, clock)
-    await asyncio.sleep(1.2)  # a checkpoint or two
+    """Changes behind the last checkpoint, however long it is until somebody kills this."""
+    await make(directory)
+    seldom = replace(settings_of(directory), checkpoint_interval_bytes=1 << 30, checkpoint_interval_seconds=3600)
+    store = await Broker.open(seldom, ManualClock())
     await append_all(store, *(order(number) for number in range(MESSAGES, MESSAGES + 50)))
     await pop(store, "orders", "late", 10)
     await store.delete_topic("copies")
     print("filled", flush=True)
-    await asyncio.sleep(60)
+    await asyncio.Event().wait()
 
 
 def shorten_tails() -> None:

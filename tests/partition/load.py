@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from protocols.mqtt.packets import Puback, Publish
 from tests.partition.client import HttpClient, key_of_broker, mqtt_client
 from tests.partition.deployment import Deployment
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PACE_SECONDS = 0.005
 GROUP = "workers"
@@ -95,13 +96,14 @@ class Load:
     def stop_producing(self) -> None:
         self._stop_producing.set()
         for thread in self._producers:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive(), "a producer waits for its answer"
 
     def stop(self) -> None:
         self.stop_producing()
         self._stop.set()
         for thread in self._consumers:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
         self._subscriber.socket.close()
         assert not self.problems, self.problems
 
@@ -188,11 +190,19 @@ class Load:
         confirmed = self.confirmed()
         return confirmed <= set(self.tail) and confirmed <= self.popped.keys()
 
-    def check(self) -> None:
-        """Lost 0, phantom 0, nothing twice that was settled once, each queue in its order."""
+    def check(self, faults: int) -> None:
+        """Lost 0, phantom 0, nothing twice that was settled once, each queue in its order; `faults` is told."""
         sent = {f"{line.name} {n}" for line in self.lines for n in range(line.sent)}
         refused = {name for line in self.lines for name in line.refused}
         confirmed = self.confirmed()
+        tell(
+            f"a partition: {self.topic}",
+            messages=len(confirmed),
+            lost=len(confirmed - set(self.tail)) + len(confirmed - self.popped.keys()),
+            phantom=len((set(self.tail) | self.popped.keys()) - sent - {"first"}),
+            duplicated=len(self.tail) - len(set(self.tail)),
+            faults=faults,
+        )
         assert confirmed - set(self.tail) == set(), "lost by the tail"
         assert confirmed - self.popped.keys() == set(), "lost by pops"
         assert (set(self.tail) | self.popped.keys()) - sent - {"first"} == set(), "phantom"

@@ -21,9 +21,10 @@ from tests.partition.deployment import (
     Deployment,
 )
 from tests.partition.load import Line, Load
+from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-pytestmark = [pytest.mark.xdist_group("partition"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("partition"), pytest.mark.timeout(300)]
 ENOUGH = 30
 
 
@@ -86,7 +87,7 @@ def test_a_gateway_goes_on_without_a_broker_that_it_cannot_reach(
             load.stop()
             client.close()
         print(load.told())
-        load.check()
+        load.check(len(cuts))
         # of what may go anywhere, only what was under way when the packets vanished may have failed
         assert load.http_any.failures + load.mqtt_any.failures <= 4, load.told()
         assert load.http_keyed[0].failures == load.mqtt_keyed[0].failures == 0, load.told()
@@ -123,6 +124,7 @@ def test_brokers_that_no_name_server_hears_go_on_and_are_known_again(deployment:
         for name_server in NAME_SERVERS:
             _measured("known again", lambda name=name_server: _with_topic(deployment, name, "fresh"), BACK_BOUND)  # type: ignore[misc]
     client.close()
+    tell("brokers that no name server hears", messages=8, faults=4)
 
 
 def _alive(deployment: Deployment, name_server: str) -> list[str]:
@@ -154,7 +156,7 @@ def test_a_gateway_needs_no_name_server_once_it_knows_the_brokers(deployment: De
         finally:
             load.stop()
             client.close()
-        load.check()
+        load.check(2)
         assert sum(line.failures for line in load.lines) == 0, load.told()
 
 
@@ -195,3 +197,4 @@ def test_a_pop_that_waits_is_answered_though_a_broker_is_away(deployment: Deploy
         assert [item["event"]["data"] for item in answer.body["value"]] == ["again"]
     for each in (shared, alone, client):
         each.close()
+    tell("a pop that waits while a broker is away", messages=2, faults=1)

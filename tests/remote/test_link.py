@@ -14,7 +14,7 @@ from protocols.remoting import operations as wire
 from protocols.remoting.frames import HEADER_SIZE, VERSION, FrameKind, Welcome, frame
 from protocols.remoting.values import encode
 from tests.support.served_calls import BOUNDS, DELETE, SETTINGS, Streamed, linked, raw, serving, until_closed, up
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 async def code_of(asked) -> Code:
@@ -87,7 +87,7 @@ async def test_the_servers_deadline_says_the_same_as_the_clients(operation, argu
         payload = operation.encode_arguments(*arguments)
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(client, frame(FrameKind.REQUEST, 1, payload, operation=operation.number, amount=20))
-        answer = await asyncio.wait_for(loop.sock_recv(client, 1000), 10)
+        answer = await asyncio.wait_for(loop.sock_recv(client, 1000), PATIENCE_SECONDS)
         assert answer[4] == FrameKind.REFUSAL
         assert int.from_bytes(answer[12:16], "big") == code
         await until(lambda: served.cancelled, "the task ends")

@@ -12,13 +12,13 @@ from domain.retained import RetainedLimits
 from gateway.messaging.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.served_broker import ServedBroker, connect
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 async def keep(retained: RetainedMessages, *messages: Message) -> EntrepotError | None:
     outcome: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
     retained.keep(messages, outcome.set_result)
-    return await asyncio.wait_for(outcome, 15)
+    return await asyncio.wait_for(outcome, PATIENCE_SECONDS)
 
 
 async def test_what_changed_while_the_broker_was_not_reached_is_seen(tmp_path: Path) -> None:

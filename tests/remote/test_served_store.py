@@ -14,6 +14,7 @@ from domain.message import Message
 from domain.topic import Topic
 from protocols.remoting import operations as wire
 from store_client.remote import RemoteStore
+from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.served_broker import ServedBroker, connect
 from tests.support.waiting import until
@@ -63,7 +64,7 @@ async def test_a_deletion_of_what_a_broker_has_not_is_told_by_it(served: ServedB
     await until(lambda: client.view.deleted == {"topic/t": 7}, "it is told")
 
 
-@pytest.mark.parametrize(
+@cases(
     "fields",
     [
         {"queue_id": 9_999},
@@ -106,4 +107,4 @@ async def test_a_message_that_no_door_would_make_harms_nobody(served: ServedBrok
     confirmation.when_settled(settled.append)
     await until(lambda: len(settled) == 2, "the next is settled")
     assert settled[1] is None and confirmation.refusals is None
-    assert (await store.read("t", 30_000, 0, 10))[-1].body == b"plain"
+    assert (await store.read("t", 30_000, 0, 100))[-1].body == b"plain"

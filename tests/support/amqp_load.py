@@ -12,6 +12,8 @@ from typing import Any
 import pika  # type: ignore[import-untyped]
 from pika.exceptions import AMQPError  # type: ignore[import-untyped]
 
+from tests.support.waiting import PATIENCE_SECONDS
+
 AWAY_SECONDS = 0.02
 logging.getLogger("pika").setLevel(logging.CRITICAL)  # it tells each refused connection at length
 BROKEN = (AMQPError, OSError, AssertionError)
@@ -24,7 +26,13 @@ Connect = Callable[[], "pika.BlockingConnection"]
 
 def parameters(port: int) -> pika.ConnectionParameters:
     return pika.ConnectionParameters(
-        "127.0.0.1", port, connection_attempts=1, socket_timeout=5, blocked_connection_timeout=30, heartbeat=0
+        "127.0.0.1",
+        port,
+        connection_attempts=1,
+        socket_timeout=PATIENCE_SECONDS,
+        stack_timeout=PATIENCE_SECONDS,
+        blocked_connection_timeout=PATIENCE_SECONDS,
+        heartbeat=0,
     )
 
 
@@ -140,13 +148,13 @@ class Load:
         """No more new ones; waits until what was sent is confirmed."""
         self._is_producing = False
         for thread in self._threads[: len(self.publishers)]:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive(), "a publisher still waits for its confirm"
 
     def stop(self) -> None:
         self._is_producing = self._is_consuming = False
         for thread in self._threads:
-            thread.join(5)
+            thread.join(PATIENCE_SECONDS)
 
     @property
     def confirmed(self) -> set[str]:

@@ -10,9 +10,14 @@ import pytest
 
 from tests.support.deployment import DEPLOYMENTS
 from tests.support.rabbitmq import RabbitMQ
+from tests.tiers.marks import interop_only, soak_only
 
 NAMES = ("serve", "separate", "rabbitmq")
 """Our server as one process and as several, and RabbitMQ."""
+
+SERVERS = ("serve", soak_only("separate"), interop_only("rabbitmq"))
+"""The same as parameters: in the default tier ours as one process."""
+OURS = ("serve", soak_only("separate"))
 
 USERS = {"security.initial_admin": "guest", "security.initial_admin_password": "guest"}
 """The user that RabbitMQ has from the beginning."""

@@ -16,9 +16,8 @@ from celery import Celery, Task  # type: ignore[import-untyped]
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 20.0
-ANSWER_SECONDS: Final = 45.0
+START_SECONDS: Final = 2 * PATIENCE_SECONDS
+ANSWER_SECONDS: Final = 2 * PATIENCE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class Worker:
         """SIGKILL, and wait for the end."""
         if self._process is not None:
             self._process.kill()
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(PATIENCE_SECONDS)
             self._process = None
 
     def log_text(self) -> str:

@@ -134,7 +134,7 @@ class ClusterProcesses:
         start_all(self.brokers)
         start_all(self.gateways)
         for gateway in self.gateways if "log.level" not in self.settings else ():  # it is told in the log
-            wait_until(lambda gateway=gateway: self._is_whole(gateway), gateway.log_text, 30)  # type: ignore[misc]
+            wait_until(lambda gateway=gateway: self._is_whole(gateway), gateway.log_text)  # type: ignore[misc]
 
     def _is_whole(self, gateway: GatewayProcess) -> bool:
         """Whether a gateway has found all brokers: one that is late is another place for names."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.support.deployment import Deployment, GatewayProcess
+from tests.support.waiting import PATIENCE_SECONDS
 
 SOON_SECONDS = 1.5
 """Less than what a broker is given to answer a request for what is there now."""
@@ -25,7 +26,7 @@ def http_json(
     headers: dict[str, str] | None = None,
 ) -> Any:
     """One request and its answer; fails unless it succeeded."""
-    connection = http.client.HTTPConnection(server.ports["http"], timeout=30)
+    connection = http.client.HTTPConnection(server.ports["http"], timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, path, json.dumps(body), {"content-type": "application/json", **(headers or {})})
         answer = connection.getresponse()
@@ -65,7 +66,7 @@ def kept(server: Deployment | GatewayProcess, topic: str, group: str = "reader")
 
 def mqtt_connections(server: Deployment | GatewayProcess) -> int:
     """How many MQTT connections the server has, by its metrics."""
-    with urllib.request.urlopen(f"http://{server.ports['http']}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{server.ports['http']}/metrics", timeout=PATIENCE_SECONDS) as answer:
         text = answer.read().decode()
     found = re.search(r'^entrepot_connections\{[^}]*"mqtt"\} (\S+)$', text, re.MULTILINE)
     assert found is not None, text

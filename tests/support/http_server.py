@@ -30,18 +30,30 @@ from gateway.messaging.topology import Topology
 from gateway.security.security import Security
 from gateway.settings import Settings
 from gateway.subscriptions.subscriptions import Subscriptions
+from gateway.transport.early_bytes import EarlyBytes
 from gateway.webhooks.webhooks import Webhooks
 from store_client.embedded import open_embedded
 from store_client.memory import MemoryStore
 from tests.support.served_broker import remote_store
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import soak_only
 
-STORES = ("memory", "embedded", "remote")
+STORES = ("embedded", soak_only("memory"), soak_only("remote"))
+"""For a fixture's parameters: this door is the same over each, as a few tests show that run `everywhere`."""
 _T = TypeVar("_T")
 
 
-class SystemClock:
+class ServerClock:
+    """The system's, ahead of it by as much as a test does not want to wait."""
+
+    def __init__(self) -> None:
+        self._ahead_ms = 0
+
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return time.time_ns() // 1_000_000 + self._ahead_ms
+
+    def advance(self, seconds: int) -> None:
+        self._ahead_ms += seconds * 1000
 
 
 class HttpServer:
@@ -49,6 +61,7 @@ class HttpServer:
 
     def __init__(self, store_kind: str, data_dir: Path, settings: Settings) -> None:
         self._store_kind, self._data_dir, self.settings = store_kind, data_dir, settings
+        self.clock = ServerClock()
         self._started = threading.Event()
         self._failure: BaseException | None = None
         self.loop: asyncio.AbstractEventLoop
@@ -66,7 +79,7 @@ class HttpServer:
 
     def start(self) -> None:
         self._thread.start()
-        self._started.wait(30)
+        assert self._started.wait(PATIENCE_SECONDS)
         if self._failure is not None:
             raise self._failure
 
@@ -74,16 +87,16 @@ class HttpServer:
         """Let it stop; returns when it takes no connections any more."""
         self._is_stopping = True
         self.call(lambda: self._end.set())
-        wait_for(lambda: not _connects(self.port))
+        wait_until(lambda: not _connects(self.port), "the listener's end")
 
     def stop(self) -> None:
         if not self._is_stopping:
             self.begin_stop()
-        self._thread.join(30)
+        self._thread.join(PATIENCE_SECONDS)
         assert not self._thread.is_alive()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE_SECONDS)
 
     def call(self, function: Callable[[], _T]) -> _T:
         async def work() -> _T:
@@ -102,7 +115,7 @@ class HttpServer:
         self.loop = asyncio.get_running_loop()
         self._end = asyncio.Event()
         self._opened = AsyncExitStack()
-        clock = SystemClock()
+        clock = self.clock
         self.store = await self._open(clock)
         topology = Topology(self.store, self.settings.topics)
         subscriptions = Subscriptions(self.store, clock, self.settings.webhooks.max_subscriptions)
@@ -133,7 +146,7 @@ class HttpServer:
         bound = socket.create_server(("127.0.0.1", 0))
         self.port = bound.getsockname()[1]
         app = build_app(self.context)
-        self.listener = HttpListener(app.asgi, bound, self.settings.http, publish=app.publish)
+        self.listener = HttpListener(app.asgi, bound, self.settings.http, EarlyBytes(1 << 30), publish=app.publish)
         self.context.connections["http"] = lambda: self.listener.connections
         await self.listener.start()
         webhooks.start()
@@ -149,7 +162,7 @@ class HttpServer:
         self.context.security.close()
         await self._opened.aclose()
 
-    async def _open(self, clock: SystemClock) -> Store:
+    async def _open(self, clock: ServerClock) -> Store:
         layout = CommitLogLayout(segment_size_bytes=16 << 20, preallocate_bytes=1 << 20, reserve_bytes=1 << 20)
         settings = BrokerSettings(self._data_dir, layout=layout)
         if self._store_kind == "remote":
@@ -173,11 +186,3 @@ def serving(store_kind: str, data_dir: Path, settings: Settings | None = None) -
         yield server
     finally:
         server.stop()
-
-
-def wait_for(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Until it holds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come to hold"
-        time.sleep(0.002)

@@ -97,10 +97,15 @@ class Launcher:
 _LAUNCHERS: dict[int, Launcher] = {}
 
 
-def launch(arguments: list[str], environment: dict[str, str], log: Path) -> WarmProcess:
-    """A process of `entrepot`."""
+def warm() -> None:
+    """Let the launcher of this process import everything, before anybody asks it for a server."""
     if os.getpid() not in _LAUNCHERS:
         _LAUNCHERS[os.getpid()] = Launcher()
+
+
+def launch(arguments: list[str], environment: dict[str, str], log: Path) -> WarmProcess:
+    """A process of `entrepot`."""
+    warm()
     return _LAUNCHERS[os.getpid()].start(arguments, environment, log)
 
 
@@ -151,6 +156,7 @@ def _run(question: dict[str, Any], descriptor: int) -> NoReturn:
         os.environ.clear()
         os.environ.update(question["environment"])
         os.chdir(question["directory"])
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
         random.seed()
         sys.argv = ["entrepot", *question["start"]]
         main()

@@ -20,7 +20,8 @@ from protocols.mqtt.packets import Puback, Publish
 from tests.support.checker import Report
 from tests.support.deployment import GatewayProcess
 from tests.support.mqtt_client import RawClient
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 TOPIC = "load"
 GROUP = "workers"
@@ -115,28 +116,29 @@ class Load:
         threads.append(thread)
         thread.start()
 
-    def finish(self, timeout: float = 30) -> Report:
-        """Stop producing, wait until all that was confirmed is there, stop; what is wrong."""
+    def finish(self, test: str, faults: int) -> Report:
+        """Stop producing, wait until all that was confirmed is there, stop; what is wrong, which is told as figures."""
         self.is_producing = False
         for thread in self._producers:
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
         promises = self.promises
         with contextlib.suppress(AssertionError):  # the report says what is missing
-            wait_until(lambda: not promises.missing, "all is there", timeout)
+            wait_until(lambda: not promises.missing, "all is there")
             unbroken = [each for each in self.subscribers if each.connections == 1]  # they are to see all of it
             wait_until(lambda: all(promises.confirmed <= each.received.keys() for each in unbroken), "all is seen")
         self.stop()
-        counts = (len(promises.sent), len(promises.confirmed), len(promises.ids), len(promises.acknowledged))
-        print("sent {} confirmed {} received {} acknowledged {}".format(*counts))
-        return promises.report()
+        report = promises.report()
+        found = {"lost": len(report.lost), "phantom": len(report.unexpected), "duplicated": len(report.duplicated)}
+        tell(test, rounds=faults, messages=len(promises.confirmed), faults=faults, **found)
+        return report
 
     def stop(self) -> None:
         self.is_producing = self.is_consuming = False
         for thread in (*self._producers, *self._consumers):
-            thread.join(30)
+            thread.join(PATIENCE_SECONDS)
         for subscriber in self.subscribers:
-            subscriber.thread.join(30)
+            subscriber.thread.join(PATIENCE_SECONDS)
 
     def made(self, count: int) -> Callable[[], bool]:
         """Whether so many more than now are confirmed."""

@@ -1,4 +1,4 @@
-"""Other people's MQTT brokers as processes on free ports, and clients that publish and collect."""
+"""MQTT brokers to bridge to, ours and other people's, on free ports, and clients that publish and collect."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
+from gateway.clock import SystemClock
+from tests.support.gateway_thread import GatewayThread
 from tests.support.ports import ReservedPort
-from tests.support.waiting import wait_until
+from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-STOP_SECONDS = 20.0
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 
 class OtherBroker:
-    """A broker that is not ours; it keeps its port through restarts."""
+    """The broker at the other end of a bridge; it keeps its port through restarts."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -48,7 +50,7 @@ class OtherBroker:
     ) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(PATIENCE_SECONDS)
         if kind is not None:
             print((self.directory / "other.log").read_text(errors="replace")[-4000:])
 
@@ -62,7 +64,7 @@ class OtherBroker:
         """SIGTERM, and wait for the end."""
         assert self._process is not None
         self._process.terminate()
-        self._process.wait(STOP_SECONDS)
+        self._process.wait(PATIENCE_SECONDS)
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
@@ -101,6 +103,48 @@ class Mosquitto(OtherBroker):
         config.write_text("\n".join(lines) + "\n")
         assert MOSQUITTO is not None
         return [MOSQUITTO, "-c", str(config)]
+
+
+class Entrepot(OtherBroker):
+    """Another gateway of ours, in a thread; one that `keeps` its messages through a stop is a process."""
+
+    def __init__(
+        self,
+        directory: Path,
+        mqtt: dict[str, Any] | None = None,
+        user: str = "",
+        password: str = "",
+        *,
+        keeps: bool = False,
+    ) -> None:
+        super().__init__(directory)
+        self._mqtt = dict(mqtt or {})
+        self._settings: dict[str, dict[str, Any]] = {"mqtt": self._mqtt}
+        if user:
+            cheap = {"argon2_memory_bytes": 65_536, "argon2_iterations": 1}
+            self._settings["security"] = {"initial_admin": user, "initial_admin_password": password, **cheap}
+        self._keeps = keeps
+        self._running: GatewayThread | ServerProcess | None = None
+
+    def start(self) -> None:
+        if self._keeps:
+            self._running = ServerProcess(self.directory, {"mqtt.port": str(self.port)})
+        else:
+            door = "mqtts" if "tls_certificate" in self._mqtt else "mqtt"
+            self._running = GatewayThread(self._settings, clock=SystemClock(), fixed={door: self.port})
+        self._running.__enter__()
+
+    def stop(self) -> None:
+        assert self._running is not None
+        assert self._running.stop() == 0
+        self._running.__exit__(None, None, None)
+        self._running = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._running is not None:
+            self._running.__exit__(kind, error, trace)
 
 
 class Amqtt(OtherBroker):

@@ -10,14 +10,26 @@ from typing import TypeVar
 
 from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import encode
-from protocols.mqtt.packets import Connack, Connect, Packet, Puback, Publish, Suback, Subscribe, Subscription
+from protocols.mqtt.packets import (
+    Connack,
+    Connect,
+    Packet,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+)
 from tests.support.waiting import PATIENCE_SECONDS
 
 P = TypeVar("P")
 
 
 class RawClient:
-    """One TCP connection.  `acknowledges`: whether deliveries of QoS 1 are acknowledged as they are read."""
+    """One TCP connection.  `acknowledges`: whether deliveries above QoS 0 are acknowledged as they are read."""
 
     def __init__(
         self,
@@ -84,7 +96,9 @@ class RawClient:
             if isinstance(packet, Publish):
                 self.deliveries.append(packet)
                 if packet.qos and self.acknowledges:
-                    self.say(Puback(packet.packet_id))
+                    self.say((Puback if packet.qos == 1 else Pubrec)(packet.packet_id))
+            elif isinstance(packet, Pubrel) and self.acknowledges:
+                self.say(Pubcomp(packet.packet_id))
             else:
                 self._waiting.append(packet)
         assert self._decoder.error is None, self._decoder.error

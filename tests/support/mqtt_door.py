@@ -23,7 +23,7 @@ from protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Su
 from protocols.mqtt.properties import PropertyId
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 P = TypeVar("P")
 
@@ -55,6 +55,7 @@ class DoorClient:
         self.source = Source("127.0.0.1", 1, False, None, "mqtt")
         self.peer = "127.0.0.1:1"
         self.is_congested = self.is_paused = self.is_closed = False
+        self.write_limit, self.unwritten = 1 << 20, 0
         self.packets: list[Packet] = []
         self.conversation: MqttConversation = world.mqtt.converse()
         self.conversation.connected(self)  # type: ignore[arg-type]
@@ -159,7 +160,7 @@ class MqttDoor:
     async def __aexit__(self, *_: object) -> None:
         self.mqtt.shut_down()
         self.store.release_waiting()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_SECONDS):
             await self.mqtt.settle()
             await self.shares.close()
             await self.mqtt.close()

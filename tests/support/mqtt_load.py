@@ -246,7 +246,7 @@ class Threads:
         self.is_producing = False
         for thread, produces in self._threads:
             if produces:
-                thread.join(20)
+                thread.join(PATIENCE_SECONDS)
         assert not any(each.unanswered for each in self.publishers), [each.unanswered for each in self.publishers]
 
     def stop(self) -> None:

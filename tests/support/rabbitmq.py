@@ -11,13 +11,11 @@ from typing import IO, Final, Self
 import pytest
 
 from tests.support.ports import free_port
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PROGRAM: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """The program behind /usr/sbin/rabbitmq-server, which would change the user and write to /var."""
 
-START_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 20.0
 READY: Final = "Server startup complete"
 
 
@@ -72,17 +70,17 @@ class RabbitMQ:
         with self._log.open("ab") as log:
             self._epmd = _begin(["epmd", "-port", epmd_port, "-address", "127.0.0.1"], environment, log)
             self._node = _begin([str(PROGRAM)], environment, log)
-        wait_until(self._is_ready, self.log_text, START_SECONDS)
+        wait_until(self._is_ready, self.log_text, 2 * PATIENCE_SECONDS)
 
     def kill(self) -> None:
         """SIGKILL to the node and its epmd, and wait for the end."""
         if self._node is not None:
             self._node.kill()
-            self._node.wait(STOP_SECONDS)
+            self._node.wait(PATIENCE_SECONDS)
             self._node = None
         if self._epmd is not None:
             self._epmd.kill()
-            self._epmd.wait(STOP_SECONDS)
+            self._epmd.wait(PATIENCE_SECONDS)
             self._epmd = None
 
     @property
@@ -98,7 +96,9 @@ class RabbitMQ:
         """What rabbitmqctl answers."""
         command = [str(PROGRAM.with_name("rabbitmqctl")), "--node", self._node_name, *arguments]
         environment = self._environment()
-        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True, timeout=PATIENCE_SECONDS
+        )
         return done.stdout
 
     @property

@@ -12,10 +12,11 @@ import grpc
 
 from protocols.rocketmq import v2_pb2 as v2
 from tests.support.rocketmq_client import GrpcClient
+from tests.support.waiting import PATIENCE_SECONDS
 
 PAUSE_SECONDS = 0.1
 CALL_SECONDS = 5.0
-INVISIBLE_MS = 5_000
+LEASE_MS = 5_000
 
 
 class RocketMqLoad:
@@ -24,8 +25,11 @@ class RocketMqLoad:
     `doubtful` are those whose acknowledgement was not answered, or refused: they may come twice.
     """
 
-    def __init__(self, processes: Sequence[Any], topic: str, group: str, *, sub_topic: str = "") -> None:
+    def __init__(
+        self, processes: Sequence[Any], topic: str, group: str, *, sub_topic: str = "", lease_ms: int = LEASE_MS
+    ) -> None:
         self._processes, self._topic, self._group, self._sub_topic = processes, topic, group, sub_topic
+        self._lease_ms = lease_ms
         self.sent: set[str] = set()
         self.confirmed: set[str] = set()
         self.taken: Counter[str] = Counter()
@@ -78,8 +82,10 @@ class RocketMqLoad:
     def _consume(self, client: GrpcClient, name: str) -> None:
         while self.is_consuming:
             asked_at = time.monotonic()
-            status, messages = client.try_receive(self._topic, self._group, 16, wait_ms=500, invisible_ms=INVISIBLE_MS)
-            if time.monotonic() - asked_at > INVISIBLE_MS / 1000 - 0.1:
+            status, messages = client.try_receive(
+                self._topic, self._group, 16, wait_ms=500, invisible_ms=self._lease_ms
+            )
+            if time.monotonic() - asked_at > self._lease_ms / 1000 - 0.1:
                 continue  # others may have them by now: as if the answer had been lost
             if status.code not in (v2.OK, v2.MESSAGE_NOT_FOUND):
                 time.sleep(PAUSE_SECONDS)
@@ -98,11 +104,13 @@ class RocketMqLoad:
                             self.doubtful.discard(body)
 
     def end_producing(self) -> None:
+        """No more new ones; waits until the last is answered."""
         self.is_producing = False
         for thread in self._producers:
-            thread.join(15)
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive(), "a message waits for its answer"
 
     def stop(self) -> None:
         self.is_producing = self.is_consuming = False
         for thread in self._threads:
-            thread.join(15)
+            thread.join(PATIENCE_SECONDS)

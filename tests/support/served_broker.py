@@ -17,6 +17,7 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.route import BrokerInfo
 from store_client.remote import Cluster, RemoteStore, Tails
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 class ServedBroker:
@@ -101,7 +102,7 @@ async def connect(
     cluster = Cluster(settings, clock, zone=zone, **others)
     store = RemoteStore(cluster, Tails(cluster, clock), ConsumerGroup("defaults"))
     clients = [cluster.add(each.address) for each in served]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not all(client.is_ready for client in clients):
             await asyncio.sleep(0.001)
     return store

@@ -17,7 +17,7 @@ from domain.topic import QueueBounds, TopicStatus
 from protocols.remoting import operations as wire
 from protocols.remoting.frames import VERSION, FrameKind, Hello, frame
 from protocols.remoting.values import encode
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 SETTINGS = LinkSettings(who="tests", backoff_seconds=(0.01, 0.03), ping_seconds=0.05, silence_seconds=5.0)
 BOUNDS = wire.BOUNDS
@@ -152,7 +152,7 @@ async def until_closed(client: socket.socket) -> bytes:
     """All that is said until the other end closes."""
     loop = asyncio.get_running_loop()
     data = b""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         try:
             while piece := await loop.sock_recv(client, 65536):
                 data += piece

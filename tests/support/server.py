@@ -13,9 +13,10 @@ from typing import ClassVar, Self
 
 from tests.support.launcher import WarmProcess, launch
 from tests.support.ports import ReservedPort
+from tests.support.waiting import PATIENCE_SECONDS
 
-START_SECONDS = 60.0
-STOP_SECONDS = 40.0
+START_SECONDS = 2 * PATIENCE_SECONDS
+STOP_SECONDS = PATIENCE_SECONDS + 10
 
 
 class Process:
@@ -166,6 +167,11 @@ class ServerProcess(Process):
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         super().__init__(directory, settings)
         self.data_dir = directory / "data"
+
+    @property
+    def setup_token(self) -> str:
+        """What defining the first user takes."""
+        return (self.data_dir / "setup-token").read_text().strip()
 
     def _arguments(self) -> list[str]:
         return ["serve", "--data-dir", str(self.data_dir)]

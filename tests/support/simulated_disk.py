@@ -82,6 +82,8 @@ class SimulatedDisk:
         self.crash_at: int | None = None
         self.is_off = False
         self.fault: Fault = lambda operation, path: None
+        self.room: dict[str, int] = {}
+        """By prefix of paths: how many bytes may be reserved there."""
         self._descriptors: dict[int, tuple[str, SimulatedFile]] = {}
         self._last_descriptor = 0
         self.total_bytes = self.free_bytes = 1 << 40
@@ -171,8 +173,9 @@ class SimulatedDisk:
 
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
         path, file = self._use(descriptor)
-        self._fail("allocate", path)
-        if offset + length > len(file.data):
+        if offset + length > len(file.data):  # what is reserved already needs no room
+            self._fail("allocate", path)
+            self._check_room(path, offset + length - len(file.data))
             file.resize(offset + length)
         self.step()
 
@@ -251,6 +254,11 @@ class SimulatedDisk:
     def _use(self, descriptor: int) -> tuple[str, SimulatedFile]:
         self._check()
         return self._descriptors[descriptor]
+
+    def _check_room(self, path: str, growth: int) -> None:
+        for prefix, room in self.room.items():
+            if path.startswith(prefix) and sum(map(len, self.files(prefix).values())) + growth > room:
+                raise OSError(errno.ENOSPC, "full", path)
 
     def _fail(self, operation: str, path: str) -> None:
         error = self.fault(operation, path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -48,6 +49,7 @@ class SteppedFaces(Broker):
         self.tracer = opened.consumption.tracer
         self.measured = Measurements()
         self.polling = LongPolling()
+        self._unanswered = Counter()
         self.loop: Any = _StandingLoop()
         self.topic_watchers = []
         self.disk_state = DiskState.FINE

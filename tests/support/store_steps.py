@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.message import Delivery, Message, StoredMessage
 from domain.ports import PopRequest, Store
+from tests.support.waiting import PATIENCE_SECONDS
 
 T = TypeVar("T")
+
+LONG_POLL_MS: Final = int(PATIENCE_SECONDS * 4_000)
+"""Longer than any test waits: a poll that is answered was not over by itself."""
 
 
 def message(topic: str, body: bytes | str, queue_id: int = 0, **fields: object) -> Message:
@@ -23,7 +27,7 @@ async def settled(confirmation: Confirmation) -> EntrepotError | None:
     """Wait for a confirmation; the failure, or None."""
     future: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
     confirmation.when_settled(future.set_result)
-    return await asyncio.wait_for(future, 10)
+    return await asyncio.wait_for(future, PATIENCE_SECONDS)
 
 
 async def append(store: Store, topic: str, *bodies: bytes | str, queue_id: int = 0) -> None:
@@ -36,7 +40,7 @@ async def append(store: Store, topic: str, *bodies: bytes | str, queue_id: int =
 async def pop(
     store: Store, topic: str, group: str = "g", count: int = 32, wait_ms: int = 0, invisible_ms: int | None = None
 ) -> list[Delivery]:
-    return await asyncio.wait_for(store.pop(PopRequest(topic, group, count, wait_ms, invisible_ms)), 20)
+    return await asyncio.wait_for(store.pop(PopRequest(topic, group, count, wait_ms, invisible_ms)), PATIENCE_SECONDS)
 
 
 def bodies(found: Sequence[Delivery] | Sequence[StoredMessage]) -> list[str]:
@@ -53,7 +57,7 @@ def codes(outcomes: Sequence[EntrepotError | None]) -> list[Code | None]:
 
 async def eventually(question: Callable[[], Awaitable[T]]) -> T:
     """The first answer that is something, for what a store does by itself in a while."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not (answer := await question()):
             await asyncio.sleep(0.01)
     return answer

@@ -1,15 +1,18 @@
-"""Waiting for a condition instead of a time."""
+"""Waiting for a condition instead of a time, and the one limit of all waits."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+from tests.tiers.speed import slowness_at_start
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 15.0
+PATIENCE_SECONDS: Final = 30.0 * slowness_at_start()
+"""Longest wait for what comes at once: generous, since only a failing test waits so long."""
 _STEP_SECONDS = 0.01
 
 

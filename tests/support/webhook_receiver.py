@@ -17,8 +17,10 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
-import httpx2
 from fastapi import FastAPI, Request, Response
+
+from tests.support.http_client import http_client
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 def build() -> Any:
@@ -112,7 +114,7 @@ class WebhookReceiver:
         os.close(writing)
         self.port = int(os.read(self._reading, 16))
         self.url = f"http://127.0.0.1:{self.port}"
-        self._client = httpx2.Client(base_url=self.url, timeout=20, trust_env=False)
+        self._client = http_client(self.url)
 
     def hook(self, name: str) -> str:
         return f"{self.url}/hook/{name}"
@@ -129,17 +131,20 @@ class WebhookReceiver:
         found: list[str] = self._client.get(f"/bodies/{name}", params={"after": after}).json()
         return found
 
-    def wait(self, name: str, count: int, seconds: float = 15) -> list[dict[str, Any]]:
+    def wait(self, name: str, count: int, seconds: float = PATIENCE_SECONDS) -> list[dict[str, Any]]:
         """Until so many requests have come."""
         return self.wait_until(name, lambda found: len(found) >= count, seconds)
 
     def wait_until(
-        self, name: str, condition: Callable[[list[dict[str, Any]]], bool], seconds: float = 15
+        self, name: str, condition: Callable[[list[dict[str, Any]]], bool], seconds: float = PATIENCE_SECONDS
     ) -> list[dict[str, Any]]:
-        end = time.monotonic() + seconds
-        while not condition(found := self.seen(name)):
-            assert time.monotonic() < end, f"{len(found)} requests came: {found[-3:]}"
-            time.sleep(0.01)
+        found: list[dict[str, Any]] = []
+
+        def is_there() -> bool:
+            found[:] = self.seen(name)
+            return condition(found)
+
+        wait_until(is_there, lambda: f"{len(found)} requests came: {found[-3:]}", seconds)
         return found
 
     def stop(self) -> None:

@@ -25,8 +25,9 @@ def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, masked: bool =
     head += b"" if short < 126 else struct.pack("!H" if short == 126 else "!Q", size)
     if not masked:
         return head + payload
-    mask = MASK
-    return head + mask + bytes(byte ^ mask[at % 4] for at, byte in enumerate(payload))
+    key = (MASK * (size // 4 + 1))[:size]
+    masked_payload = (int.from_bytes(payload) ^ int.from_bytes(key)).to_bytes(size)
+    return head + MASK + masked_payload
 
 
 class WebSocketClient:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,20 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+PARTS_OF_KUSTOMIZE = ("kubernetes", "kubernetes/tls", "kubernetes-single")
 DEFAULTS = Settings()
 PORTS = {
     "mqtt": DEFAULTS.mqtt.port,
+    "amqp": DEFAULTS.amqp.port,
     "grpc": DEFAULTS.grpc.port,
     "http": DEFAULTS.http.port,
     "broker": DEFAULTS.broker.port,
     "nameserver": DEFAULTS.nameserver.port,
 }
-ROLE_PORTS = {"broker": ["broker"], "nameserver": ["nameserver"], "gateway": ["mqtt", "grpc", "http"]}
+DOORS = ["mqtt", "amqp", "grpc", "http"]
+ROLE_PORTS = {"broker": ["broker"], "nameserver": ["nameserver"], "gateway": DOORS}
+ADMIN = environment_name("security.initial_admin")
+PASSWORD = environment_name("security.initial_admin_password")
 
 
 def check_command(arguments: list[str]) -> dict[str, Any]:
@@ -72,7 +78,8 @@ def test_a_unit_starts_its_role_and_stops_it_well(path: Path) -> None:
     assert program == "/opt/entrepot/bin/entrepot"
     params = check_command(arguments)
     assert arguments[0] == path.name.removeprefix("entrepot-").removesuffix(".service").removesuffix("@")
-    assert str(params["config"]) == "/etc/entrepot/entrepot.toml"
+    config = "serve.toml" if arguments[0] == "serve" else "entrepot.toml"
+    assert str(params["config"]) == f"/etc/entrepot/{config}"
     # every process of a control group would be told to stop else: the store's own child, and workers twice
     assert service["KillMode"] == "mixed"
     assert int(service["TimeoutStopSec"]) > DEFAULTS.server.drain_seconds
@@ -86,6 +93,8 @@ def test_a_unit_starts_its_role_and_stops_it_well(path: Path) -> None:
 def test_what_the_units_read_are_settings() -> None:
     loaded = load_settings(DEPLOY / "systemd" / "entrepot.toml").settings
     assert loaded.cluster.name_servers
+    alone = load_settings(DEPLOY / "systemd" / "serve.toml").settings
+    assert (alone.server.host, alone.security.initial_admin) == ("0.0.0.0", "admin")
     assert check_environment(environment_file(DEPLOY / "systemd" / "broker-0.env")).broker.advertise
     assert check_environment(environment_file(DEPLOY / "systemd" / "gateway.env")).cluster.workers == 2
 
@@ -114,11 +123,8 @@ def dockerfile() -> str:
 def test_the_image_is_whole_and_runs_as_nobody_special() -> None:
     text = dockerfile()
     assert re.findall(r"^FROM (\S+)", text, re.M) == ["python:3.11-slim", "python:3.11-slim"]
-    copied = set(re.findall(r"^COPY (\w+) ", text, re.M)) - {"pyproject"}
-    rooms = {path.name for path in ROOT.iterdir() if path.name in {"domain", "protocols", "broker", "store_client"}}
-    assert copied == rooms | {"gateway"}
     ignored = (DEPLOY / "docker" / "Dockerfile.dockerignore").read_text().splitlines()
-    assert {line[1:] for line in ignored if line.startswith("!")} == copied | {"pyproject.toml", "constraints.txt"}
+    assert {line[1:] for line in ignored if line.startswith("!")} == copied_into_the_image()
     assert re.search(r"^USER 10001:10001$", text, re.M)
     variables = dict(re.findall(r"(ENTREPOT_\w+)=(\S+)", text.split("# What is asked")[0]))
     settings = check_environment(variables)
@@ -128,6 +134,48 @@ def test_the_image_is_whole_and_runs_as_nobody_special() -> None:
     assert re.search(r"^EXPOSE (.*)$", text, re.M)[1].split() == [str(port) for port in PORTS.values()]  # type: ignore[index]
     for arguments in (["ping", variables["ENTREPOT_PING"]], ["serve"]):
         check_command(arguments)
+
+
+def copied_into_the_image() -> set[str]:
+    lines = re.findall(r"^COPY (?!--from)(.+) \S+$", dockerfile(), re.M)
+    return {name for line in lines for name in line.split()}
+
+
+def test_the_image_is_built_of_all_that_the_wheel_is_made_of() -> None:
+    from setuptools import find_packages  # type: ignore[import-untyped]
+
+    copied, project = copied_into_the_image(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rooms = re.search(r"ROOMS = \((.+)\)", (ROOT / "setup.py").read_text())
+    assert rooms is not None
+    packages = {name.partition(".")[0] for name in find_packages(str(ROOT), include=re.findall(r'"(.+?)"', rooms[1]))}
+    assert packages >= {"gateway", "broker", "spark_ingest"}
+    named = {path.name for pattern in project.get("license-files", ()) for path in ROOT.glob(pattern)}
+    named |= {project["readme"]} if "readme" in project else set()
+    assert copied == packages | named | {"pyproject.toml", "setup.py", "constraints.txt"}
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def filled_in(variables: dict[str, str], shell: dict[str, str]) -> dict[str, str]:
+    """Variables as compose hands them on; raises KeyError where the shell has to have one."""
+
+    def put(found: re.Match[str]) -> str:
+        return shell.get(found[1], "") if found[2] == ":-" else shell[found[1]]
+
+    return {key: re.sub(r"\$\{(\w+)(:[-?])[^}]*\}", put, value) for key, value in variables.items()}
+
+
+def test_compose_on_one_machine() -> None:
+    composed = yaml.safe_load((DEPLOY / "docker" / "compose.single.yaml").read_text())
+    [service] = composed["services"].values()
+    check_command(service["command"])
+    assert service["command"] == ["serve"]
+    assert (DEPLOY / "docker" / service["build"]["context"]).resolve() == ROOT
+    assert [port.partition(":")[2] for port in service["ports"]] == [f"{PORTS[door]}:{PORTS[door]}" for door in DOORS]
+    assert service["volumes"] == [f"{name}:/var/lib/entrepot" for name in composed["volumes"]]
+    made_up = check_environment(filled_in(service["environment"], {})).security
+    assert (made_up.initial_admin, made_up.initial_admin_password) == ("admin", None)
+    given = check_environment(filled_in(service["environment"], {"ENTREPOT_ADMIN_PASSWORD": "one"})).security
+    assert given.initial_admin_password is not None and given.initial_admin_password.get_secret_value() == "one"
 
 
 def test_compose_starts_two_of_each() -> None:
@@ -140,7 +188,8 @@ def test_compose_starts_two_of_each() -> None:
         assert service["command"][0] == role
         assert (DEPLOY / "docker" / service["build"]["context"]).resolve() == ROOT
         assert (ROOT / service["build"]["dockerfile"]).is_file()
-        settings = check_environment(service["environment"])
+        settings = check_environment(filled_in(service["environment"], {"ENTREPOT_ADMIN_PASSWORD": "one"}))
+        assert (settings.security.initial_admin == "admin") is (role == "gateway"), "who may come in"
         assert settings.cluster.name_servers == [f"nameserver-{n}:{PORTS['nameserver']}" for n in (0, 1)]
         program, *ping = service["healthcheck"]["test"][1:]
         assert program == "entrepot"
@@ -152,7 +201,9 @@ def test_compose_starts_two_of_each() -> None:
             assert name in composed["volumes"]
         if role == "gateway":
             inside = [int(port.rpartition(":")[2]) for port in service["ports"]]
-            assert inside == [PORTS["mqtt"], PORTS["grpc"], PORTS["http"]]
+            assert inside == [PORTS[door] for door in DOORS]
+            with pytest.raises(KeyError):
+                filled_in(service["environment"], {})
 
 
 # -- kubernetes --------------------------------------------------------------------------------------------------------
@@ -170,8 +221,28 @@ def named(kind: str, name: str) -> dict[str, Any]:
 
 
 def test_kustomize_has_every_manifest() -> None:
-    listed = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text())["resources"]
-    assert sorted([*listed, "kustomization.yaml"]) == [path.name for path in MANIFESTS]
+    for part in PARTS_OF_KUSTOMIZE:
+        kustomization = yaml.safe_load((DEPLOY / part / "kustomization.yaml").read_text())
+        listed = [*kustomization["resources"], *(patch["path"] for patch in kustomization.get("patches", ()))]
+        there = [path.name for path in (DEPLOY / part).glob("*.yaml")]
+        assert sorted([*listed, "kustomization.yaml"]) == sorted(there)
+
+
+@pytest.mark.interop
+def test_kubectl_puts_the_manifests_together(tmp_path: Path) -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not there")
+    shutil.copytree(DEPLOY, tmp_path, dirs_exist_ok=True)
+    kustomization = tmp_path / "kubernetes" / "kustomization.yaml"
+    kustomization.write_text(kustomization.read_text().replace("# components:\n#   - tls", "components:\n  - tls"))
+    for part in ("kubernetes", "kubernetes-single"):
+        done = subprocess.run(["kubectl", "kustomize", tmp_path / part], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        made = list(yaml.safe_load_all(done.stdout))
+        pods = [each["spec"]["template"]["spec"] for each in made if each["kind"] in ("StatefulSet", "Deployment")]
+        assert len(pods) == (3 if part == "kubernetes" else 1)
+        mounted = [mount["name"] for pod in pods for mount in pod["containers"][0]["volumeMounts"]]
+        assert mounted.count("wire") == (3 if part == "kubernetes" else 0)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +264,7 @@ def test_pods_of_a_role(kind: str, role: str) -> None:
     ports = [PORTS[door] for door in ROLE_PORTS[role]]
     assert [port["containerPort"] for port in container["ports"]] == ports
     assert [port["port"] for port in service["ports"]] == ports
-    flags = ["mqtt_port", "grpc_port", "http_port"] if role == "gateway" else ["port"]
+    flags = [f"{door}_port" for door in DOORS] if role == "gateway" else ["port"]
     assert [params[flag] for flag in flags] == ports
 
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -211,6 +282,52 @@ def test_pods_of_a_role(kind: str, role: str) -> None:
             asked = check_command(ping)
             assert (program, asked["target"]) == ("entrepot", f"127.0.0.1:{ports[0]}")
             assert asked["timeout"] < probe["timeoutSeconds"]
+
+
+def environment_of(container: dict[str, Any]) -> dict[str, str]:
+    """Variables of a container; those from Secrets have the Secret's name and key."""
+    found = {}
+    for variable in container["env"]:
+        secret = variable.get("valueFrom", {}).get("secretKeyRef")
+        found[variable["name"]] = variable["value"] if secret is None else f"{secret['name']}/{secret['key']}"
+    return found
+
+
+def test_the_first_user_comes_from_a_secret() -> None:
+    gateway = named("Deployment", "entrepot-gateway")["spec"]["template"]["spec"]["containers"][0]
+    check_environment(environment_of(gateway))
+    assert environment_of(gateway) == {ADMIN: "admin", PASSWORD: "entrepot-admin/password"}
+    assert "create secret generic entrepot-admin --from-literal=password=" in (ROOT / "docs/deployment.md").read_text()
+
+
+def test_one_pod_has_it_all() -> None:
+    service, pods = yaml.safe_load_all((DEPLOY / "kubernetes-single" / "entrepot.yaml").read_text())
+    [container] = pods["spec"]["template"]["spec"]["containers"]
+    params = check_command(container["args"])
+    assert (container["args"][0], pods["spec"]["replicas"]) == ("serve", 1)
+    ports = [PORTS[door] for door in DOORS]
+    assert [port["containerPort"] for port in container["ports"]] == ports
+    assert [port["port"] for port in service["spec"]["ports"]] == ports
+    assert [params[f"{door}_port"] for door in DOORS] == ports
+    assert service["spec"]["selector"] == pods["spec"]["template"]["metadata"]["labels"]
+    assert check_environment(environment_of(container)).server.host == "0.0.0.0"
+    [data] = [mount for mount in container["volumeMounts"] if mount["name"] == "data"]
+    assert params["data_dir"].is_relative_to(data["mountPath"])
+    assert pods["spec"]["volumeClaimTemplates"][0]["metadata"]["name"] == "data"
+
+
+@pytest.mark.parametrize(
+    ("role", "callers"), [("nameserver", ["broker", "gateway"]), ("broker", ["gateway"]), ("gateway", None)]
+)
+def test_only_parts_reach_parts(role: str, callers: list[str] | None) -> None:
+    policy = named("NetworkPolicy", f"entrepot-{role}")["spec"]
+    kind = "Deployment" if role == "gateway" else "StatefulSet"
+    assert policy["podSelector"] == named(kind, f"entrepot-{role}")["spec"]["selector"]
+    [rule] = policy["ingress"]
+    assert [port["port"] for port in rule["ports"]] == [PORTS[door] for door in ROLE_PORTS[role]]
+    selected = [each["podSelector"]["matchLabels"] for each in rule.get("from", ())] or None
+    label = "app.kubernetes.io/component"
+    assert (None if selected is None else [labels[label] for labels in selected]) == callers
 
 
 def test_brokers_are_known_by_the_names_of_their_pods() -> None:

@@ -68,6 +68,83 @@ def test_every_module_says_what_it_is():
     assert silent == []
 
 
+OWN_PATTERNS = {
+    "domain/regular_expression.py": "holds RE2, and its own patterns are put together of constants",
+    "broker/store/sub_topics.py": "topic filters, every level of them escaped, and nothing that goes back",
+}
+"""Modules that may compile what is not written in them, and why."""
+
+
+def test_no_pattern_of_users_reaches_re():
+    """`re` goes back over what it has read: one pattern stops a process.  `domain.regular_expression` is for those."""
+    offenders = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for room in (*ROOMS, "spark_ingest", "deploy")
+        for path in (ROOT / room).rglob("*.py")
+        if str(path.relative_to(ROOT)) not in OWN_PATTERNS
+        for tree in [ast.parse(path.read_text())]
+        for call in ast.walk(tree)
+        if (isinstance(call, ast.Call) and _is_of_re(call.func) and not _is_constant(call.args[0]))
+        or (isinstance(call, ast.ImportFrom) and call.module == "re")
+        or (
+            isinstance(call, ast.Import)
+            and any(
+                each.name in ("re2", "regex") or each.asname
+                for each in call.names
+                if each.name in ("re", "re2", "regex")
+            )
+        )
+    ]
+    assert offenders == []
+
+
+def _is_of_re(called: ast.expr) -> bool:
+    return (
+        isinstance(called, ast.Attribute)
+        and isinstance(called.value, ast.Name)
+        and called.value.id == "re"
+        and called.attr != "escape"
+    )
+
+
+def _is_constant(pattern: ast.expr) -> bool:
+    """Whether an expression is made of literals, module constants and `re.escape` of them."""
+    names = {each.id for each in ast.walk(pattern) if isinstance(each, ast.Name)} - {"re"}
+    return all(name.isupper() for name in names) and not any(
+        isinstance(each, ast.Attribute) and each.attr not in ("escape",) for each in ast.walk(pattern)
+    )
+
+
+def test_the_rule_on_patterns_finds_what_it_is_for():
+    for text, is_constant in (
+        ("'a+'", True),
+        ("f'{_A}b' + re.escape(_B)", True),
+        ("text", False),
+        ("f'^{name}'", False),
+        ("self.pattern", False),
+    ):
+        assert _is_constant(ast.parse(text, mode="eval").body) is is_constant, text
+
+
+SHOWING = ("typer.echo", "click.echo", "print", "sys.stdout.write", "sys.stderr.write", "console.print")
+
+
+def test_what_is_shown_is_made_printable():
+    """Names are chosen by whoever connects: a terminal is not to act on them."""
+    offenders = [
+        f"{path.relative_to(ROOT)}:{call.lineno}"
+        for room in (*ROOMS, "spark_ingest", "deploy")
+        for path in (ROOT / room).rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call)
+        and ast.unparse(call.func) in SHOWING
+        and not any(isinstance(each, ast.Name) and each.id.startswith("printable") for each in ast.walk(call.args[0]))
+        and not isinstance(call.args[0], ast.Constant)
+        and ast.unparse(call.args[0]) != "found.as_json()"  # ASCII
+    ]
+    assert offenders == []
+
+
 def test_every_dependency_is_pinned_to_one_version():
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
     assert [line for line in lines if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9._+!-]+", line)] == []

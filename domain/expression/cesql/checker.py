@@ -1,6 +1,7 @@
 """Errors of a CESQL expression that are known before there is an event (CESQL 3.3).
 
-They are those of calls that no function takes, and of constants that cannot be what their operator wants.
+They are those of calls that no function takes, and of constants that cannot be what their operator wants.  Parts that
+no evaluation comes to, as a constant before them decides, have none (CESQL 3.4.2).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from domain.expression.cesql.tree import (
     Chain,
     Comparison,
     Constant,
+    Exists,
     In,
     Like,
     Logic,
@@ -23,7 +25,7 @@ from domain.expression.cesql.tree import (
     Node,
     Not,
 )
-from domain.expression.cesql.value import CesqlError, ErrorKind, EvaluationError, ValueType, cast, to_integer
+from domain.expression.cesql.value import CesqlError, ErrorKind, EvaluationError, Value, ValueType, cast, to_integer
 
 _ORDER = ("<", "<=", ">", ">=")
 
@@ -64,14 +66,61 @@ def _faults(node: Node) -> Iterator[CesqlError]:
         case Arithmetic():
             yield from _arithmetic_faults(node)
         case Logic():
-            for operand in children_of(node):
+            for operand in _evaluated(node):
                 yield from _misfit(operand, bool)
         case Comparison():
             yield from _comparison_faults(node)
         case Call():
             yield from _call_faults(node)
-    for child in children_of(node):
+    for child in _evaluated(node):
         yield from _faults(child)
+
+
+def _evaluated(node: Node) -> tuple[Node, ...]:
+    """The parts that evaluation comes to with some event: constants before the others may decide alone."""
+    if isinstance(node, Logic):
+        return tuple(_operands_until_decided(node))
+    if isinstance(node, In):
+        return (node.operand, *_members_until_found(node))
+    return children_of(node)
+
+
+def _operands_until_decided(node: Logic) -> Iterator[Node]:
+    yield node.first
+    truth = _known(node.first, bool)
+    for sign, operand in ((link.sign, link.operand) for link in node.links):
+        decides = {"AND": False, "OR": True}.get(sign)
+        if truth is not None and truth is decides:
+            continue
+        yield operand
+        other = _known(operand, bool)
+        if other is not None and (other is decides or truth is not None):
+            truth = other if decides is not None else truth is not other
+        else:
+            truth = None
+
+
+def _members_until_found(node: In) -> Iterator[Node]:
+    value = _known(node.operand, None)
+    for member in node.members:
+        yield member
+        if value is not None and _known(member, type(value)) == value:
+            return
+
+
+def _known(node: Node, wanted: ValueType | None) -> Value | None:
+    """What a part is with every event, as the type that is wanted; None if it depends on the event or is an error."""
+    if not _is_constant(node):
+        return None
+    try:
+        value = compile_node(node).evaluate({})
+        return value if wanted is None else cast(value, wanted)
+    except EvaluationError:
+        return None
+
+
+def _is_constant(node: Node) -> bool:
+    return not isinstance(node, Attribute | Exists) and all(map(_is_constant, children_of(node)))
 
 
 def _misfit(node: Node, wanted: ValueType | None) -> Iterator[CesqlError]:

@@ -34,6 +34,7 @@ class AmqpChannel:
     """See the module."""
 
     __slots__ = (
+        "__weakref__",
         "_is_busy",
         "_notices",
         "_waiting",
@@ -95,8 +96,8 @@ class AmqpChannel:
             await work
         except (AmqpError, EntrepotError) as error:
             self.fail(error, method)
-        except Exception:
-            log.exception("a method failed", method="" if method is None else method.name)
+        except Exception as fault:
+            log.exception("a method failed", seldom=type(fault).__name__, method="" if method is None else method.name)
             self.fail(AmqpError(ReplyCode.INTERNAL_ERROR, "the server could not do that"), method)
         self._is_busy = False
         if self.is_open:
@@ -135,7 +136,8 @@ class AmqpChannel:
         if error.is_connections:
             conversation.close_connection(error.code, error.text, error.class_id, error.method_id)
             return
-        log.info("channel closed by the server", peer=conversation.peer, channel=self.number, text=error.text)
+        kind, peer = f"amqp {error.code}", conversation.peer
+        log.info("channel closed by the server", seldom=kind, peer=peer, channel=self.number, text=error.text)
         conversation.channels.pop(self.number, None)
         self.close()
         conversation.machine.close_channel(self.number, error)
@@ -145,4 +147,5 @@ class AmqpChannel:
         """Give back what its consumers hold."""
         self.is_open = False
         self._waiting.clear()
+        self.publishing.roll_back()
         self.consuming.close()

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
+from weakref import ref
 
 from domain.message import StoredMessage
 from domain.position import Position
 from domain.queue_arguments import QueueType
 from gateway.delivery.leases import Ticket, acknowledge_all
+from gateway.delivery.messages_that_fit import MessagesThatFit
 from gateway.frontends.amqp.streams import StreamTicket, stream_start
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import ACK, Settlement
@@ -84,10 +86,20 @@ class Consumer:
 class ChannelConsuming:
     """One channel's.  `prefetch`: of consumers that come from now on; `channel_prefetch`: of all of them together."""
 
-    __slots__ = ("_next_tag", "channel", "channel_prefetch", "consumers", "held", "is_flowing", "prefetch", "tx")
+    __slots__ = (
+        "_channel_ref",
+        "_fit",
+        "_next_tag",
+        "channel_prefetch",
+        "consumers",
+        "held",
+        "is_flowing",
+        "prefetch",
+        "tx",
+    )
 
     def __init__(self, channel: AmqpChannel) -> None:
-        self.channel = channel
+        self._channel_ref = ref(channel)  # which has it: both go at once
         self.consumers: dict[str, Consumer] = {}
         self.held: dict[int, Held] = {}
         self.prefetch = self.channel_prefetch = 0
@@ -95,6 +107,14 @@ class ChannelConsuming:
         self.tx: list[Settlement] = []
         """Settlements of a transaction that wait for its end."""
         self._next_tag = 1
+        self._fit = MessagesThatFit()
+
+    @property
+    def channel(self) -> AmqpChannel:
+        """The channel.  Whoever works for it has it."""
+        channel = self._channel_ref()
+        assert channel is not None
+        return channel
 
     # -- credit --------------------------------------------------------------------------------------------------
 
@@ -103,14 +123,15 @@ class ChannelConsuming:
         driver = self.channel.conversation.driver
         if driver is None or driver.is_congested or not self.channel.is_open:
             return 0
+        fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
         if consumer.no_ack:
-            return NO_ACK_BATCH
+            return min(NO_ACK_BATCH, fitting)
         room = self.channel.conversation.frontend.max_unacknowledged - len(self.held)
         if consumer.prefetch:
             room = min(room, consumer.prefetch - consumer.held)
         if self.channel_prefetch:
             room = min(room, self.channel_prefetch - len(self.held))
-        return max(room, 0)
+        return max(min(room, fitting), 0)
 
     def has_room(self) -> None:
         """Credit may have grown."""
@@ -134,6 +155,8 @@ class ChannelConsuming:
         """Send messages to a consumer."""
         conversation = self.channel.conversation
         now = conversation.frontend.time()
+        sizes = [len(ticket.message.body) for ticket in tickets]
+        self._fit.note(max(sizes))
         tag = self._next_tag
         self._next_tag += len(tickets)
         queue_type = consumer.queue.declaration.arguments.queue_type
@@ -141,7 +164,8 @@ class ChannelConsuming:
             (tag + place, ticket.attempt > 1, template_of(ticket.message, _more_headers(queue_type, ticket)))
             for place, ticket in enumerate(tickets)
         ]
-        conversation.frontend.counters.delivered += len(tickets)
+        redelivered = sum([is_again for _, is_again, _ in run])
+        conversation.frontend.consumption.delivered(consumer.queue, sizes, redelivered)
         if consumer.no_ack:
             acknowledge_all([ticket for ticket in tickets if isinstance(ticket, Ticket)])
         else:
@@ -160,7 +184,8 @@ class ChannelConsuming:
             ticket.acknowledge()
         else:
             self.held[tag] = Held(ticket, queue, None, conversation.frontend.time())
-        conversation.frontend.counters.delivered += 1
+        consumption = conversation.frontend.consumption
+        consumption.delivered(queue, [len(ticket.message.body)], int(ticket.attempt > 1))
         template = template_of(ticket.message, _more_headers(queue.declaration.arguments.queue_type, ticket))
         conversation.machine.get_ok(self.channel.number, tag, ticket.attempt > 1, template, message_count)
 
@@ -187,6 +212,9 @@ class ChannelConsuming:
                     dead += found
         finally:
             acknowledge_all([held.ticket for held in acknowledged if isinstance(held.ticket, Ticket)])
+            if acknowledged:
+                consumption = self.channel.conversation.frontend.consumption
+                consumption.acknowledged([held.queue for held in acknowledged])
             self._settled(acknowledged)
             self._settled(dead)
         if dead:
@@ -252,6 +280,8 @@ class ChannelConsuming:
         """End a consumer; what it holds is still the channel's."""
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
+            if consumer.queue.name == self.channel.publishing.reply_queue:
+                self.channel.publishing.reply_queue = ""  # another consumer of replies may come
             self.channel.conversation.frontend.consumer_went(consumer)
         return consumer
 
@@ -270,7 +300,7 @@ class ChannelConsuming:
         for consumer in tuple(self.consumers.values()):
             try:
                 if vhost is not None:
-                    conversation.frontend.access.check_consume(conversation, vhost, consumer.queue)
+                    conversation.frontend.access.check_read(conversation, vhost, consumer.queue.name)
             except AmqpError:
                 self.cancel(consumer.tag)
                 self.channel.notify(BasicCancel(consumer.tag, True))
@@ -280,6 +310,7 @@ class ChannelConsuming:
         for tag in tuple(self.consumers):
             self.cancel(tag)
         held, self.held = self.held, {}
+        self.tx = []
         for each in held.values():
             each.ticket.release()
 

@@ -105,7 +105,12 @@ class AmqpConversation:
         for channel in tuple(self.channels.values()):
             channel.consuming.has_room()
 
+    def overburdened(self) -> None:
+        text = "clients that have not logged in send too much"
+        self.close_connection(ReplyCode.RESOURCE_ERROR, text)
+
     def lost(self) -> None:
+        self.machine.lost()
         self._end()
         self.frontend.closed(self)
         self.driver = None
@@ -144,7 +149,7 @@ class AmqpConversation:
             credentials = credentials_of(login, self.driver.source)
             principal = await self.frontend.security.authenticate(credentials)
         except EntrepotError as error:
-            log.info("a login was refused", peer=self.peer, reason=error.message)
+            log.info("a login was refused", seldom="amqp", peer=self.peer, reason=error.message)
             text = f"Login was refused using authentication mechanism {login.mechanism[:40]}"
             self._handle(machine.refuse(text))
             self.flush()
@@ -299,7 +304,8 @@ class AmqpConversation:
 
     def _closing(self, event: Closing) -> None:
         if not event.is_clients:
-            log.info("connection closed by the server", protocol="amqp", peer=self.peer, text=event.text)
+            kind = f"amqp {event.reply_code}"
+            log.info("connection closed by the server", seldom=kind, protocol="amqp", peer=self.peer, text=event.text)
         self._end()
         if event.is_final:
             if self.driver is not None:

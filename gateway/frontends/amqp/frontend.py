@@ -19,6 +19,7 @@ from domain.routing.exchange import Exchange
 from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.frontends.amqp.access import AmqpAccess
 from gateway.frontends.amqp.consuming import Consumer
+from gateway.frontends.amqp.consumption import Consumption
 from gateway.frontends.amqp.conversation import AmqpConversation
 from gateway.frontends.amqp.login import CERTIFIED_MECHANISMS, MECHANISMS
 from gateway.frontends.amqp.messages import HANDLERS
@@ -57,7 +58,6 @@ class AmqpCounters:
     confirmed: int = 0
     refused: int = 0
     returned: int = 0
-    delivered: int = 0
 
 
 class AmqpFrontend:
@@ -99,10 +99,13 @@ class AmqpFrontend:
         self.keeper = QueueKeeper(store, definitions, self.feeds, self.dead_letters, clock, gateway, is_alone=is_alone)
         self.placing.on_timed = self.keeper.expect
         sender.bindings = Crossing(store, definitions, self.keeper.expect)
-        self.presence = ConsumerPresence(store, clock, gateway, self._consumers_changed, is_alone=is_alone)
+        self.presence = ConsumerPresence(
+            store, clock, gateway, self._consumers_changed, self.feeds.settle, is_alone=is_alone
+        )
         self.keeper.presence = self.presence
         self.conversations: set[AmqpConversation] = set()
         self.counters = AmqpCounters()
+        self.consumption = Consumption(sender.traffic)
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self.time, self.call_later = self._loop.time, self._loop.call_later
@@ -247,6 +250,7 @@ class AmqpFrontend:
             await self._delete(vhost, queue)
 
     def _queue_gone(self, vhost: Vhost, queue: Queue) -> None:
+        self.consumption.forget(queue)
         consumers = self.feeds.all_of(queue)
         for feed in self.feeds.forget(queue):
             self.spawn(feed.close())

@@ -11,7 +11,7 @@ from gateway.frontends.amqp import topology
 from gateway.frontends.amqp.consuming import Consumer
 from gateway.frontends.amqp.names import CONSUMER_NAMED, REPLY_TO_QUEUE
 from gateway.frontends.amqp.streams import stream_start
-from gateway.frontends.amqp.topology import queue_of, vhost_of
+from gateway.frontends.amqp.topology import queue_to_read, vhost_of
 from gateway.vhosts.vhost import Queue
 from protocols.amqp import methods
 from protocols.amqp.errors import AmqpError
@@ -55,16 +55,14 @@ def basic_qos(channel: AmqpChannel, method: BasicQos) -> None:
 
 
 async def basic_consume(channel: AmqpChannel, method: BasicConsume) -> None:
-    conversation, consuming = channel.conversation, channel.consuming
-    frontend, tag = conversation.frontend, method.consumer_tag
+    consuming, tag = channel.consuming, method.consumer_tag
     if tag and tag in consuming.consumers:
         raise AmqpError(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
     tag = tag or CONSUMER_NAMED + secrets.token_urlsafe(16)
     if method.queue == REPLY_TO_QUEUE:
         queue = await _reply_queue(channel, method)
     else:
-        queue = queue_of(channel, method.queue)
-        frontend.access.check_consume(conversation, vhost_of(channel), queue)
+        queue = queue_to_read(channel, method.queue)
     _check_exclusive(channel, queue, method.exclusive)
     if queue.is_stream:
         _check_stream(channel, queue, method)
@@ -140,8 +138,7 @@ async def _cancel_and_wait(channel: AmqpChannel, method: BasicCancel, queue: Que
 async def basic_get(channel: AmqpChannel, method: BasicGet) -> None:
     conversation = channel.conversation
     frontend = conversation.frontend
-    queue = queue_of(channel, method.queue)
-    frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    queue = queue_to_read(channel, method.queue)
     if queue.is_stream:
         text = f"basic.get not supported by stream {queue_text(queue.name, vhost_of(channel).name)}"
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, text)
@@ -205,7 +202,7 @@ async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
 
 def tx_rollback(channel: AmqpChannel, method: TxRollback) -> None:
     _check_tx(channel)
-    channel.publishing.transaction = []
+    channel.publishing.roll_back()
     channel.consuming.tx = []
     channel.send(TxRollbackOk())
 

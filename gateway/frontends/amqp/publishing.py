@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Final
+from weakref import ref
 
 import structlog
 
@@ -26,8 +27,10 @@ from protocols.amqp.reply_codes import ReplyCode
 if TYPE_CHECKING:
     from gateway.frontends.amqp.channel import AmqpChannel
 
-MAX_TX_PUBLISHES: Final = 100_000
-"""Publishes of one transaction that wait for its end."""
+PUBLISH_OVERHEAD: Final = 1024
+"""Bytes that a publish in a transaction counts for besides its own: what the objects around it need."""
+FURTHER_KEYS: Final = ("CC", "BCC")
+"""Headers that name more routing keys: each is a publish of its own to who asks for rights."""
 _HAS_HEADERS: Final = 0x20
 _HAS_REPLY_TO: Final = 0x02
 _HAS_EXPIRATION: Final = 0x01
@@ -40,19 +43,21 @@ class ChannelPublishing:
     """One channel's."""
 
     __slots__ = (
-        "_channel",
+        "_channel_ref",
         "_idle",
         "_is_relief_asked",
         "_sequence",
         "_under_way",
         "confirms",
         "is_tx",
+        "refused_in_tx",
         "reply_queue",
         "transaction",
+        "transaction_bytes",
     )
 
     def __init__(self, channel: AmqpChannel) -> None:
-        self._channel = channel
+        self._channel_ref = ref(channel)  # which has it: both go at once
         self._sequence = 0
         self._is_relief_asked = False
         self._under_way = 0
@@ -60,7 +65,15 @@ class ChannelPublishing:
         self.confirms = False
         self.reply_queue = ""
         self.is_tx = False
+        self.refused_in_tx = 0
         self.transaction: list[Publish] = []
+        self.transaction_bytes = 0
+
+    @property
+    def _channel(self) -> AmqpChannel:
+        channel = self._channel_ref()
+        assert channel is not None  # whoever works for it has it
+        return channel
 
     @property
     def is_paused(self) -> bool:
@@ -90,10 +103,18 @@ class ChannelPublishing:
             return self._publish(publishes)
         for publish in publishes:
             self._check(publish)
-        if len(self.transaction) + len(publishes) > MAX_TX_PUBLISHES:
-            raise AmqpError(ReplyCode.PRECONDITION_FAILED, "too many messages in one transaction", 60, 40)
+        self.transaction_bytes += sum(map(_bytes_of, publishes))
+        most = self._channel.conversation.frontend.settings.max_transaction_bytes
+        if self.transaction_bytes > most:
+            text = f"a transaction of more than {most} bytes (amqp.max_transaction_bytes)"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
         self.transaction += publishes
         return None
+
+    def roll_back(self) -> list[Publish]:
+        """Forget what waits for the transaction's end, and return it."""
+        publishes, self.transaction, self.transaction_bytes = self.transaction, [], 0
+        return publishes
 
     def _publish(self, publishes: Sequence[Publish]) -> Awaitable[None] | None:
         channel = self._channel
@@ -159,8 +180,11 @@ class ChannelPublishing:
         channel = self._channel
         frontend, vhost = channel.conversation.frontend, channel.conversation.vhost
         assert vhost is not None
-        name = publish.exchange
-        frontend.access.check_publish(channel.conversation, vhost, publish)
+        name, header = publish.exchange, publish.header
+        keys: Sequence[str] = (publish.routing_key,)
+        if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
+            keys = all_keys(publish)
+        frontend.access.check_publish(channel.conversation, vhost, name, keys)
         exchange = vhost.routing.exchange(name)
         if exchange is None and frontend.placing.exchange_of_topic(vhost, name) is not None:
             return ()  # a Topic that nothing is bound to: the message lies there
@@ -169,10 +193,6 @@ class ChannelPublishing:
         if exchange.internal:
             text = f"cannot publish to internal exchange '{name}' in vhost '{vhost.name}'"
             raise AmqpError(ReplyCode.ACCESS_REFUSED, text, 60, 40)
-        header = publish.header
-        keys: Sequence[str] = (publish.routing_key,)
-        if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
-            keys = all_keys(publish)
         found = vhost.routing.route(name, keys, lambda: header.headers or {}, lambda: dict(header.values()))
         assert not isinstance(found, UnknownExchange)
         return found
@@ -188,14 +208,18 @@ class ChannelPublishing:
     # -- transactions --------------------------------------------------------------------------------------------
 
     async def commit(self) -> None:
-        """Publish what waited; return when it is durable.  Raises AmqpError where any of it was refused."""
-        publishes, self.transaction = self.transaction, []
+        """Publish what waited; return when it is durable.  Raises AmqpError where any of it was refused, as RabbitMQ
+        does: the rest may be stored."""
+        publishes, self.refused_in_tx = self.roll_back(), 0
         if not publishes:
             return
         work = self._publish(publishes)
         if work is not None:
             await work
         await self.settled()
+        if self.refused_in_tx:
+            text = f"partial tx completion: {self.refused_in_tx} of {len(publishes)} messages were refused"
+            raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 90, 20)
 
     # -- backpressure --------------------------------------------------------------------------------------------
 
@@ -208,7 +232,9 @@ class ChannelPublishing:
 
     def _relieved(self) -> None:
         self._is_relief_asked = False
-        self._channel.conversation.resume_reading()
+        channel = self._channel_ref()
+        if channel is not None:
+            channel.conversation.resume_reading()
 
 
 class _Sent:
@@ -237,7 +263,9 @@ class _Sent:
                 conversation.frontend.storage_full()
         if not channel.publishing.confirms:
             if refusals is not None:
-                log.warning("messages were refused", peer=conversation.peer, count=len(refusals))
+                count = sum(refusal is not None for refusal in refusals)
+                channel.publishing.refused_in_tx += count
+                log.warning("messages were refused", seldom="amqp", peer=conversation.peer, count=count)
             return
         counters.confirmed += len(self.tags)
         if refusals is None:
@@ -249,6 +277,10 @@ class _Sent:
                 conversation.machine.confirm(channel.number, taken)
             conversation.machine.confirm(channel.number, refused, is_nack=True)
         conversation.flush()
+
+
+def _bytes_of(publish: Publish) -> int:
+    return len(publish.body) + len(publish.header.data) + PUBLISH_OVERHEAD
 
 
 def without_bcc(publish: Publish) -> Publish:
@@ -264,7 +296,7 @@ def all_keys(publish: Publish) -> list[str]:
     """The routing key and those of the headers CC and BCC."""
     keys = [publish.routing_key]
     headers = publish.header.headers or {}
-    for name in ("CC", "BCC"):
+    for name in FURTHER_KEYS:
         more = headers.get(name, [])
         if not isinstance(more, list):
             text = f"invalid type '{type(more).__name__}' for header '{name}'"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from domain import queue_declaration
@@ -15,7 +15,6 @@ from domain.routing.exchange import Exchange, exchange_text, exchange_type
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE, SERVER_NAMED
 from gateway.vhosts.vhost import Queue, Vhost
 from protocols.amqp.errors import AmqpError
-from protocols.amqp.mapping import MQTT_EXCHANGE
 from protocols.amqp.methods import (
     ExchangeBind,
     ExchangeBindOk,
@@ -59,6 +58,13 @@ def queue_of(channel: AmqpChannel, name: str) -> Queue:
     return queue
 
 
+def queue_to_read(channel: AmqpChannel, name: str) -> Queue:
+    """A queue that the client may consume from.  ACCESS_REFUSED whether or not it is there; else as `queue_of`."""
+    name = name or channel.last_queue
+    channel.conversation.frontend.access.check_read(channel.conversation, vhost_of(channel), name)
+    return queue_of(channel, name)
+
+
 def check_owner(channel: AmqpChannel, queue: Queue) -> None:
     """RESOURCE_LOCKED where a queue is another connection's."""
     if queue.connection and queue.connection != channel.conversation.identity:
@@ -73,11 +79,12 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
     exchanges.check_not_default(method.exchange)
     found = vhost.routing.exchange(method.exchange)
     if method.passive:
+        frontend.access.check_know(channel.conversation, vhost, method.exchange)
         if frontend.exchange(vhost, method.exchange) is None:
             raise exchanges.not_found(method.exchange, vhost.name)
         _answer_exchange(channel, method)
         return None
-    frontend.access.check(channel.conversation, vhost, Action.CREATE, method.exchange)
+    frontend.access.check_change(channel.conversation, vhost, Action.CREATE, method.exchange)
     wanted = Exchange(
         method.exchange,
         exchange_type(method.type),
@@ -87,8 +94,7 @@ def exchange_declare(channel: AmqpChannel, method: ExchangeDeclare) -> Awaitable
         method.arguments,
     )
     exchanges.check_exchange(wanted, vhost.name)
-    if wanted.alternate is not None:  # what is published here is published there
-        frontend.access.check(channel.conversation, vhost, Action.PUB, wanted.alternate)
+    frontend.access.check_alternate(channel.conversation, vhost, wanted)
     if found is not None:
         _check_same(vhost, found, wanted)
         _answer_exchange(channel, method)
@@ -118,7 +124,7 @@ def _answer_exchange(channel: AmqpChannel, method: ExchangeDeclare) -> None:
 async def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
     vhost, frontend = vhost_of(channel), channel.conversation.frontend
     exchanges.check_deletable(method.exchange, vhost.name)
-    frontend.access.check(channel.conversation, vhost, Action.DELETE, method.exchange)
+    frontend.access.check_change(channel.conversation, vhost, Action.DELETE, method.exchange)
     if method.if_unused and vhost.routing.is_bound(method.exchange):
         text = f"{exchange_text(method.exchange, vhost.name)} in use"
         raise AmqpError(ReplyCode.PRECONDITION_FAILED, text)
@@ -128,17 +134,19 @@ async def exchange_delete(channel: AmqpChannel, method: ExchangeDelete) -> None:
 
 
 async def exchange_bind(channel: AmqpChannel, method: ExchangeBind) -> None:
-    kind = DestinationKind.EXCHANGE
-    await _bind(channel, method.source, method.destination, method.routing_key, method.arguments, kind)
+    await _bind(channel, _exchange_binding(method))
     if not method.nowait:
         channel.send(ExchangeBindOk())
 
 
 async def exchange_unbind(channel: AmqpChannel, method: ExchangeUnbind) -> None:
-    binding = Binding(method.source, method.destination, method.routing_key, method.arguments, DestinationKind.EXCHANGE)
-    await _unbind(channel, binding)
+    await _unbind(channel, _exchange_binding(method))
     if not method.nowait:
         channel.send(ExchangeUnbindOk())
+
+
+def _exchange_binding(method: ExchangeBind | ExchangeUnbind) -> Binding:
+    return Binding(method.source, method.destination, method.routing_key, method.arguments, DestinationKind.EXCHANGE)
 
 
 # -- queues ----------------------------------------------------------------------------------------------------------
@@ -151,6 +159,7 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
         channel.send(QueueDeclareOk(name, 0, 1))
         return
     if method.passive:
+        frontend.access.check_know(conversation, vhost, name or channel.last_queue)
         queue = queue_of(channel, name)
     else:
         if not name:
@@ -167,7 +176,7 @@ async def queue_declare(channel: AmqpChannel, method: QueueDeclare) -> None:
 async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: QueueDeclare) -> Queue:
     conversation = channel.conversation
     frontend = conversation.frontend
-    frontend.access.check(conversation, vhost, Action.CREATE, name)
+    frontend.access.check_change(conversation, vhost, Action.CREATE, name)
     wanted = declared_queue(
         name,
         vhost.name,
@@ -176,9 +185,7 @@ async def _declare_queue(channel: AmqpChannel, vhost: Vhost, name: str, method: 
         auto_delete=method.auto_delete,
         arguments=method.arguments,
     )
-    if wanted.arguments.dead_letter_exchange is not None:  # its dead letters are read here, and written there
-        frontend.access.check_read(conversation, vhost, name)
-        frontend.access.check(conversation, vhost, Action.PUB, wanted.arguments.dead_letter_exchange)
+    frontend.access.check_dead_letters(conversation, vhost, name, wanted.arguments)
     found = vhost.queue(name)
     if found is None:
         if method.queue:
@@ -207,64 +214,44 @@ def _check_same_queue(channel: AmqpChannel, vhost: Vhost, found: Queue, wanted: 
 
 
 async def queue_bind(channel: AmqpChannel, method: QueueBind) -> None:
-    queue = queue_of(channel, method.queue)
-    key = method.routing_key
+    name, key = method.queue or channel.last_queue, method.routing_key
     if not method.queue and not key:
-        key = queue.name
-    await _bind(channel, method.exchange, queue.name, key, method.arguments, DestinationKind.QUEUE)
+        key = name
+    await _bind(channel, Binding(method.exchange, name, key, method.arguments))
     if not method.nowait:
         channel.send(QueueBindOk())
 
 
 async def queue_unbind(channel: AmqpChannel, method: QueueUnbind) -> None:
-    vhost = vhost_of(channel)
     name = method.queue or channel.last_queue
-    queue = vhost.queue(name)
-    if queue is not None:
-        check_owner(channel, queue)
     await _unbind(channel, Binding(method.exchange, name, method.routing_key, method.arguments))
     channel.send(QueueUnbindOk())
 
 
-async def _bind(
-    channel: AmqpChannel,
-    source: str,
-    destination: str,
-    routing_key: str,
-    arguments: Mapping[str, object],
-    kind: DestinationKind,
-) -> None:
+async def _bind(channel: AmqpChannel, binding: Binding) -> None:
     vhost, conversation = vhost_of(channel), channel.conversation
-    frontend = conversation.frontend
-    binding = Binding(source, destination, routing_key, arguments, kind)
+    frontend, source = conversation.frontend, binding.source
     exchanges.check_not_default(source)
-    frontend.access.check(conversation, vhost, Action.UPDATE, destination)
-    frontend.access.check(conversation, vhost, Action.SUB, read_name(source, routing_key))
     found = frontend.exchange(vhost, source)
+    frontend.access.check_bind(conversation, vhost, binding, found)
+    if binding.destination_kind is DestinationKind.QUEUE:
+        queue_of(channel, binding.destination)
     if found is None:
         raise exchanges.not_found(source, vhost.name)
     if vhost.routing.exchange(source) is None:  # a Topic, which is declared by being bound
         found = await frontend.definitions.declare_exchange(vhost, found, frontend.gateway)
     if not frontend.definitions.destination_exists(vhost, binding):
-        raise exchanges.not_found(destination, vhost.name)
+        raise exchanges.not_found(binding.destination, vhost.name)
     check_binding(binding, found.routing_type)
     await frontend.definitions.bind(vhost, binding)
-
-
-def read_name(source: str, routing_key: str) -> str:
-    """What a binding reads: of MQTT's names those that its pattern stands for, else all of an exchange."""
-    if source != MQTT_EXCHANGE:
-        return source
-    levels = routing_key.replace("*", "+").split(".")
-    if "#" in levels:  # in the middle it stands for any number of words, too
-        levels = levels[: levels.index("#") + 1]
-    return "/".join(levels)
 
 
 async def _unbind(channel: AmqpChannel, binding: Binding) -> None:
     vhost, conversation = vhost_of(channel), channel.conversation
     exchanges.check_not_default(binding.source)
-    conversation.frontend.access.check(conversation, vhost, Action.UPDATE, binding.destination)
+    conversation.frontend.access.check_change(conversation, vhost, Action.UPDATE, binding.destination)
+    if binding.destination_kind is DestinationKind.QUEUE and (queue := vhost.queue(binding.destination)) is not None:
+        check_owner(channel, queue)
     await conversation.frontend.definitions.unbind(vhost, binding)
 
 
@@ -273,8 +260,7 @@ def _of(channel: AmqpChannel, queue: Queue) -> str:
 
 
 async def queue_purge(channel: AmqpChannel, method: QueuePurge) -> None:
-    queue, conversation = queue_of(channel, method.queue), channel.conversation
-    conversation.frontend.access.check_consume(conversation, vhost_of(channel), queue)
+    queue, conversation = queue_to_read(channel, method.queue), channel.conversation
     if queue.is_stream:
         raise AmqpError(ReplyCode.NOT_IMPLEMENTED, f"purge is not supported by stream {_of(channel, queue)}")
     await channel.publishing.settled()
@@ -289,11 +275,11 @@ async def queue_delete(channel: AmqpChannel, method: QueueDelete) -> None:
     name = method.queue or channel.last_queue
     if not name:
         raise AmqpError(ReplyCode.NOT_FOUND, f"no {queue_text(name, vhost.name)}")
+    frontend.access.check_change(conversation, vhost, Action.DELETE, name)
     queue = vhost.queue(name)
     count = 0
     if queue is not None:
         check_owner(channel, queue)
-        frontend.access.check(conversation, vhost, Action.DELETE, name)
         of = queue_text(name, vhost.name)
         if method.if_unused and frontend.consumers_of(queue):
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, f"{of} in use")

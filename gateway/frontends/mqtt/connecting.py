@@ -107,7 +107,7 @@ class Connecting:
         self._exchange = conversation.frontend.access.exchange(credentials)
         data = self._connect.properties.get(PropertyId.AUTHENTICATION_DATA)
         if data is None:
-            conversation.machine.challenge(None)
+            self._challenge(None)
         else:
             self._step(data)
 
@@ -132,8 +132,7 @@ class Connecting:
             self._fail(ReasonCode.NOT_AUTHORIZED, error.message)
             return
         if principal is None:
-            conversation.machine.challenge(answer)
-            conversation.flush()
+            self._challenge(answer)
             return
         self._exchange = None
         if not self._is_again:
@@ -143,7 +142,14 @@ class Connecting:
             self._fail(ReasonCode.NOT_AUTHORIZED, "the client authenticated as somebody else")
         else:
             conversation.principal = principal
-            conversation.machine.authenticated_again(answer)
+            if not conversation.machine.authenticated_again(answer):
+                self._fail(ReasonCode.PACKET_TOO_LARGE, "AUTH is larger than the client takes")
+
+    def _challenge(self, data: bytes | None) -> None:
+        if self._conversation.machine.challenge(data):
+            self._conversation.flush()
+        else:
+            self._fail(ReasonCode.PACKET_TOO_LARGE, "AUTH is larger than the client takes")
 
     def _fail(self, reason: ReasonCode, text: str) -> None:
         if self._is_again or self.is_over:
@@ -185,10 +191,12 @@ class Connecting:
             )
             await self._accept(session)
         except EntrepotError as error:
-            log.info("a connection was refused", client_id=connect.client_id[:80], reason=error.message)
+            kind = f"mqtt {error.code.name}"
+            log.info("a connection was refused", seldom=kind, client_id=connect.client_id[:80], reason=error.message)
             self._refuse(_REFUSALS.get(error.code, ReasonCode.SERVER_UNAVAILABLE), error.message)
-        except Exception:
-            log.exception("a CONNECT could not be decided", client_id=connect.client_id[:80])
+        except Exception as error:
+            kind = type(error).__name__
+            log.exception("a CONNECT could not be decided", seldom=kind, client_id=connect.client_id[:80])
             self._refuse(ReasonCode.UNSPECIFIED_ERROR, "CONNECT could not be decided")
         finally:
             self.is_over = True
@@ -219,7 +227,13 @@ class Connecting:
         session.on_fenced = conversation.fenced
         session.window = machine.window
         session.positions = conversation.subscribing.positions
-        machine.accept(connect, session.is_present and connect.version > 3, self._granted(session))
+        closing = machine.accept(connect, session.is_present and connect.version > 3, self._granted(session))
+        if closing is not None:
+            closing.publishes_will = False  # 3.1.2-8: of a connection that was accepted
+            closing.session_expiry = None if session.is_present else 0
+            conversation.frontend.counters.connects[conversation.version, closing.reason.name.lower()] += 1
+            conversation.end(closing)
+            return
         conversation.connected_at_ms = session.record.connected_at_ms
         conversation.frontend.admitted(conversation)
         window, restored = machine.window, session.restored

@@ -18,6 +18,7 @@ from gateway.delivery.shares import Ticket, acknowledge_all
 from gateway.driver import Driver
 from gateway.frontends.mqtt.admission import Pace
 from gateway.frontends.mqtt.connecting import Connecting
+from gateway.frontends.mqtt.ordering import Ordering, deal_with, filters_of, put_off
 from gateway.frontends.mqtt.outbox import Outbox
 from gateway.frontends.mqtt.publishing import Publishing
 from gateway.frontends.mqtt.subscribing import Subscribing
@@ -32,8 +33,8 @@ from protocols.mqtt.reason_codes import ReasonCode
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.frontend import MqttFrontend
 
-MAX_WAITING_PACKETS = 64
-"""Packets behind a CONNECT that is not decided: with more, no more is read."""
+MAX_WAITING_BYTES = 64 * 1024
+"""Of what comes behind a CONNECT that is not decided: with more, no more is read."""
 
 log = structlog.get_logger(__name__)
 
@@ -60,6 +61,7 @@ class MqttConversation:
         "machine",
         "messages_in",
         "messages_out",
+        "ordering",
         "outbox",
         "pace",
         "peer",
@@ -87,6 +89,7 @@ class MqttConversation:
         self.counted_user: str | None = None
         self.pace: Pace | None = None
         self.trace: Trace | None = None
+        self.ordering: Ordering | None = None
         self.connected_at_ms = 0
         self.taken_epoch = 0
         self.bytes_in = self.bytes_out = 0
@@ -109,7 +112,7 @@ class MqttConversation:
         self.bytes_in += len(data)
         for event in self.machine.receive_data(data, now):
             self._handle(event)
-        if self.machine.waiting > MAX_WAITING_PACKETS and self.driver is not None:
+        if self.machine.waiting > MAX_WAITING_BYTES and self.driver is not None:
             self.driver.pause_reading()
 
     def data_to_send(self) -> bytes:
@@ -138,11 +141,15 @@ class MqttConversation:
     def writable(self) -> None:
         self.outbox.drain()
 
+    def overburdened(self) -> None:
+        self.close(ReasonCode.SERVER_BUSY, "clients that have not logged in send too much")
+
     def lost(self) -> None:
         self.machine.lost()
         self.end(Closing(ReasonCode.UNSPECIFIED_ERROR, "the connection was lost", is_clients=True))
         self.frontend.closed(self)
         self.driver = None
+        self._let_go()
 
     # -- events --------------------------------------------------------------------------------------------------
 
@@ -151,17 +158,21 @@ class MqttConversation:
             if self.pace is not None and not self._keeps_pace(self.pace, event.packets):
                 return
             self.frontend.counters.count_publishes(self, event.packets)
-            self.publishing.take(event.packets)
+            if self.ordering is None and not self.subscribing.settling:
+                self.publishing.take(event.packets)
+            else:
+                put_off(self, event)
         elif isinstance(event, Acknowledged):
             self._acknowledged(event.held)
         elif isinstance(event, Received):
             self._received(event.packet_ids)
         elif isinstance(event, Released):
             self._released(event.packet_ids)
-        elif isinstance(event, Subscribe):
-            self.subscribing.subscribe(event)
-        elif isinstance(event, Unsubscribe):
-            self.subscribing.unsubscribe(event)
+        elif isinstance(event, Subscribe | Unsubscribe):
+            if self.ordering is None and not self.publishing.on_the_way(filters_of(event)):
+                deal_with(self, event)
+            else:
+                put_off(self, event)
         elif isinstance(event, Connect):
             self._connect(event)
         elif isinstance(event, Auth):
@@ -295,6 +306,7 @@ class MqttConversation:
     def resume_reading(self) -> None:
         """Read on, unless there is another reason not to."""
         is_held = self.publishing.is_paused or (self.pace is not None and self.pace.is_holding)
+        is_held |= self.ordering is not None and self.ordering.is_full
         if self.driver is not None and not is_held:
             self.driver.resume_reading()
 
@@ -363,6 +375,20 @@ class MqttConversation:
         told, self._when_gone = self._when_gone, None
         for callback in told or ():
             callback()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Part from what refers back, once neither socket nor session is left: all of it is freed at once then, and
+        need not wait for a collection.  Late calls of a part meet a conversation that is over."""
+        if not self._is_gone or self.driver is not None:
+            return
+        departed = self.frontend.departed
+        for part in (self.outbox, self.publishing, self.subscribing):
+            part.let_go(departed)
+        self._connecting = self.pace = self.trace = None
+        self.machine.observe = None
+        if self.session is not None:
+            self.session.let_go()
 
     def end(self, closing: Closing, *, is_taken: bool = False, is_fenced: bool = False) -> None:
         """The connection is over, whoever ended it: once."""
@@ -372,12 +398,15 @@ class MqttConversation:
         if not closing.is_clients:
             log.info(
                 "connection closed by the server",
+                seldom=f"mqtt {closing.reason.name}",
                 protocol="mqtt",
                 client_id=self.client_id,
                 peer=self.peer,
                 reason=closing.reason.name,
                 text=closing.text,
             )
+        if self.ordering is not None:
+            self.ordering.finish()
         session = self.session
         if session is not None:
             self._leave(session)

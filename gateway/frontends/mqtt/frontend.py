@@ -13,7 +13,6 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import Store
-from domain.routing.topic_filter import MAX_LEVELS
 from domain.shard import broker_of_queue
 from gateway.delivery.hub import DeliveryHub
 from gateway.delivery.shares import Shares
@@ -21,6 +20,7 @@ from gateway.frontends.mqtt.access import MqttAccess
 from gateway.frontends.mqtt.admission import Admission
 from gateway.frontends.mqtt.conversation import MqttConversation
 from gateway.frontends.mqtt.counters import MqttCounters
+from gateway.frontends.mqtt.listeners import Listeners
 from gateway.frontends.mqtt.names import DELAYED, parse_delayed
 from gateway.frontends.mqtt.routes import Routes
 from gateway.frontends.mqtt.traces import Traces
@@ -76,6 +76,7 @@ class MqttFrontend:
         hub.any_level_topics = self.routes.rule_topics
         self.limits = ConnectionLimits(
             max_packet_size_bytes=mqtt.max_packet_size_bytes,
+            max_connect_size_bytes=min(mqtt.max_connect_size_bytes, mqtt.max_packet_size_bytes),
             receive_maximum=mqtt.receive_maximum,
             max_inflight_messages=mqtt.max_inflight_messages,
             keep_alive_max_seconds=mqtt.keep_alive_max_seconds,
@@ -84,13 +85,13 @@ class MqttFrontend:
             topic_alias_maximum=mqtt.topic_alias_maximum,
         )
         self.max_topic_levels = mqtt.max_topic_levels
-        self.has_level_limit = mqtt.max_topic_levels < MAX_LEVELS
-        """Whether names that are valid may still have too many levels."""
-        self.max_queued_messages = mqtt.max_queued_messages
+        self.max_queued_messages, self.max_queued_bytes = mqtt.max_queued_messages, mqtt.max_queued_bytes
         self.max_session_expiry_seconds = mqtt.max_session_expiry_seconds or NEVER_EXPIRES
         self.checks_payload_format = mqtt.checks_payload_format
         self.response_topic_prefix = mqtt.response_topic_prefix
         self.server_reference = mqtt.server_reference
+        self.listeners = Listeners(store, hub) if mqtt.tells_no_subscribers else None
+        """Where publishers are told that nobody is subscribed."""
         self.sys_messages: Callable[[str], list[StoredMessage]] = lambda topic_filter: []
         self._conversations: set[MqttConversation] = set()
         self.counters = MqttCounters(self._conversations)
@@ -117,12 +118,17 @@ class MqttFrontend:
         self._began = self.time()
         self.admission = Admission(mqtt, self._began)
         self._is_stopping = False
+        self.departed = MqttConversation(self, self._began)
+        """A conversation that is over: what parts of others have when theirs is."""
+        self.departed.machine.lost()
         security.watch_principals(self._rights_changed)
 
     async def start(self) -> None:
         """Look after sessions from here on.  Raises what the store raises."""
         try:
             await self.census.start()
+            if self.listeners is not None:
+                await self.listeners.start()
             await self.sweeper.start()
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
@@ -232,7 +238,7 @@ class MqttFrontend:
     ) -> None:
         """A publish or subscription that was refused."""
         self.counters.refused[reason.name] += 1
-        log.info("refused", client_id=conversation.client_id, name=name[:120], reason=why)
+        log.info("refused", seldom=f"mqtt {reason.name}", client_id=conversation.client_id, name=name[:120], reason=why)
 
     @property
     def dropped(self) -> int:
@@ -357,6 +363,8 @@ class MqttFrontend:
         """Stop looking after sessions."""
         await self.sweeper.close()
         await self.census.close()
+        if self.listeners is not None:
+            self.listeners.close()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

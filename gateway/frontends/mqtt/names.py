@@ -22,7 +22,7 @@ SHARE: Final = "$share/"
 REPLAY: Final = "$replay/"
 DELAYED: Final = "$delayed/"
 SYS: Final = "$SYS"
-_SERVERS: Final = frozenset((SYS, "$share", "$replay", "$delayed", "$queue"))
+SERVERS_LEVELS: Final = frozenset((SYS, "$share", "$replay", "$delayed", "$queue"))
 """First levels that mean something to the server: clients do not publish to them."""
 MAX_DELAY_SECONDS: Final = 40 * 24 * 3600
 _BACK: Final = re.compile(r"-(\d{1,9})([smhd]?)", re.ASCII)
@@ -105,6 +105,6 @@ def unpublishable(name: str) -> tuple[ReasonCode, str] | None:
         if parse_delayed(name) is None:
             return ReasonCode.TOPIC_NAME_INVALID, f"{name[:80]!r} is not $delayed/<seconds>/<topic>"
         return None
-    if name.partition("/")[0] in _SERVERS:
+    if name.partition("/")[0] in SERVERS_LEVELS:
         return ReasonCode.NOT_AUTHORIZED, f"{name[:80]!r} cannot be published to"
     return None

@@ -1,8 +1,9 @@
 """Outbox: what goes out to one client: live messages, messages read on, retained ones and those of shares.
 
-Above QoS 0 a message needs room in the client's window; what has none waits here up to a limit, and beyond it in the
-log.  Of a session that outlives its connection, nothing above QoS 0 leaves before the record that tells of it is
-durable, so that any gateway can send it again with its identifier.
+Above QoS 0 a message needs room in the client's window; what has none waits here up to a limit of messages and one of
+bytes, and beyond them in the log.  No more is written at a time than may wait for the socket.  Of a session that
+outlives its connection, nothing above QoS 0 leaves before the record that tells of it is durable, so that any gateway
+can send it again with its identifier.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from domain.message import StoredMessage
 from gateway.delivery.audience import QueueKey, Run
 from gateway.delivery.leases import Ticket
+from gateway.delivery.messages_that_fit import MessagesThatFit
 from gateway.sessions.record import SENT, OutgoingRecord
 from protocols.mqtt.encoder import PublishTemplate
 
 if TYPE_CHECKING:
     from gateway.delivery.shares import ShareMember
+    from gateway.driver import Driver
     from gateway.frontends.mqtt.conversation import MqttConversation
 
 NOT_IN_A_QUEUE = -1
@@ -42,11 +45,24 @@ class Waiting(NamedTuple):
 class Outbox:
     """See the module.  `holds`: reasons to send nothing just now, such as a SUBACK that is to come first."""
 
-    __slots__ = ("_backlog", "_conversation", "_empty", "_held_back", "_resends", "holds")
+    __slots__ = (
+        "_backlog",
+        "_backlog_bytes",
+        "_conversation",
+        "_empty",
+        "_fit",
+        "_held_back",
+        "_not_durable",
+        "_resends",
+        "holds",
+    )
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
         self._backlog: deque[Waiting] | None = None
+        self._backlog_bytes = self._not_durable = 0
+        """Bytes of what waits for room, and of what waits for its record."""
+        self._fit: MessagesThatFit | None = None
         self._resends: deque[bytes] | None = None
         self._empty: list[asyncio.Future[None]] | None = None
         self._held_back: dict[int, Ticket] | None = None
@@ -55,7 +71,14 @@ class Outbox:
 
     @property
     def has_backlog(self) -> bool:
-        return bool(self._backlog) or bool(self._resends) or self.holds > 0
+        if self._backlog or self._resends or self.holds > 0:
+            return True
+        return self._not_durable > 0 and self._is_journal_behind()
+
+    def _is_journal_behind(self) -> bool:
+        """Whether as much waits for its record as may wait for the socket."""
+        driver = self._conversation.driver
+        return driver is not None and self._not_durable >= driver.write_limit
 
     @property
     def waiting(self) -> int:
@@ -64,12 +87,15 @@ class Outbox:
 
     @property
     def room(self) -> int:
-        """How many messages above QoS 0 can be sent at once."""
+        """How many messages of a share can be sent at once."""
         conversation = self._conversation
         driver = conversation.driver
         if driver is None or driver.is_congested or self.has_backlog or not conversation.machine.is_open:
             return 0
-        return max(conversation.machine.window.room, 0)
+        if self._fit is None:
+            self._fit = MessagesThatFit()
+        fitting = self._fit.in_bytes(driver.write_limit - driver.unwritten)
+        return max(min(conversation.machine.window.room, fitting), 0)
 
     # -- what comes from the log -------------------------------------------------------------------------------------
 
@@ -79,6 +105,8 @@ class Outbox:
         machine, driver = conversation.machine, conversation.driver
         if driver is None or not machine.is_open:
             return len(run.messages)
+        if run.size > driver.write_limit and len(run.messages) > 1:
+            return self._deliver_in_pieces(run, driver, replay)
         if run.data is not None and not self.has_backlog:
             if driver.is_congested:
                 conversation.frontend.count_dropped(conversation, len(run.messages))
@@ -95,6 +123,17 @@ class Outbox:
             if sent == len(run.messages):
                 return sent
         return sent + self._queue(run, sent, replay)
+
+    def _deliver_in_pieces(self, run: Run, driver: Driver, replay: str) -> int:
+        """More than may wait for the socket: whether it takes that is seen after each piece."""
+        taken = 0
+        for piece in run.pieces(driver.write_limit):
+            count = self.deliver(piece, replay)
+            taken += count
+            self._conversation.flush()
+            if count < len(piece.messages):
+                break
+        return taken
 
     def _send_plain(self, template: PublishTemplate) -> None:
         packet = self._conversation.machine.deliver(template)
@@ -214,9 +253,13 @@ class Outbox:
         session = self._conversation.session
         assert session is not None
         if packets:
-            session.after_durable(partial(self._release, packets), window=True)
+            size = sum(map(len, packets))
+            self._not_durable += size
+            session.after_durable(partial(self._release, packets, size), window=True)
 
-    def _release(self, packets: list[bytes]) -> None:
+    def _release(self, packets: list[bytes], size: int) -> None:
+        was_behind = self._is_journal_behind()
+        self._not_durable -= size
         send = self._conversation.machine.send
         for packet in packets:
             send(packet)
@@ -224,6 +267,8 @@ class Outbox:
         self._conversation.flush()
         if self._conversation.driver is not None:
             self._conversation.driver.delivered()
+        if was_behind and not self._is_journal_behind():
+            self.drain()
 
     def _queue(self, run: Run, start: int, replay: str) -> int:
         """Let the rest wait as far as there is room; what is sent at most once is dropped instead."""
@@ -231,16 +276,18 @@ class Outbox:
         backlog = self._backlog
         if backlog is None:
             backlog = self._backlog = deque()
-        most = conversation.frontend.max_queued_messages
+        most, room = conversation.frontend.max_queued_messages, conversation.frontend.max_queued_bytes
         dropped = 0
         at = start
         is_congested = conversation.driver is not None and conversation.driver.is_congested
         for template, message in zip(run.templates[start:], run.messages[start:], strict=True):
-            if not template.qos and (is_congested or len(backlog) >= most):
+            is_full = len(backlog) >= most or (backlog and self._backlog_bytes + template.size > room)
+            if not template.qos and (is_congested or is_full):
                 dropped += 1
-            elif len(backlog) >= most:
+            elif is_full:
                 break
             else:
+                self._backlog_bytes += template.size
                 retain = bool(template.head[0] & 1)
                 backlog.append(Waiting(template, message, replay, True, run.identifiers, retain))
             at += 1
@@ -261,6 +308,7 @@ class Outbox:
         backlog.extend(
             Waiting(template, message, "", False, identifiers, True) for template, message, identifiers in messages
         )
+        self._backlog_bytes += sum(template.size for template, _, _ in messages)
         self.drain()
 
     async def emptied(self) -> None:
@@ -274,6 +322,8 @@ class Outbox:
         """Send messages of a share, for which there is room, each with its ticket."""
         machine, session = self._conversation.machine, self._conversation.session
         is_kept = session is not None and session.persists
+        if self._fit is not None:
+            self._fit.note(run.largest)
         if run.qos and not machine.has_aliases and run.largest <= machine.max_packet_to_client:
             first = machine.window.take_run(run.qos, len(tickets)) if run.qos == 1 or not is_kept else 0
             if first:
@@ -320,7 +370,8 @@ class Outbox:
         if self._held_back and self._held_back.get(packet_id) is ticket:
             del self._held_back[packet_id]
             ticket.acknowledge()
-            self._release([packet])
+            self._not_durable += len(packet)
+            self._release([packet], len(packet))
 
     def leave_share(self, member: ShareMember) -> None:
         """A membership ends: what has not left is for others, what began at QoS 2 with this client is not (4.8.2-5)."""
@@ -364,6 +415,7 @@ class Outbox:
         durable: list[bytes] = []
         while backlog and not driver.is_congested and (not backlog[0].template.qos or machine.window.room > 0):
             waiting = backlog.popleft()
+            self._backlog_bytes -= waiting.template.size
             if is_kept and (waiting.template.qos or durable):
                 packet = self._take_kept(waiting)
                 if packet is not None:
@@ -413,4 +465,10 @@ class Outbox:
     def close(self) -> None:
         """The connection is over."""
         self._backlog = self._resends = None
+        self._backlog_bytes = 0
         self._wake()
+
+    def let_go(self, departed: MqttConversation) -> None:
+        """Nothing of its conversation is needed any more."""
+        self._held_back = None
+        self._conversation = departed

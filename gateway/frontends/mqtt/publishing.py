@@ -17,12 +17,13 @@ import structlog
 
 from domain.errors import Code, EntrepotError
 from domain.message import Message, SystemProperty
+from domain.routing.topic_filter import matches
+from gateway.frontends.mqtt.answers import WORDS, Awaited, Passed, Refused, Sent
 from gateway.frontends.mqtt.names import DELAYED, parse_delayed, published_name, unpublishable
 from gateway.messaging.partly_stored import store_the_rest
-from gateway.messaging.send import Refusals, minted_at_ms
+from gateway.messaging.send import minted_at_ms
 from protocols.mqtt import mapping
-from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD
-from protocols.mqtt.errors import REASON_OF_CODE
+from protocols.mqtt.encoder import PUBREC_WORD
 from protocols.mqtt.packets import Publish
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
@@ -32,14 +33,15 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-Refused = tuple[ReasonCode, str]
+Refusal = tuple[ReasonCode, str]
 MAX_GATED: Final = 64
 """Runs of publishes that may wait for what has to be durable first: with more, no more is read.  A run is one read of
 the socket."""
+MAX_COMPARED: Final = 10_000
+"""Messages times filters that are compared for one SUBSCRIBE; with more, each message may match."""
 SETTLE_SECONDS: Final = 5.0
 """How long the end of a connection waits for what it published."""
-_WORDS: Final = (0, PUBACK_WORD, PUBREC_WORD)
-"""What a publish of each QoS is answered with, the identifier left out."""
+_AwaitedT = TypeVar("_AwaitedT", bound=Awaited)
 
 
 class Publishing:
@@ -61,7 +63,7 @@ class Publishing:
         self._conversation = conversation
         self._first: Awaited | None = None
         self._last: Awaited | None = None
-        self._gated: deque[_Sent] | None = None
+        self._gated: deque[Sent] | None = None
         self._gate: asyncio.Task[None] | None = None
         self._is_relief_asked = self._is_gate_full = False
         self._under_way = 0
@@ -72,14 +74,16 @@ class Publishing:
         conversation = self._conversation
         frontend = conversation.frontend
         now_ms, route_of, to_message = frontend.clock.now_ms(), frontend.routes.of, mapping.to_message
-        is_plain = frontend.access.is_open and not conversation.wants_no_local and not frontend.has_level_limit
-        sent: _Sent | None = None
+        is_plain, deep = frontend.access.is_open and not conversation.wants_no_local, frontend.max_topic_levels
+        sent: Sent | None = None
         for packet in packets:
-            if is_plain and not packet.retain and not packet.properties and packet.topic[0] != "$":
+            name = packet.topic
+            # what has too many levels has at least as many characters
+            if is_plain and not packet.retain and not packet.properties and name[0] != "$" and len(name) < deep:
                 if sent is None:
-                    sent = self._in_turn(_Sent(conversation))
-                sent.messages.append(to_message(packet, *route_of(packet.topic), now_ms))
-                sent.words.append(_WORDS[packet.qos] | packet.packet_id)
+                    sent = self._in_turn(Sent(conversation))
+                sent.messages.append(to_message(packet, *route_of(name), now_ms))
+                sent.words.append(WORDS[packet.qos] | packet.packet_id)
                 continue
             refusal = self._refusal(packet)
             message = self._message(packet, now_ms) if refusal is None else None
@@ -91,17 +95,38 @@ class Publishing:
                 if sent is not None:
                     self._send(sent)
                     sent = None
-                self._in_turn(_Refused(conversation, packet, *refusal))(None, None)
+                self._in_turn(Refused(conversation, packet, *refusal))(None, None)
                 continue
             if sent is None:
-                sent = self._in_turn(_Sent(conversation))
+                sent = self._in_turn(Sent(conversation))
             sent.add(packet, message)
         if sent is not None:
             self._send(sent)
         if frontend.sender.backlogged:
             self._pause()
 
-    def _refusal(self, packet: Publish) -> Refused | None:
+    def on_the_way(self, filters: Sequence[str]) -> list[Message]:
+        """What was taken and is not known to be stored, as far as one of the filters may match it."""
+        found: list[Message] = []
+        awaited = self._first
+        while awaited is not None:
+            found += awaited.messages
+            awaited = awaited.following
+        found = [message for message in found if SystemProperty.DELIVER_AT_MS not in message.system]
+        if len(found) * len(filters) > MAX_COMPARED:
+            return found
+        return [message for message in found if any(matches(each, message.sub_topic) for each in filters)]
+
+    async def passed(self, filters: Sequence[str]) -> None:
+        """Return when what was taken before, and one of the filters may match, is stored and was handed out here."""
+        before = self.on_the_way(filters)
+        if before:
+            told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._in_turn(Passed(self._conversation, told))(None, None)
+            await told
+            await self._conversation.frontend.hub.handed_over({(each.topic, each.queue_id) for each in before})
+
+    def _refusal(self, packet: Publish) -> Refusal | None:
         """Why a publish is not taken, or None."""
         frontend, name = self._conversation.frontend, packet.topic
         if name[0] == "$":
@@ -155,7 +180,7 @@ class Publishing:
 
     # -- what has to be durable first ----------------------------------------------------------------------------
 
-    def _send(self, sent: _Sent) -> None:
+    def _send(self, sent: Sent) -> None:
         """Send a run, behind those that wait for their record, or for what is retained."""
         session = self._conversation.session
         needs_record = session is not None and session.persists and sent.has_qos_2
@@ -171,7 +196,7 @@ class Publishing:
                 self._is_gate_full = True
                 self._conversation.driver.pause_reading()
 
-    def _go(self, sent: _Sent) -> None:
+    def _go(self, sent: Sent) -> None:
         self._under_way += 1
         self._conversation.frontend.sender.send(sent.messages, sent)
 
@@ -192,6 +217,7 @@ class Publishing:
                     await self._record(sent)
                     await self._drop_stored(sent)
                 if sent.retained is not None:  # before it is live: who subscribes in between misses neither
+                    await conversation.subscribing.retained.passed([each.sub_topic for each in sent.retained])
                     await conversation.frontend.retained.keep_and_wait(sent.retained)
                 gated.popleft()
                 self._go(sent)
@@ -222,7 +248,7 @@ class Publishing:
                     self._idle = asyncio.get_running_loop().create_future()
                     await self._idle
 
-    async def _record(self, sent: _Sent) -> None:
+    async def _record(self, sent: Sent) -> None:
         """Note which messages the identifiers become; return when that is durable."""
         session = self._conversation.session
         assert session is not None
@@ -242,7 +268,7 @@ class Publishing:
             session.after_durable(lambda: None if future.done() else future.set_result(None), window=True)
             await future
 
-    async def _drop_stored(self, sent: _Sent) -> None:
+    async def _drop_stored(self, sent: Sent) -> None:
         """Leave out what an earlier connection had stored before it could say so.  Of what was stored in part, the rest
         is stored first."""
         session = self._conversation.session
@@ -272,6 +298,11 @@ class Publishing:
             await store_the_rest(store, frontend.sender, message, found)
         return bool(found)
 
+    def let_go(self, departed: MqttConversation) -> None:
+        """Nothing of its conversation is needed any more."""
+        self._first = self._last = None
+        self._conversation = departed
+
     # -- answers -------------------------------------------------------------------------------------------------
 
     def _in_turn(self, awaited: _AwaitedT) -> _AwaitedT:
@@ -293,120 +324,6 @@ class Publishing:
             if self._conversation.driver is not None:
                 awaited.tell()
         self._conversation.flush()
-
-
-class Awaited:
-    """Publishes whose outcome is awaited: one small object per run, a list of them per connection."""
-
-    __slots__ = ("conversation", "following", "outcome")
-
-    def __init__(self, conversation: MqttConversation) -> None:
-        self.conversation = conversation
-        self.following: Awaited | None = None
-        self.outcome: tuple[EntrepotError | None, Refusals] | None = None
-
-    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
-        self.outcome = (failure, refusals)
-        self.conversation.publishing.tell_in_turn()
-
-    def tell(self) -> None:
-        """Its turn has come, and its outcome is known."""
-        raise NotImplementedError
-
-
-_AwaitedT = TypeVar("_AwaitedT", bound=Awaited)
-
-
-class _Sent(Awaited):
-    """A run of publishes that were sent.  `words`: the answer to each, 0 at QoS 0."""
-
-    __slots__ = ("_stored", "messages", "retained", "words")
-
-    def __init__(self, conversation: MqttConversation) -> None:
-        super().__init__(conversation)
-        self.messages: list[Message] = []
-        self.words: list[int] = []
-        self.retained: list[Message] | None = None
-        self._stored: list[int] | None = None
-
-    def add(self, packet: Publish, message: Message) -> None:
-        self.words.append(_WORDS[packet.qos] | packet.packet_id)
-        self.messages.append(message)
-        if SystemProperty.RETAIN in message.system:
-            self.retained = [*(self.retained or ()), message]
-
-    def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
-        self.conversation.publishing.arrived()
-        super().__call__(failure, refusals)
-
-    @property
-    def has_qos_2(self) -> bool:
-        return max(self.words, default=0) >= PUBREC_WORD
-
-    def note_stored(self, place: int) -> None:
-        """One of them need not be sent any more, only answered: first, as those after it were not told of."""
-        self._stored = [self.words.pop(place), *(self._stored or ())]
-        message = self.messages.pop(place)
-        if self.retained is not None:  # it was kept before it was stored: since then others may have been
-            self.retained = [each for each in self.retained if each is not message] or None
-
-    def tell(self) -> None:
-        assert self.outcome is not None
-        failure, refusals = self.outcome
-        conversation = self.conversation
-        if failure is not None:
-            conversation.close(ReasonCode.UNSPECIFIED_ERROR, failure.message)
-            return
-        if self._stored:
-            conversation.machine.confirm(self._stored)
-        if refusals is None:
-            words = self.words if all(self.words) else [word for word in self.words if word]
-            if words:
-                conversation.machine.confirm(words)
-        else:
-            self._tell_refusals(refusals)
-
-    def _tell_refusals(self, refusals: Sequence[EntrepotError | None]) -> None:
-        conversation = self.conversation
-        first = next(refusal for refusal in refusals if refusal is not None)
-        log.info("publishes refused", client_id=conversation.client_id, reason=first.message)
-        for word, refusal in zip(self.words, refusals, strict=True):
-            if refusal is None:
-                if word:
-                    conversation.machine.confirm([word])
-                continue
-            reason = REASON_OF_CODE[refusal.code]
-            if conversation.version != 5:  # no word for a refusal: never confirm what was not kept
-                conversation.close(reason, refusal.message)
-                return
-            if word:
-                _refuse(conversation, word & 0xFFFF, 2 if word >= PUBREC_WORD else 1, reason, refusal.message)
-
-
-class _Refused(Awaited):
-    """A publish that is not taken."""
-
-    __slots__ = ("_packet", "_reason", "_text")
-
-    def __init__(self, conversation: MqttConversation, packet: Publish, reason: ReasonCode, text: str) -> None:
-        super().__init__(conversation)
-        self._packet, self._reason, self._text = packet, reason, text
-
-    def tell(self) -> None:
-        conversation, packet = self.conversation, self._packet
-        conversation.frontend.count_refused(conversation, packet.topic, self._text, self._reason)
-        if conversation.version == 5 and packet.qos:
-            _refuse(conversation, packet.packet_id, packet.qos, self._reason, self._text)
-        elif packet.qos:  # version 3 has no word: closing is the one that does not say it was taken (3.3.5-2 there)
-            conversation.close(self._reason, self._text)
-
-
-def _refuse(conversation: MqttConversation, packet_id: int, qos: int, reason: ReasonCode, text: str) -> None:
-    """PUBACK or PUBREC with a reason; an identifier of QoS 2 is then free again."""
-    session = conversation.session
-    if qos == 2 and session is not None and session.message_ids.pop(packet_id, None) is not None:
-        session.note_finished()
-    conversation.machine.refuse_publish(packet_id, qos, reason, text)
 
 
 def _time_by_id(message: Message) -> None:

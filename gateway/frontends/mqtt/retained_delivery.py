@@ -6,13 +6,16 @@ wait in memory; a filter that is subscribed to again while it waits for its turn
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from domain.errors import EntrepotError
 from domain.message import StoredMessage
+from domain.routing.topic_filter import matches
 from gateway.delivery.audience import Grant, encoded
 from gateway.frontends.mqtt.names import SYS
 from gateway.messaging.yielding import with_pauses
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from gateway.frontends.mqtt.conversation import MqttConversation
 
 RETAINED_BATCH: Final = 64
+OWN_SECONDS: Final = 0.5
+"""How long a retained publish waits for what it replaces to be sent to the client that subscribed before it."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,12 +35,42 @@ log = structlog.get_logger(__name__)
 class RetainedDelivery:
     """One connection's."""
 
-    __slots__ = ("_conversation", "_wanted")
+    __slots__ = ("_announced", "_conversation", "_sent", "_wanted")
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
         self._wanted: dict[str, SubscriptionRecord] | None = None
         """Subscriptions in the order of their turn, by filter; None while nobody reads."""
+        self._announced: dict[str, float] | None = None
+        """Filters for which something is to be sent, and until when the client's own publishes wait for that."""
+        self._sent: asyncio.Future[None] | None = None
+
+    def announce(self, records: Iterable[SubscriptionRecord]) -> None:
+        """What the subscriptions match will be asked for by `send`."""
+        until = self._conversation.frontend.time() + OWN_SECONDS
+        announced = {record.filter: until for record in records}
+        if announced:
+            self._announced = {**(self._announced or {}), **announced}
+
+    async def passed(self, names: Sequence[str]) -> None:
+        """Return when what is retained for some names was sent to subscriptions that were announced."""
+        with suppress(TimeoutError):
+            while (until := self._awaited_until(names)) > self._conversation.frontend.time():
+                if self._sent is None:
+                    self._sent = asyncio.get_running_loop().create_future()
+                async with asyncio.timeout_at(until):
+                    await asyncio.shield(self._sent)
+
+    def _awaited_until(self, names: Sequence[str]) -> float:
+        announced = (self._announced or {}).items() if self._conversation.machine.is_open else ()
+        return max((until for each, until in announced if any(matches(each, name) for name in names)), default=0.0)
+
+    def _note_sent(self, topic_filter: str) -> None:
+        if self._announced is not None:
+            self._announced.pop(topic_filter, None)
+        if self._sent is not None:
+            self._sent.set_result(None)
+            self._sent = None
 
     def send(self, records: Iterable[SubscriptionRecord]) -> None:
         """Send what subscriptions match that were made just now (3.3.1.3)."""
@@ -46,10 +81,17 @@ class RetainedDelivery:
             self._wanted = wanted
             self._conversation.frontend.spawn(self._send_all(wanted))
 
+    def let_go(self, departed: MqttConversation) -> None:
+        """Nothing of its conversation is needed any more."""
+        self._conversation = departed
+
     async def _send_all(self, wanted: dict[str, SubscriptionRecord]) -> None:
         try:
             while wanted and self._conversation.machine.is_open:
-                await self._send(wanted.pop(next(iter(wanted))))
+                record = wanted.pop(next(iter(wanted)))
+                await self._send(record)
+                if record.filter not in wanted:
+                    self._note_sent(record.filter)
         finally:
             self._wanted = None
 

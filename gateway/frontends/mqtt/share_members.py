@@ -30,6 +30,16 @@ class Membership:
         self.share = share
         self._is_of_queue = shared_queue(share.filter) is not None
         self.grant(options)
+        if conversation.frontend.listeners is not None:
+            conversation.frontend.listeners.joined(self)
+
+    def leave(self) -> None:
+        """The part ends: what has not been sent is for others."""
+        conversation, share = self._conversation, self.share
+        conversation.outbox.leave_share(self)
+        conversation.frontend.shares.leave(share.name, share.filter, self)
+        if conversation.frontend.listeners is not None:
+            conversation.frontend.listeners.left(self)
 
     def grant(self, options: SubscriptionOptions) -> None:
         """The same share was subscribed to again, perhaps otherwise (3.8.4-3)."""

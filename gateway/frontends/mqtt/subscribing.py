@@ -6,6 +6,7 @@ published from then on reaches the client, and when the session's record has it.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -39,17 +40,30 @@ log = structlog.get_logger(__name__)
 class Subscribing:
     """One connection's."""
 
-    __slots__ = ("_conversation", "_retained", "filters", "has_no_local", "records", "replays", "shares")
+    __slots__ = (
+        "_conversation",
+        "_when_settled",
+        "filters",
+        "has_no_local",
+        "records",
+        "replays",
+        "retained",
+        "settling",
+        "shares",
+    )
 
     def __init__(self, conversation: MqttConversation) -> None:
         self._conversation = conversation
-        self._retained = RetainedDelivery(conversation)
+        self.retained = RetainedDelivery(conversation)
         self.records: dict[str, SubscriptionRecord] = {}
         """All subscriptions, by their filter as the client wrote it."""
         self.filters: dict[str, SubscriptionOptions] = {}
         self.has_no_local = False
         self.shares: dict[str, Membership] | None = None
         self.replays: dict[str, ReplayReader] | None = None
+        self.settling = 0
+        """SUBSCRIBEs without full effect: what is published now may not reach the client."""
+        self._when_settled: asyncio.Future[None] | None = None
 
     # -- SUBSCRIBE -----------------------------------------------------------------------------------------------
 
@@ -82,6 +96,8 @@ class Subscribing:
             share = parse_share(wanted.filter) if wanted.filter.startswith(SHARE) else None
             reasons.append(ReasonCode(wanted.qos if share is None else granted_qos(share, wanted.qos)))
         conversation.outbox.holds += 1  # what comes now goes out behind the answer
+        self.settling += 1
+        self.retained.announce(retained)
         if joins:
             conversation.frontend.spawn(self._join(packet.packet_id, reasons, retained, joins))
         else:
@@ -91,7 +107,7 @@ class Subscribing:
         """Why a subscription cannot be granted, or None (3.9.3)."""
         conversation = self._conversation
         frontend, text = conversation.frontend, wanted.filter
-        if not is_valid_filter(text):
+        if not text.startswith((SHARE, REPLAY)) and not is_valid_filter(text):  # theirs is looked at below
             return ReasonCode.TOPIC_FILTER_INVALID
         topic_filter, group = text, ""
         if text.startswith(SHARE):
@@ -182,11 +198,17 @@ class Subscribing:
         try:
             await frontend.shares.join(share.name, share.filter, member)
         except EntrepotError as error:
-            log.info("a share was refused", share=share.name, filter=share.filter, reason=error.message)
+            log.info(
+                "a share was refused",
+                seldom=error.code.name,
+                share=share.name,
+                filter=share.filter,
+                reason=error.message,
+            )
             text = f"{SHARE}{share.name}/{share.filter}"
             self.records.pop(text, None)
-            if self.shares is not None:
-                self.shares.pop(text, None)
+            if self.shares is not None and self.shares.pop(text, None) is member:
+                member.leave()
             return _SHARE_REFUSALS.get(error.code, ReasonCode.UNSPECIFIED_ERROR)
         if not self._conversation.machine.is_open or member not in (self.shares or {}).values():
             frontend.shares.leave(share.name, share.filter, member)  # it went meanwhile
@@ -196,6 +218,7 @@ class Subscribing:
         conversation = self._conversation
 
         def following() -> None:
+            self._settle()
             done = partial(self._subscribed, packet_id, reasons, retained)
             if conversation.session is None:
                 return
@@ -203,6 +226,19 @@ class Subscribing:
             conversation.session.after_durable(done, record=True)
 
         conversation.frontend.hub.when_following(following)
+
+    def _settle(self) -> None:
+        self.settling -= 1
+        if not self.settling and self._when_settled is not None:
+            self._when_settled.set_result(None)
+            self._when_settled = None
+
+    async def settled(self) -> None:
+        """Return when what is published from then on reaches the client by all its subscriptions."""
+        while self.settling:
+            if self._when_settled is None:
+                self._when_settled = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._when_settled)
 
     def _subscribed(self, packet_id: int, reasons: list[ReasonCode], retained: list[SubscriptionRecord]) -> None:
         conversation = self._conversation
@@ -212,7 +248,7 @@ class Subscribing:
         conversation.flush()
         conversation.outbox.holds -= 1
         if retained:
-            self._retained.send(retained)
+            self.retained.send(retained)
         conversation.outbox.drain()
         conversation.flush()
 
@@ -223,11 +259,11 @@ class Subscribing:
         conversation = self._conversation
         reasons: list[ReasonCode] = []
         for text in packet.filters:
-            if not is_valid_filter(text):
-                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
-            elif self.records.pop(text, None) is not None:
+            if self.records.pop(text, None) is not None:
                 self._remove(text)
                 reasons.append(ReasonCode.SUCCESS)
+            elif not is_valid_filter(text):
+                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
             else:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
 
@@ -246,9 +282,7 @@ class Subscribing:
         conversation = self._conversation
         hub = conversation.frontend.hub
         if text.startswith(SHARE):
-            member = (self.shares or {}).pop(text)
-            conversation.outbox.leave_share(member)
-            conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
+            (self.shares or {}).pop(text).leave()
         elif text.startswith(REPLAY):
             reader = (self.replays or {}).pop(text)
             reader.lagging = None
@@ -338,9 +372,13 @@ class Subscribing:
             hub.unsubscribe(reader, reader.topic_filters[0])
             hub.leave(reader)
         for member in (self.shares or {}).values():
-            conversation.outbox.leave_share(member)
-            conversation.frontend.shares.leave(member.share.name, member.share.filter, member)
+            member.leave()
         self.filters, self.shares, self.replays = {}, None, None
+
+    def let_go(self, departed: MqttConversation) -> None:
+        """Nothing of its conversation is needed any more."""
+        self._conversation = departed
+        self.retained.let_go(departed)
 
 
 def _brings_retained(wanted: Subscription, *, is_new: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -14,7 +14,6 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.message import Delivery
 from domain.ports import Store
-from domain.revision import BY_USE
 from gateway.frontends.rocketmq.access import RocketMqAccess
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
@@ -80,10 +79,14 @@ class RocketMqFrontend:
         """A group as it begins."""
         return self._groups.new_group(name)
 
+    def group_or_by_use(self, name: str) -> ConsumerGroup:
+        """The group, or what it will be by its first pop.  Raises CONSUMER_GROUP_NOT_FOUND where none is made so."""
+        return self.store.group(name) or self._groups.by_use(name)
+
     async def ensure_group(self, name: str) -> None:
         """Let a group be there."""
         if self.store.group(name) is None:
-            await self.store.put_group(replace(self.new_group(name), revision=BY_USE))
+            await self.store.put_group(self._groups.by_use(name))
 
     def check_room_to_wait(self) -> None:
         """Raise TOO_MANY_REQUESTS where nobody more may wait for messages."""

@@ -130,6 +130,7 @@ class LiteSubscriptions:
             self.group_of(group, topic, name)  # refuses a group whose name is too long for it
         if frontend.store.topic(topic) is None:
             await frontend.topology.ensure(topic)
+        frontend.group_or_by_use(group)  # raises where no use makes a group: those at lite topics stand for this one
         key = _key(caller.identity, group, topic)
         async with self._turns.setdefault(key, asyncio.Lock()):  # each change is of what the one before has left
             return await self._take(question, key, group, topic)

@@ -84,7 +84,7 @@ class Receiving:
         frontend = self._frontend
         await write(HAND_OVER)
         for group, parent, deliveries in popped:
-            frontend.sender.traffic.count_out(request.topic, group, deliveries)
+            frontend.sender.traffic.count_out(request.topic, group, deliveries, "rocketmq")
             frontend.counters.delivered += len(deliveries)
             for delivery in deliveries:
                 answer = v2.ReceiveMessageResponse()
@@ -113,7 +113,7 @@ class Receiving:
             wait_ms = max(min(wait_ms, caller.remaining_ms - ANSWER_MS), 0)
         if self._frontend.is_stopping:
             wait_ms = 0
-        known = self._frontend.store.group(group)
+        known = self._frontend.group_or_by_use(group)
         return PopRequest(
             topic,
             group,
@@ -121,7 +121,7 @@ class Receiving:
             wait_ms,
             invisible_ms,
             filter_of(question.filter_expression),
-            question.attempt_id if known is not None and known.fifo else "",
+            question.attempt_id if known.fifo else "",
         )
 
     async def _popped(self, request: PopRequest, caller: Caller) -> Popped:

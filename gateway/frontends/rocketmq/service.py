@@ -1,7 +1,8 @@
 """RocketMqService: the published service, each call by its name.
 
 Invariants: whatever goes wrong is said in the status of an answer, and the gRPC status is OK; a call that does not
-exist is the transport's UNIMPLEMENTED.  Who calls is known before the call is looked at.
+exist is the transport's UNIMPLEMENTED, bytes that are no request are INVALID_ARGUMENT.  Who calls is known before the
+call is looked at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 import grpc
 import grpc.aio
 import structlog
+from google.protobuf.message import DecodeError
 
 from domain.errors import Code, EntrepotError
 from gateway.frontends.rocketmq.caller import Caller, Write
@@ -23,7 +25,7 @@ from gateway.frontends.rocketmq.offsets import Offsets
 from gateway.frontends.rocketmq.receiving import Receiving
 from gateway.frontends.rocketmq.routes import Routes
 from gateway.frontends.rocketmq.sending import Sending
-from gateway.frontends.rocketmq.telemetry import Telemetry
+from gateway.frontends.rocketmq.telemetry import UNDECODABLE, Telemetry, UndecodableError
 from gateway.frontends.rocketmq.transactions import Transactions
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import status_of
@@ -74,16 +76,16 @@ class RocketMqService:
         }
         methods: dict[str, Any] = {
             name: grpc.unary_unary_rpc_method_handler(
-                self._unary(name, answer, work), question.FromString, answer.SerializeToString
+                self._unary(name, answer, work), _decoder(question), answer.SerializeToString
             )
             for name, (question, answer, work) in self._unary_calls().items()
         }
         for name, (question, answer, work) in streamed.items():
             methods[name] = grpc.unary_stream_rpc_method_handler(
-                self._stream(name, answer, work), question.FromString, answer.SerializeToString
+                self._stream(name, answer, work), _decoder(question), answer.SerializeToString
             )
         methods["Telemetry"] = grpc.stream_stream_rpc_method_handler(
-            self._converse, v2.TelemetryCommand.FromString, v2.TelemetryCommand.SerializeToString
+            self._converse, _decoder(v2.TelemetryCommand), v2.TelemetryCommand.SerializeToString
         )
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
@@ -127,6 +129,9 @@ class RocketMqService:
 
         async def call(question: Any, context: Context) -> Any:
             counters.calls += 1
+            if question is UNDECODABLE:
+                counters.refused += 1
+                await _refuse_undecodable(name, context)
             try:
                 return await work(question, await access.caller(context))
             except EntrepotError as error:
@@ -142,6 +147,9 @@ class RocketMqService:
 
         async def call(question: Any, context: Context) -> None:
             counters.calls += 1
+            if question is UNDECODABLE:
+                counters.refused += 1
+                await _refuse_undecodable(name, context)
             try:
                 await work(question, await access.caller(context), context.write)
             except EntrepotError as error:
@@ -160,12 +168,33 @@ class RocketMqService:
             async with contextlib.aclosing(self._telemetry.converse(questions, caller, context)) as commands:  # type: ignore[type-var]
                 async for command in commands:
                     yield command
+        except UndecodableError:
+            await _refuse_undecodable("Telemetry", context)
         except EntrepotError as error:
             yield v2.TelemetryCommand(status=status_of(error))
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
             yield v2.TelemetryCommand(status=status_of(_fault("Telemetry", error)))
 
 
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    """What makes a question of its bytes, or UNDECODABLE: gRPC would log a traceback of what raises here."""
+    parse = kind.FromString
+
+    def decode(data: bytes) -> Any:
+        try:
+            return parse(data)
+        except DecodeError:
+            return UNDECODABLE
+
+    return decode
+
+
+async def _refuse_undecodable(name: str, context: Context) -> None:
+    """End the call.  Always raises."""
+    log.info("a request of a RocketMQ client cannot be decoded", seldom=name, call=name, peer=context.peer())
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the bytes are no request of {name}")
+
+
 def _fault(name: str, error: Exception) -> EntrepotError:
-    log.error("a call of a RocketMQ client failed", call=name, exc_info=error)
+    log.error("a call of a RocketMQ client failed", seldom=type(error).__name__, call=name, exc_info=error)
     return EntrepotError(Code.INTERNAL_ERROR, "the call could not be served")

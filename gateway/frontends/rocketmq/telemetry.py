@@ -33,7 +33,14 @@ CONSUMERS: Final = (
 )
 PUSHED: Final = (v2.PUSH_CONSUMER, v2.LITE_PUSH_CONSUMER)
 
+UNDECODABLE: Final = object()
+"""What stands for a question whose bytes are no message of its type."""
+
 log = structlog.get_logger(__name__)
+
+
+class UndecodableError(Exception):
+    """A client's stream has said bytes that are no command."""
 
 
 class ClientStream:
@@ -46,6 +53,8 @@ class ClientStream:
         self._commands: deque[v2.TelemetryCommand] = deque(maxlen=MAX_COMMANDS)
         self._woken = asyncio.Event()
         self._is_over = False
+        self.is_undecodable = False
+        """Whether it ended with bytes that are no command."""
 
     def tell(self, command: v2.TelemetryCommand) -> None:
         self._commands.append(command)
@@ -78,7 +87,7 @@ class Telemetry:
     async def converse(
         self, questions: AsyncIterator[v2.TelemetryCommand], caller: Caller, context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[v2.TelemetryCommand]:
-        """Until the client goes."""
+        """Until the client goes.  Raises UndecodableError where it says what is no command."""
         if len(self._streams) >= self._frontend.settings.max_clients:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many clients are connected to this gateway")
         stream = ClientStream(caller)
@@ -88,6 +97,8 @@ class Telemetry:
         try:
             async for command in stream.commands():
                 yield command
+            if stream.is_undecodable:
+                raise UndecodableError
         finally:
             listening.cancel()
             self._streams.discard(stream)
@@ -96,6 +107,9 @@ class Telemetry:
     async def _listen(self, questions: AsyncIterator[v2.TelemetryCommand], stream: ClientStream) -> None:
         try:
             async for command in questions:
+                if command is UNDECODABLE:
+                    stream.is_undecodable = True
+                    return
                 kind = command.WhichOneof("command")
                 if kind == "settings":
                     stream.tell(self._settings(command.settings, stream))

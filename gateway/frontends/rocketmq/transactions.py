@@ -48,7 +48,9 @@ class Transactions:
         self._frontend.access.check_publish(caller, topic, _sub_topic_in(question.transaction_id))
         if not question.transaction_id:
             raise WireError(v2.INVALID_TRANSACTION_ID, "the transaction has no id")
-        if question.resolution not in (v2.COMMIT, v2.ROLLBACK):
+        if question.resolution not in v2.TransactionResolution.values():
+            raise WireError(v2.BAD_REQUEST, f"there is no transaction resolution {question.resolution}")
+        if question.resolution == v2.TRANSACTION_RESOLUTION_UNSPECIFIED:
             # the producer does not know yet: it is asked again later
             return v2.EndTransactionResponse(status=OK_STATUS)
         end = TransactionEnd(topic, question.transaction_id, question.resolution == v2.COMMIT)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Final, TypeVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, EntrepotError
 from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
-from gateway.http.problems import bad_request
+from gateway.http.problems import bad_request, sentence_of
 
 PREFIX: Final = "/api/v1"
 CREATED: Final = 201
@@ -64,7 +64,7 @@ def schema_of(kind: type[Body]) -> dict[str, Any]:
 
 def refusal_shape(refusal: EntrepotError) -> dict[str, Any]:
     """The refusal of one of many."""
-    return {"code": refusal.code.name, "message": refusal.message}
+    return {"code": refusal.code.name, "message": sentence_of(refusal)}
 
 
 async def statuses_of(names: Iterable[str], status: Callable[[str], Awaitable[_Status]]) -> list[_Status]:
@@ -74,7 +74,7 @@ async def statuses_of(names: Iterable[str], status: Callable[[str], Awaitable[_S
         try:
             found.append(await status(name))
         except EntrepotError as error:
-            if error.code not in (Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND):
+            if error.code not in NOT_THERE:
                 raise
     return found
 

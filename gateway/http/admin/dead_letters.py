@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage, SystemProperty
+from domain.message import StoredMessage, SystemProperty, dead_letter_origin
 from domain.names import dead_letter_topic, split_name
 from domain.ports import Store
 from domain.shard import broker_of_place, broker_of_queue, first_place, first_queue, local_place
@@ -170,15 +170,14 @@ async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
 def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, Any]]) -> dict[str, Any]:
     """A dead letter: the message, why and when it was given up, and where it came from."""
     attempts = _number(message, SystemProperty.DEAD_LETTER_ATTEMPTS)
-    origin_topic = message.system_text(SystemProperty.DEAD_LETTER_TOPIC)
-    origin = None
-    if origin_topic is not None:
-        namespace, topic = split_name(origin_topic)
+    came_from, origin = dead_letter_origin(message), None
+    if came_from is not None:
+        namespace, topic = split_name(came_from[0])
         origin = {
             "topic": topic,
             "namespace": namespace,
-            "queueId": _number(message, SystemProperty.DEAD_LETTER_QUEUE),
-            "queueOffset": _number(message, SystemProperty.DEAD_LETTER_QUEUE_OFFSET),
+            "queueId": _as_number(came_from[1]),
+            "queueOffset": _as_number(came_from[2]),
             "id": message.system_text(SystemProperty.DEAD_LETTER_MESSAGE_ID),
         }
     return {
@@ -192,5 +191,8 @@ def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, An
 
 
 def _number(message: StoredMessage, name: str) -> int | None:
-    text = message.system_text(name)
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 20 else None
+    return _as_number(message.system_text(name) or "")
+
+
+def _as_number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 20 else None

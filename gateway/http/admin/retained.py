@@ -93,7 +93,7 @@ def _media_type(kept: RetainedMessage) -> str:
     declared = kept.system_text(SystemProperty.CONTENT_TYPE)
     if declared is not None and _MEDIA_TYPE.fullmatch(declared):
         return declared
-    return _TEXT if SystemProperty.PAYLOAD_IS_TEXT in kept.system else _BYTES
+    return _TEXT if kept.system_text(SystemProperty.PAYLOAD_IS_TEXT) == "1" else _BYTES
 
 
 def _shape(kept: RetainedMessage) -> dict[str, Any]:

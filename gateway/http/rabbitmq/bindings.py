@@ -13,10 +13,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, ResourceType
 from domain.routing import exchange as exchanges
 from domain.routing.binding import Binding, DestinationKind
-from gateway.frontends.amqp.topology import read_name
+from domain.routing.exchange import Exchange
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -36,8 +35,8 @@ from gateway.http.rabbitmq.door import (
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import binding_shape, properties_key
-from gateway.vhosts.vhost import Vhost
-from protocols.amqp.mapping import MQTT_EXCHANGE
+from gateway.vhosts import needs
+from gateway.vhosts.vhost import Vhost, namespace_of
 
 _KINDS = {"q": DestinationKind.QUEUE, "e": DestinationKind.EXCHANGE}
 _BETWEEN = "/bindings/{vhost}/e/{source}/{kind}/{destination}"
@@ -100,13 +99,13 @@ def _add_between(router: APIRouter, context: HttpContext) -> None:
 
     @router.post(_BETWEEN, summary="Bind", status_code=CREATED)
     async def post_binding(request: Request, vhost: str, source: str, kind: str, destination: str) -> Response:
-        found = vhost_in_path(context, vhost)
         body = await body_of(request, context, BindingBody)
         ends = exchange_name_in_path(source), name_in_path(destination)
         binding = Binding(*ends, body.routing_key, body.arguments, _kind(kind))
-        if binding.source == MQTT_EXCHANGE:
-            pattern = read_name(binding.source, binding.routing_key)
-            check(context, request, found, Action.SUB, ResourceType.TOPIC, pattern)
+        name = name_in_path(vhost)
+        exchange = _exchange(context, name, binding.source)
+        check(context, request, needs.to_bind(namespace_of(name), binding, exchange))
+        found = vhost_in_path(context, vhost)
         await declaring.bind(frontend_of(context), found, binding)
         to = "/".join(quote(part, safe="") for part in (binding.destination, properties_key(binding)))
         return Response(status_code=CREATED, headers={"location": to})
@@ -124,6 +123,13 @@ def _add_between(router: APIRouter, context: HttpContext) -> None:
         exchanges.check_not_default(binding.source)
         await frontend_of(context).definitions.unbind(found, binding)
         return nothing()
+
+
+def _exchange(context: HttpContext, vhost: str, name: str) -> Exchange | None:
+    """An exchange, if it and its virtual host are there."""
+    frontend = context.amqp
+    found = None if frontend is None else frontend.definitions.vhost(vhost)
+    return None if frontend is None or found is None else frontend.exchange(found, name)
 
 
 def default_bindings(vhost: Vhost) -> Iterable[Binding]:

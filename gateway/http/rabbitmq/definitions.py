@@ -80,7 +80,10 @@ async def _take_in(context: HttpContext, request: Request, vhost: Vhost | None) 
         raise bad_request(f"the definitions are not JSON: {error}") from None
     if not isinstance(given, dict):
         raise bad_request("definitions are an object")
-    work = Import(context, frontend_of(context), By.principal(request.state.principal), vhost)
+    by = By.principal(request.state.principal)
+    if given.get("users") or given.get("permissions"):  # all of it or nothing
+        context.security.administration.check_may_change(by)
+    work = Import(context, frontend_of(context), by, vhost)
     await work.run(given)
     if not work.left_out and request.query_params.get("report") != "true":
         return nothing()

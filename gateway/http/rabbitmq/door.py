@@ -78,7 +78,7 @@ def _refusal(request: Request, error: EntrepotError) -> Response:
     status = HTTPStatus.BAD_REQUEST if given.status == HTTPStatus.CONFLICT else HTTPStatus(given.status)
     problem = Problem(status, fields.pop("type").rpartition(":")[2], fields.pop("title"))
     words = {400: "bad_request", 401: "not_authorized", 403: "not_authorised", 404: "Object Not Found"}
-    members = {name: value for name, value in fields.items() if name not in ("status", "detail")}
+    members = {name: value for name, value in fields.items() if name not in ("status", "detail", "error")}
     answer = problem_answer(
         problem, error.message, **members, error=words.get(status, problem.title), reason=error.message
     )

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.access.model import Action, ResourceType
 from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.routing import exchange as exchanges
@@ -40,10 +39,11 @@ from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
 from gateway.messaging.send import Refusals
-from gateway.vhosts.vhost import Vhost
+from gateway.vhosts import needs
+from gateway.vhosts.vhost import Vhost, namespace_of
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
-from protocols.amqp.mapping import MQTT_EXCHANGE, expiration_ms
+from protocols.amqp.mapping import expiration_ms
 
 
 class ExchangeBody(ArgumentsBody):
@@ -71,12 +71,11 @@ def exchange_routes(context: HttpContext) -> APIRouter:
 
     @router.post("/exchanges/{vhost}/{name}/publish", summary="Publish a message to an exchange")
     async def publish(request: Request, vhost: str, name: str) -> Response:
-        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
         body = await body_of(request, context, PublishBody)
         message = publish_of(exchange_name_in_path(name), body)
-        if message.exchange in ("", MQTT_EXCHANGE):
-            key = message.routing_key.replace(".", "/") if message.exchange else message.routing_key
-            check(context, request, found, Action.PUB, ResourceType.TOPIC, key)
+        namespace = namespace_of(name_in_path(vhost))
+        check(context, request, needs.to_publish(namespace, message.exchange, all_keys(message)))
+        frontend, found = frontend_of(context), vhost_in_path(context, vhost)
         return json_answer({"routed": await published(frontend, found, message)})
 
     return router
@@ -124,8 +123,7 @@ def _add_changing(router: APIRouter, context: HttpContext) -> None:
         body = await body_of(request, context, ExchangeBody)
         flags = {"durable": body.durable, "auto_delete": body.auto_delete, "internal": body.internal}
         wanted = declaring.exchange_of(name_in_path(name), body.type, arguments=body.arguments, **flags)
-        if wanted.alternate is not None:
-            check(context, request, found, Action.PUB, ResourceType.TOPIC, wanted.alternate)
+        check(context, request, needs.to_have_alternate(found.namespace, wanted.name, wanted.alternate))
         return created(await declaring.declare_exchange(frontend_of(context), found, wanted))
 
     @router.delete("/exchanges/{vhost}/{name}", summary="Delete an exchange", status_code=204)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from time import monotonic
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
@@ -17,6 +18,7 @@ from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.door import frontend_of, new_router, vhost_in_path
 from gateway.http.rabbitmq.exchanges import PublishBody, publish_of, published
 from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_all
 from gateway.http.rabbitmq.queues import add_counts
 from gateway.http.rabbitmq.shapes import node_name
 from gateway.version import own_version
@@ -25,22 +27,42 @@ ALIVENESS_QUEUE: Final = "aliveness-test"
 MAX_COUNTED_QUEUES: Final = 1000
 """With more queues, the overview does not ask the store how much is in each."""
 CHECKS: Final = ("/health/checks/alarms", "/health/checks/local-alarms", "/healthchecks/node")
+ALL: Final = "all"
+FEATURE_FLAGS: Final = {
+    "implicit_default_bindings": "Bindings of the default exchange are not stored",
+    "quorum_queue": "Queues of type quorum",
+    "stream_queue": "Queues of type stream",
+    "virtual_host_metadata": "Virtual hosts have descriptions and tags",
+}
+"""Of RabbitMQ's flags those that hold here, with what they say."""
+_PROTOCOLS: Final = {
+    "amqps": "amqp/ssl",
+    "mqtts": "mqtt/ssl",
+    "ws": "http/web-mqtt",
+    "wss": "https/web-mqtt",
+}
 _TAGS: Final = "administrator"
 
 
 def overview_routes(context: HttpContext) -> APIRouter:
     router = new_router()
     _add_overview(router, context)
+    _add_abilities(router)
     _add_nodes(router, context)
     _add_health(router, context)
     return router
 
 
 def _add_overview(router: APIRouter, context: HttpContext) -> None:
+    rates = MessageRates(lambda: {ALL: totals_of_all(frontend_of(context))}, monotonic)
+
     @router.get("/overview", summary="The server at a glance")
     async def get_overview() -> Response:
         frontend = frontend_of(context)
-        return json_answer({**_overview(context, frontend), "queue_totals": await _queue_totals(context, frontend)})
+        rates.look()
+        stats = rates.stats(ALL, totals_of_all(frontend))
+        totals = await _queue_totals(context, frontend)
+        return json_answer({**_overview(context, frontend), "message_stats": stats, "queue_totals": totals})
 
     @router.get("/whoami", summary="Who asks")
     async def whoami(request: Request) -> Response:
@@ -64,7 +86,7 @@ def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
         "product_version": own_version(),
         "cluster_name": _cluster_name(context),
         "node": node_name(frontend.gateway),
-        "rates_mode": "none",
+        "rates_mode": "basic",
         "exchange_types": [{"name": each.value, "description": "", "enabled": True} for each in ExchangeType],
         "object_totals": {
             "connections": len(frontend.conversations),
@@ -73,10 +95,42 @@ def _overview(context: HttpContext, frontend: AmqpFrontend) -> dict[str, Any]:
             "exchanges": sum(1 for vhost in vhosts for _ in vhost.routing.exchanges()),
             "queues": sum(len(vhost.queues) for vhost in vhosts),
         },
-        "message_stats": {},
-        "listeners": [],
+        "listeners": _listeners(context, frontend),
         "contexts": [],
     }
+
+
+def _listeners(context: HttpContext, frontend: AmqpFrontend) -> list[dict[str, Any]]:
+    """Where this gateway listens, by the names that RabbitMQ has for protocols."""
+    found = []
+    for door, address in context.addresses.items():
+        host, _, port = address.rpartition(":")
+        name = "https" if door == "http" and context.settings.http.tls_certificate is not None else door
+        found.append(
+            {
+                "node": node_name(frontend.gateway),
+                "protocol": _PROTOCOLS.get(name, name),
+                "ip_address": host.strip("[]"),
+                "port": int(port),
+            }
+        )
+    return found
+
+
+def _add_abilities(router: APIRouter) -> None:
+    """What RabbitMQ's tools ask for before they go on."""
+
+    @router.get("/extensions", summary="Extensions of the management UI: there are none")
+    async def list_extensions() -> Response:
+        return json_answer([])
+
+    @router.get("/feature-flags", summary="What RabbitMQ calls feature flags, as far as they hold here")
+    async def list_feature_flags(request: Request) -> Response:
+        rows = [
+            {"name": name, "desc": text, "state": "enabled", "stability": "required", "provided_by": "entrepot"}
+            for name, text in FEATURE_FLAGS.items()
+        ]
+        return await listing(request, [{**row, "doc_url": ""} for row in rows])
 
 
 async def _queue_totals(context: HttpContext, frontend: AmqpFrontend) -> dict[str, int]:

@@ -14,7 +14,9 @@ from gateway.http.context import HttpContext
 from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.door import LenientBody, created, frontend_of, missing, new_router, nothing, vhost_in_path
 from gateway.http.rabbitmq.listing import listing
+from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import policy_shape
+from gateway.vhosts import needs
 from gateway.vhosts.vhost import Vhost
 
 
@@ -75,6 +77,7 @@ def _add(router: APIRouter, context: HttpContext, path: str, *, is_operators: bo
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, PolicyBody)
         policy = body.policy(name_in_path(name), is_operators=is_operators)
+        check(context, request, needs.to_put_policy(found.namespace, policy.definition))
         return created(await declaring.put_policy(frontend_of(context), found, policy))
 
     @router.delete(f"{path}/{{vhost}}/{{name}}", summary=f"Delete one of the {whose}", status_code=204)

@@ -54,6 +54,8 @@ def queue_message_routes(context: HttpContext) -> APIRouter:
         body = await body_of(request, context, GetBody)
         frontend.used(queue)
         tickets = await _taken(frontend, queue, body.count)
+        sizes = [len(ticket.message.body) for ticket in tickets]
+        frontend.consumption.delivered(queue, sizes, sum(ticket.attempt > 1 for ticket in tickets))
         await _settled(frontend, queue, tickets, body.ackmode)
         left = await frontend.counting.ready(queue)
         if body.ackmode.endswith("requeue_true"):
@@ -89,6 +91,7 @@ async def _settled(frontend: AmqpFrontend, queue: Queue, tickets: list[Ticket], 
         return
     if mode == "ack_requeue_false":
         acknowledge_all(tickets)
+        frontend.consumption.acknowledged([queue] * len(tickets))
     elif mode == "reject_requeue_false":
         await frontend.dead_letters.reject([(queue, ticket) for ticket in tickets])
     else:

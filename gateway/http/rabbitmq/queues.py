@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any, Final
 
 from fastapi import APIRouter, Request, Response
 
-from domain.access.model import Action, ResourceType
 from domain.errors import Code, EntrepotError
 from domain.field_value import text_of
-from domain.queue_arguments import DEAD_LETTER_EXCHANGE
+from domain.queue_arguments import DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY
 from domain.queue_declaration import queue_text
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
@@ -28,9 +28,11 @@ from gateway.http.rabbitmq.door import (
     vhost_in_path,
 )
 from gateway.http.rabbitmq.listing import Row, listing
+from gateway.http.rabbitmq.message_stats import MessageRates, totals_of_queue, totals_of_queues
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import queue_shape
-from gateway.vhosts.vhost import Vhost
+from gateway.vhosts import needs
+from gateway.vhosts.vhost import Queue, Vhost
 
 COUNTED_AT_ONCE: Final = 64
 """Queues that the store is asked about at the same time."""
@@ -51,10 +53,8 @@ def queue_routes(context: HttpContext) -> APIRouter:
     async def put_queue(request: Request, vhost: str, name: str) -> Response:
         found = vhost_in_path(context, vhost)
         body = await body_of(request, context, QueueBody)
-        letters = text_of(body.arguments.get(DEAD_LETTER_EXCHANGE))
-        if letters is not None:  # they are read here, and written there
-            check(context, request, found, Action.SUB, ResourceType.GROUP, name_in_path(name))
-            check(context, request, found, Action.PUB, ResourceType.TOPIC, letters)
+        letters = (text_of(body.arguments.get(each)) for each in (DEAD_LETTER_EXCHANGE, DEAD_LETTER_ROUTING_KEY))
+        check(context, request, needs.to_send_dead_letters(found.namespace, name_in_path(name), *letters))
         is_new = await declaring.declare_queue(
             frontend_of(context),
             found,
@@ -82,9 +82,17 @@ def queue_routes(context: HttpContext) -> APIRouter:
 
 
 def _add_reading(router: APIRouter, context: HttpContext) -> None:
+    rates = MessageRates(lambda: totals_of_queues(frontend_of(context)), monotonic)
+
+    def row_of(queue: Queue, vhost: Vhost) -> Row:
+        frontend = frontend_of(context)
+        totals = totals_of_queue(frontend, queue)
+        stats = rates.stats(queue.topic, totals) if any(totals.values()) else None
+        return {**queue_shape(queue, vhost, frontend.gateway), "message_stats": stats}
+
     async def listed(request: Request, vhosts: list[Vhost]) -> Response:
-        gateway = frontend_of(context).gateway
-        rows = [queue_shape(queue, vhost, gateway) for vhost in vhosts for queue in tuple(vhost.queues.values())]
+        rates.look()
+        rows = [row_of(queue, vhost) for vhost in vhosts for queue in tuple(vhost.queues.values())]
 
         async def complete(shown: list[Row]) -> None:
             await add_counts(context, shown)
@@ -103,7 +111,8 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
     async def get_queue(vhost: str, name: str) -> Response:
         frontend, found = frontend_of(context), vhost_in_path(context, vhost)
         queue = queue_in_path(context, found, name)
-        row = queue_shape(queue, found, frontend.gateway)
+        rates.look()
+        row = row_of(queue, found)
         await add_counts(context, [row])
         if "messages" not in row:
             raise missing("queue", queue.name, found)
@@ -114,6 +123,7 @@ def _add_reading(router: APIRouter, context: HttpContext) -> None:
             for consumer in channel.consuming.consumers.values()
             if consumer.queue is queue
         ]
+        row = {name: value for name, value in row.items() if name != "message_stats" or value is not None}
         return json_answer({**row, "consumer_details": consumers})
 
 

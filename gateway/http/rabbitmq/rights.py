@@ -1,27 +1,25 @@
 """What each route of RabbitMQ's API needs: the rights that the AMQP door asks for the same
 (`frontends/amqp/access.py`), LIST and GET for looking, and of the Cluster for what is about connections.
 
-What only the body tells, the route itself asks for: the routing key of what is published to the default exchange or to
-`amq.topic`, or bound to that, and where dead letters and unrouted messages are to go.
+What only the body tells, the route itself asks for by `check`: routing keys of what is published and bound, and where
+dead letters and unrouted messages are to go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from fastapi import Request
 
-from domain.access.model import EVERYTHING, NAMESPACE_LEVEL, Action, ResourceType
+from domain.access.model import EVERYTHING, Action, ResourceType
 from domain.access.model import Request as Need
-from domain.names import DEFAULT_NAMESPACE
 from gateway.http.access import PROTOCOL as HTTP
 from gateway.http.asgi import name_in_path
 from gateway.http.context import HttpContext
-from gateway.http.rabbitmq.door import DEFAULT_EXCHANGE_NAME, PREFIX
-from gateway.security.security import refusal_of
-from gateway.vhosts.vhost import Vhost, namespace_of
-from protocols.amqp.mapping import MQTT_EXCHANGE
+from gateway.http.rabbitmq.door import PREFIX
+from gateway.vhosts.needs import entity_name
+from gateway.vhosts.vhost import namespace_of
 
 Needs = Callable[[HttpContext, Request], list[Need]]
 _TOPIC, _GROUP, _NAMESPACE = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.NAMESPACE
@@ -29,15 +27,13 @@ _TOPIC, _GROUP, _NAMESPACE = ResourceType.TOPIC, ResourceType.GROUP, ResourceTyp
 
 def resource_name(vhost: str, name: str) -> str:
     """The name, in requests, of an exchange or queue of a virtual host."""
-    namespace = namespace_of(vhost)
-    return name if namespace == DEFAULT_NAMESPACE else f"{NAMESPACE_LEVEL}/{namespace}/{name}"
+    return entity_name(namespace_of(vhost), name)
 
 
-def check(context: HttpContext, request: Request, vhost: Vhost, action: Action, kind: ResourceType, name: str) -> None:
-    """Ask for a right that only the body tells.  Raises FORBIDDEN."""
-    resource = resource_name(vhost.name, name)
-    if not context.security.allows(request.state.principal, action, kind, resource, HTTP):
-        raise refusal_of(action, kind, resource)
+def check(context: HttpContext, request: Request, needs: Iterable[Need]) -> None:
+    """Ask for rights that only the body tells.  Raises FORBIDDEN."""
+    for need in needs:
+        context.security.check(request.state.principal, need.action, need.resource_type, need.name, HTTP)
 
 
 def _named(*wanted: tuple[Action, ResourceType], parameter: str = "name") -> Needs:
@@ -55,23 +51,6 @@ def _fixed(*wanted: tuple[Action, ResourceType]) -> Needs:
     return lambda context, request: [Need(action, kind, EVERYTHING) for action, kind in wanted]
 
 
-def _publish(context: HttpContext, request: Request) -> list[Need]:
-    name = name_in_path(request.path_params["name"])
-    if name in (DEFAULT_EXCHANGE_NAME, MQTT_EXCHANGE):
-        return []
-    return [Need(Action.PUB, _TOPIC, resource_name(name_in_path(request.path_params["vhost"]), name))]
-
-
-def _bind(context: HttpContext, request: Request) -> list[Need]:
-    values = request.path_params
-    vhost = name_in_path(values["vhost"])
-    needs = [Need(Action.UPDATE, _TOPIC, resource_name(vhost, name_in_path(values["destination"])))]
-    source = name_in_path(values["source"])
-    if source != MQTT_EXCHANGE:
-        needs.append(Need(Action.SUB, _TOPIC, resource_name(vhost, source)))
-    return needs
-
-
 def _aliveness(context: HttpContext, request: Request) -> list[Need]:
     name = resource_name(name_in_path(request.path_params["vhost"]), "aliveness-test")
     return [Need(Action.CREATE, _TOPIC, name), Need(Action.PUB, _TOPIC, name), Need(Action.SUB, _GROUP, name)]
@@ -85,6 +64,7 @@ def _vhost(action: Action) -> Needs:
 
 
 def _nothing(context: HttpContext, request: Request) -> list[Need]:
+    """Nothing is needed, or the handler asks for what the body names."""
     return []
 
 
@@ -105,6 +85,8 @@ def rabbitmq_rules(cluster: Callable[[Action], Needs]) -> Mapping[tuple[str, str
         ("GET", "/overview"): looking,
         ("GET", "/whoami"): _nothing,
         ("GET", "/cluster-name"): looking,
+        ("GET", "/extensions"): _nothing,
+        ("GET", "/feature-flags"): looking,
         ("GET", "/nodes"): looking,
         ("GET", "/nodes/{name}"): looking,
         ("GET", "/health/checks/alarms"): looking,
@@ -131,7 +113,7 @@ def rabbitmq_rules(cluster: Callable[[Action], Needs]) -> Mapping[tuple[str, str
         ("DELETE", "/exchanges/{vhost}/{name}"): _DELETE,
         ("GET", "/exchanges/{vhost}/{name}/bindings/source"): _GET,
         ("GET", "/exchanges/{vhost}/{name}/bindings/destination"): _GET,
-        ("POST", "/exchanges/{vhost}/{name}/publish"): _publish,
+        ("POST", "/exchanges/{vhost}/{name}/publish"): _nothing,
         ("GET", "/queues"): _LIST,
         ("GET", "/queues/{vhost}"): _LIST,
         ("GET", "/queues/{vhost}/{name}"): _GET,
@@ -152,7 +134,7 @@ def rabbitmq_rules(cluster: Callable[[Action], Needs]) -> Mapping[tuple[str, str
     rules = {(method, PREFIX + path): needs for (method, path), needs in relative.items()}
     rules["GET", _BETWEEN] = _named((Action.GET, _TOPIC), parameter="source")
     rules["GET", f"{_BETWEEN}/{{props}}"] = rules["GET", _BETWEEN]
-    rules["POST", _BETWEEN] = _bind
+    rules["POST", _BETWEEN] = _named((Action.UPDATE, _TOPIC), parameter="destination")
     rules["DELETE", f"{_BETWEEN}/{{props}}"] = _named((Action.UPDATE, _TOPIC), parameter="destination")
     return rules
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import structlog
 
@@ -18,21 +18,27 @@ from domain.access.model import Action, ResourceType, access_name, whole_topic
 from domain.errors import Code, EntrepotError
 from domain.expression.event_filter import EventFilters
 from domain.message import Delivery
-from domain.names import NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
+from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from domain.ports import MAX_POP_MESSAGES, PopRequest
+from gateway.delivery.messages_that_fit import MessagesThatFit
 from gateway.http.access import HttpAccess
 from gateway.http.asgi import Receive, Scope, Send, decoded_name
 from gateway.http.context import HttpContext
 from gateway.http.filtering import filters_in, pop_wanted
 from gateway.http.namespaced import known_namespace
+from gateway.http.page_guard import check_page
 from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
+from gateway.http.receive import ensure_both
 from gateway.http.streaming import frames
+from gateway.transport.web_origin import WebOrigins
 from protocols.cloudevents.errors import CloudEventError
 
 SUFFIX: Final = b":stream"
 DEFAULT_CREDIT: Final = 10
 WAIT_MS: Final = 5_000
 """How long one pop waits; so often is looked whether locks are over."""
+MAX_POPPED_BYTES: Final = 1 << 20
+"""Taken at a time, by the size of the events that came last: what a client that does not read keeps here."""
 PAUSE_SECONDS: Final = 0.2
 RELEASE_SECONDS: Final = 5.0
 """How long giving back at the end may take."""
@@ -46,8 +52,8 @@ log = structlog.get_logger(__name__)
 class EventSockets:
     """The application for WebSocket connections."""
 
-    def __init__(self, context: HttpContext, access: HttpAccess) -> None:
-        self._context, self._access = context, access
+    def __init__(self, context: HttpContext, access: HttpAccess, origins: WebOrigins) -> None:
+        self._context, self._access, self._origins = context, access, origins
         self.count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,28 +85,27 @@ class EventSockets:
         if place is None:
             return None
         context = self._context
-        _check_origin(scope, context.settings.http.allowed_origins)
+        check_page(scope["headers"], self._origins)
         principal = await self._access.principal(scope)
         raw_namespace, raw_topic, raw_group = place
         plain_topic, plain_group = decoded_name(raw_topic), decoded_name(raw_group)
         check_group_name(plain_group)
         if NAMESPACE_SEPARATOR in plain_topic:
             check_topic_name(plain_topic)
-        namespace = None if raw_namespace is None else known_namespace(context.store, decoded_name(raw_namespace))
-        topic = plain_topic if namespace is None else qualified(namespace, plain_topic)
-        group = plain_group if namespace is None else qualified(namespace, plain_group)
+        namespace = DEFAULT_NAMESPACE if raw_namespace is None else decoded_name(raw_namespace)
+        topic, group = qualified(namespace, plain_topic), qualified(namespace, plain_group)
 
         def check_rights() -> None:
             self._access.check(principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic))
             self._access.check(principal, Action.SUB, ResourceType.GROUP, access_name(group))
 
         check_rights()
+        known_namespace(context.store, namespace)
         if frames.SUBPROTOCOL not in scope.get("subprotocols", ()):
             raise EntrepotError(Code.BAD_REQUEST, f"the sub-protocol to ask for is {frames.SUBPROTOCOL!r}")
         if not context.is_ready() or self.count >= context.settings.http.max_event_sockets:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "no more WebSockets are taken now")
-        if context.store.topic(topic) is None:
-            await context.topology.ensure_readable(topic)
+        await ensure_both(context, topic, group)
         query = parse_qs((scope.get("query_string") or b"").decode("latin-1"))
         filters = filters_in(_last(query, "filters"), _last(query, "cesql"))
         return _Consumer(context, topic, group, _credit_in(query), filters, check_rights, receive, send)
@@ -126,6 +131,7 @@ class _Consumer:
         self._filters, self._check_rights = filters, check_rights
         self._default_type = context.settings.http.event_type
         self._receive, self._send = receive, send
+        self._fit = MessagesThatFit()
         self._held: dict[str, float] = {}
         """Lock tokens not settled, with the time of the loop at which they are over."""
         self._room = asyncio.Event()
@@ -145,7 +151,7 @@ class _Consumer:
             results = await asyncio.gather(pushing, listening, return_exceptions=True)
             await self._give_back()
         for result in results:
-            if isinstance(result, Exception):
+            if isinstance(result, Exception) and not isinstance(result, OSError):  # that is: the client has gone
                 log.warning("a stream of events ended", topic=self._topic, group=self._group, exc_info=result)
                 with contextlib.suppress(Exception):
                     await self._send({"type": "websocket.close", "code": 1011, "reason": "internal error"})
@@ -163,7 +169,8 @@ class _Consumer:
                         await self._room.wait()
                 continue
             asked = self._loop.time()
-            request = PopRequest(self._topic, self._group, min(room, MAX_POP_MESSAGES), WAIT_MS)
+            count = min(room, MAX_POP_MESSAGES, self._fit.in_bytes(MAX_POPPED_BYTES))
+            request = PopRequest(self._topic, self._group, count, WAIT_MS)
             try:
                 deliveries = await pop_wanted(store, request, self._filters, self._default_type)
             except EntrepotError as refusal:
@@ -187,6 +194,7 @@ class _Consumer:
             self._held[delivery.receipt_handle] = over_at
 
     async def _hand_out(self, deliveries: Sequence[Delivery]) -> None:
+        self._fit.note(max((len(each.message.body) for each in deliveries), default=0))
         for delivery in deliveries:
             text = frames.encode_delivery(delivery, self._default_type)
             await self._send({"type": "websocket.send", "text": text})
@@ -313,16 +321,6 @@ def _credit_in(query: Mapping[str, list[str]]) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) < 6 and int(text) <= frames.MAX_CREDIT):
         raise EntrepotError(Code.BAD_REQUEST, f"credit: must be 0 to {frames.MAX_CREDIT}, not {text[:40]!r}")
     return int(text)
-
-
-def _check_origin(scope: Scope, allowed: Sequence[str]) -> None:
-    """Pages of other origins are kept out unless a setting lets them in: a browser asks nobody before it connects."""
-    headers = dict(scope["headers"])
-    origin = headers.get(b"origin", b"").decode("latin-1").lower()
-    if not origin or "*" in allowed or origin in (each.lower() for each in allowed):
-        return
-    if urlsplit(origin).netloc != headers.get(b"host", b"").decode("latin-1").lower():
-        raise EntrepotError(Code.FORBIDDEN, f"pages of {origin[:120]!r} may not connect (http.allowed_origins)")
 
 
 async def _refuse(scope: Scope, send: Send, problem: ProblemAnswer) -> None:

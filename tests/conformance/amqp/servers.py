@@ -19,8 +19,6 @@ NAMES: Final = ("entrepot", "rabbitmq")
 LARGEST_MESSAGE_BYTES: Final = 128 * 1024 * 1024
 """RabbitMQ's own default; aiormq's tests publish messages above 16 MiB."""
 
-REDIS_START_SECONDS: Final = 20.0
-
 
 class Ports(NamedTuple):
     """Of a running server, on 127.0.0.1."""
@@ -83,7 +81,7 @@ def redis(directory: Path) -> Iterator[int]:
             stderr=subprocess.STDOUT,
         )
     try:
-        wait_until(lambda: "Ready to accept connections" in log.read_text(), log.read_text, REDIS_START_SECONDS)
+        wait_until(lambda: "Ready to accept connections" in log.read_text(), log.read_text)
         yield port
     finally:
         running.kill()

@@ -71,6 +71,7 @@ def test_only_what_is_asked_for_is_wanted(monkeypatch: pytest.MonkeyPatch) -> No
     assert machine.ran == [("kombu", "entrepot")]
 
 
+@pytest.mark.interop
 def test_the_names_are_those_of_debian() -> None:
     """Where Debian's index is at hand; a name that it does not know could not be installed."""
     try:

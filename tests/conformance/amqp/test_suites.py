@@ -13,6 +13,7 @@ from tests.conformance.amqp.suite_differences import DIFFERENCES
 from tests.conformance.amqp.suites import SUITES, Suite
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)
 def test_a_handful_passes(suite: Suite, tmp_path: Path) -> None:
     if why := fetched.missing(suite):

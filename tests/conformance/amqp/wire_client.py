@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from pamqp import base, body, commands, frame, header, heartbeat
 
-ANSWER_SECONDS: Final = 15.0
+from tests.support.waiting import PATIENCE_SECONDS
+
 HEADER: Final = b"AMQP\x00\x00\x09\x01"
 
 Said = tuple[Any, ...]
@@ -33,7 +34,7 @@ class Wire:
     """One connection.  Names are made unique by a suffix, which answers are given without."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS)
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
         self._read = b""
         self._suffix = f".{uuid4().hex[:10]}"
         self._port = port

@@ -97,8 +97,8 @@ CASES: Final = (
         "128",
     ),
     _refused("a name above our limit", "CORE 4-1", _json(**{"a" * 129: ""}), "128"),
-    _refused("a subject of more levels than our limit", "CORE 4-1", _json(subject="/".join("a" * 128)), "128 levels"),
-    _structured("a subject of as many levels as can be", "CORE 4-1", subject="/".join("a" * 127)),
+    _refused("a subject of more levels than our limit", "CORE 4-1", _json(subject="/".join("a" * 200)), "200 levels"),
+    _structured("a subject of as many levels as can be", "CORE 4-1", subject="/".join("a" * 199)),
     Case(
         "another header",
         ("CORE 3.2-2",),

@@ -130,8 +130,16 @@ DELIVERIES: Final = (
         ("WEBHOOK 2.1-3",),
         BINARY,
         b"",
-        sent={"content-type": "application/octet-stream"},
+        sent={"content-type": None},
         data=b"",
+    ),
+    DeliveryCase(
+        "sent: data without a type",
+        ("WEBHOOK 2.1-1",),
+        BINARY,
+        b"what it is nobody has said",
+        sent={"content-type": None, "ce-datacontenttype": None},
+        data=b"what it is nobody has said",
     ),
     DeliveryCase(
         "sent: 64 KiB",

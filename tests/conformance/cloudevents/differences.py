@@ -49,8 +49,9 @@ DEVIATIONS: Final = {
     "CORE 3.2-2": "Other HTTP headers are not passed on, but for the trace context: they are about the connection, and "
     "may hold credentials.",
     "CORE 4-1": "An event of 64 KiB is refused where it has more than 128 attributes, a name of more than 128 "
-    "characters, or a subject of more than 127 levels.",
-    "WEBHOOK 2.1-1": "Deliveries are PUTs where the subscription asks for that, as the Subscriptions API lets it.",
+    "characters, or a subject of more than 199 levels.",
+    "WEBHOOK 2.1-1": "Deliveries are PUTs where the subscription asks for that, as the Subscriptions API lets it. In "
+    "binary mode an event without a datacontenttype has no Content-Type: it would be an attribute that nobody set.",
     "WEBHOOK 2.1-2": "`webhooks.allow_http` permits http, for networks that are secured otherwise; it is off.",
     "WEBHOOK 2.1-3": "An event without data has an empty body in binary mode, which is what the HTTP binding says; "
     "structured and batched mode always have a payload.",

@@ -31,7 +31,8 @@ def lines() -> Iterator[str]:
         f"{len(CASES)} cases are requests to a running server, and what is received of them; {len(DELIVERIES)} more, "
         "*sent*, are what a receiver of webhooks is sent (`tests/conformance/cloudevents`). `¹` marks what we do not "
         "keep to the letter; why stands below. CESQL has the suite of its specification: "
-        "`tests/unit/expression/test_cesql_tck.py`."
+        "`tests/unit/expression/test_cesql_tck.py`; "
+        "`tests/conformance/cloudevents/test_filters.py` takes it, and every clause of the language, through a server."
     )
     yield "\n| Statement | Binds | Says | Proof |\n|---|---|---|---|"
     played = proofs()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 
 import pytest
 
@@ -20,9 +20,13 @@ def server_for(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[s
         def suited(name: str, case: Case) -> servers.Server:
             with_users = case.needs == "scram" and name == "entrepot"
             if (name, with_users) not in running:
-                directory = tmp_path_factory.mktemp(name)
-                start = servers.entrepot(directory, with_users) if name == "entrepot" else servers.mosquitto(directory)
-                running[name, with_users] = stack.enter_context(start)
+                running[name, with_users] = stack.enter_context(started(name, with_users))
             return running[name, with_users]
+
+        def started(name: str, with_users: bool) -> AbstractContextManager[servers.Server]:
+            if name == "with a clock":
+                return servers.with_a_clock()
+            directory = tmp_path_factory.mktemp(name)
+            return servers.entrepot(directory, with_users) if name == "entrepot" else servers.mosquitto(directory)
 
         yield suited

@@ -167,7 +167,7 @@ class _Player:
         self._client(step.on).close()
 
     def wait(self, step: script.Wait) -> None:
-        time.sleep(step.seconds)  # the specification counts in seconds: nothing to wait for instead
+        self._server.wait(step.seconds)  # the specification counts in seconds: nothing to wait for instead
 
     def authenticate(self, step: script.Authenticate) -> None:
         """SCRAM-SHA-256 in its four messages (4.12): two of ours, each answered."""

@@ -173,6 +173,11 @@ class Case:
     needs: str = ""
     """What the server must have for the case to say anything: a transport or a method; empty for all."""
 
+    @property
+    def waits(self) -> bool:
+        """True where it lets time pass."""
+        return any(isinstance(step, Wait) for step in self.steps)
+
 
 Steps: TypeAlias = Step | tuple[Step, ...]
 

@@ -6,22 +6,22 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from gateway.settings.tree import Settings
+from tests.support.gateway_thread import GatewayThread
 from tests.support.ports import free_port
 from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 RECEIVE_MAXIMUM: Final = 20
 MAX_PACKET_BYTES: Final = 65_536
 USER: Final = "conformance"
 PASSWORD: Final = "a password"
-START_SECONDS: Final = 20.0
-STOP_SECONDS: Final = 10.0
 
 NAMES: Final = ("entrepot", "mosquitto")
 
@@ -29,6 +29,13 @@ ENTREPOT_SETTINGS: Final = {
     "mqtt.receive_maximum": str(RECEIVE_MAXIMUM),
     "mqtt.max_packet_size_bytes": str(MAX_PACKET_BYTES),
     "log.level": "warning",
+}
+
+USERS: Final = {
+    "security.initial_admin": USER,
+    "security.initial_admin_password": PASSWORD,
+    "security.argon2_memory_bytes": "65536",
+    "security.argon2_iterations": "1",
 }
 
 MOSQUITTO_CONFIGURATION: Final = f"""\
@@ -47,11 +54,12 @@ sys_interval 0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server.  `ports` by transport: tcp, ws."""
+    """A running server.  `ports` by transport: tcp, ws.  `wait` lets seconds pass, real ones or those of its clock."""
 
     name: str
     host: str
     ports: dict[str, int]
+    wait: Callable[[float], None] = time.sleep
 
     def port(self, transport: str) -> int:
         return self.ports[transport]
@@ -71,11 +79,20 @@ def entrepot(directory: Path, with_users: bool = False) -> Iterator[Server]:
     """Our server with an empty store; with `USER` as its one user, or with none, so that anybody may connect."""
     settings = dict(ENTREPOT_SETTINGS)
     if with_users and "security" in Settings.model_fields:
-        settings |= {"security.initial_admin": USER, "security.initial_admin_password": PASSWORD}
+        settings |= USERS
     with ServerProcess(directory, settings) as process:
         yield Server("entrepot", "127.0.0.1", {"tcp": process.port("mqtt"), "ws": process.port("http")})
         assert process.stop() == 0, process.log_text()
         assert "Traceback" not in process.log_text(), process.log_text()
+
+
+@contextmanager
+def with_a_clock() -> Iterator[Server]:
+    """Our server in this process; its time goes on only where a case waits."""
+    settings = {"mqtt": {"receive_maximum": RECEIVE_MAXIMUM, "max_packet_size_bytes": MAX_PACKET_BYTES}}
+    with GatewayThread(settings) as gateway:
+        ports = {"tcp": gateway.port("mqtt"), "ws": gateway.port("http")}
+        yield Server("entrepot", "127.0.0.1", ports, gateway.pass_time)
 
 
 @contextmanager
@@ -89,19 +106,14 @@ def mosquitto(directory: Path) -> Iterator[Server]:
     with (directory / "mosquitto.log").open("wb") as log:
         process = subprocess.Popen([program, "-c", str(configuration)], stdout=log, stderr=log)
     try:
-        _wait_for(process, ports["tcp"])
+        wait_until(lambda: _listens(process, ports["tcp"]), "mosquitto listens")
         yield Server("mosquitto", "127.0.0.1", ports)
     finally:
         process.terminate()
-        process.wait(STOP_SECONDS)
+        process.wait(PATIENCE_SECONDS)
 
 
-def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        assert process.poll() is None, "mosquitto ended instead of starting"
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert time.monotonic() < deadline, "mosquitto does not listen"
-        time.sleep(0.02)
+def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    assert process.poll() is None, "mosquitto ended instead of starting"
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import encode
 from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.packets import Packet, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 from protocols.mqtt.reason_codes import REASONS_OF, ReasonCode
+from tests.support.cases import cases
 
 ANSWERS: dict[PacketType, type[Packet]] = {
     PacketType.PUBACK: Puback,
@@ -33,8 +32,8 @@ BEFORE_REASON = {
 }
 
 
-@pytest.mark.parametrize("kind", BEFORE_REASON)
-@pytest.mark.parametrize("code", range(256))
+@cases("kind", BEFORE_REASON)
+@cases("code", range(256))
 def test_reason_codes_are_those_of_their_packet(kind: PacketType, code: int) -> None:
     first, before, after = BEFORE_REASON[kind]
     body = bytes.fromhex(before) + bytes((code,)) + bytes.fromhex(after)
@@ -44,7 +43,7 @@ def test_reason_codes_are_those_of_their_packet(kind: PacketType, code: int) -> 
     assert (decoder.error is None) is (code in REASONS_OF[kind])
 
 
-@pytest.mark.parametrize("kind", ANSWERS)
+@cases("kind", ANSWERS)
 def test_answers_have_no_text_that_could_be_too_long(kind: PacketType) -> None:
     """Without texts an answer with one reason has at most 6 bytes, less than any peer can refuse to take."""
     for code in REASONS_OF[kind]:

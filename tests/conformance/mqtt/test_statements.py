@@ -13,6 +13,7 @@ from tests.conformance.mqtt import report, statements_5, statements_311
 from tests.conformance.mqtt.all_cases import BY_NAME
 from tests.conformance.mqtt.statement import BOTH, CLIENT, SERVER, Statement
 from tests.conformance.mqtt.traps import TRAPS
+from tests.support.cases import cases
 
 ROOT = Path(__file__).resolve().parents[3]
 OF = {"5.0": statements_5.STATEMENTS, "3.1.1": statements_311.STATEMENTS}
@@ -42,9 +43,7 @@ def test_cases_name_statements_that_exist(version: str) -> None:
     assert set(report.proofs(version)) - known == set()
 
 
-@pytest.mark.parametrize(
-    "test", sorted({test for statements in OF.values() for one in statements for test in one.tests})
-)
+@cases("test", sorted({test for statements in OF.values() for one in statements for test in one.tests}))
 def test_named_tests_exist(test: str) -> None:
     path, _, name = test.partition("::")
     assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text(), re.MULTILINE), test

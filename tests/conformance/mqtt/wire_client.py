@@ -14,8 +14,9 @@ from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Packet
 from tests.conformance.mqtt.script import UNIQUE
+from tests.support.waiting import PATIENCE_SECONDS
 
-ANSWER_SECONDS: Final = 15.0
+ANSWER_SECONDS: Final = PATIENCE_SECONDS
 """Longest time a server has for what it must do."""
 
 MAX_PACKET: Final = 1 << 24

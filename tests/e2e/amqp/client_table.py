@@ -1,7 +1,8 @@
 """The table of other people's AMQP clients; what one cannot do stands here with why.
 
-Every client is asked against one process.  Against a deployment of several processes one is, since there the
-difference is behind the door and not in it.
+Every client is asked against one process, and one of them in the default tier: the others speak to the same door by the
+same frames.  Against a deployment of several processes one is, since there the difference is behind the door and not in
+it; in the default tier by the scripts of `BEHIND_THE_DOOR`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class Client:
     name: str
     connect: Callable[[int, Arrival], Peer]
     is_there: bool = True
-    is_asked_everywhere: bool = False
+    is_ours: bool = False
+    """True where it is asked in the default tier, and against several processes."""
 
 
 HAS_AMQPLIB = shutil.which("node") is not None and (MODULES / "amqplib").is_dir()
@@ -34,7 +36,7 @@ HAS_AMQPLIB = shutil.which("node") is not None and (MODULES / "amqplib").is_dir(
 CLIENTS = {
     client.name: client
     for client in (
-        Client("pika", PikaBlockingPeer, is_asked_everywhere=True),
+        Client("pika", PikaBlockingPeer, is_ours=True),
         Client("pika-asyncio", PikaAsyncioPeer),
         Client("aio-pika", AioPikaPeer),
         Client("kombu", KombuPeer),
@@ -63,3 +65,17 @@ CANNOT: dict[tuple[str, str], str] = {
     ("amqplib", "transactions of acknowledgements"): _NO_TX,
 }
 """(client, feature): why not."""
+
+BEHIND_THE_DOOR = (
+    "consume and acknowledge",
+    "a connection is cut: all comes again, marked",
+    "nack with requeue: at the old place, marked",
+    "prefetch of each consumer",
+    "single active consumer",
+    "consumer priority",
+    "transactions",
+    "priority after requeue",
+    "pattern: retry with a waiting queue",
+    "confirms of two channels are each their own",
+)
+"""Features of which several processes need more than one: their queues, leases and times are at a broker."""

@@ -16,6 +16,7 @@ from tests.conformance.amqp.wire_client import HEADER, Dropped, Wire, publishing
 from tests.support.amqp_load import parameters
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
+from tests.tiers.marks import scaled
 
 MIB = 1 << 20
 MEMORY_MARGIN = 40 * MIB
@@ -82,16 +83,29 @@ def end_of(wire: Wire) -> str:
         return "dropped"
 
 
+HALF_OPEN = (b"", HEADER[:5], HEADER)
+"""Nothing, half of a header, or a header and no login."""
+
+
 def test_half_open_connections(tmp_path: Path) -> None:
-    """100 that say nothing, half of a header, or a header and no login, are closed when the time is over."""
+    """They are closed when the time is over."""
+    with ServerProcess(tmp_path, {"amqp.handshake_timeout_seconds": "0.3"}) as server, ExitStack() as stack:
+        wires = [stack.enter_context(Wire(server.port("amqp"))) for _ in HALF_OPEN]
+        for wire, said in zip(wires, HALF_OPEN, strict=True):
+            wire.raw(said)
+        assert {end_of(wire) for wire in wires} == {"dropped"}
+
+
+@pytest.mark.soak
+def test_many_half_open_connections_beside_another(tmp_path: Path) -> None:
     with (
-        ServerProcess(tmp_path, {"amqp.handshake_timeout_seconds": "4"}) as server,
+        ServerProcess(tmp_path, {"amqp.handshake_timeout_seconds": "10"}) as server,
         undisturbed(server),
         ExitStack() as stack,
     ):
         wires = [stack.enter_context(Wire(server.port("amqp"))) for _ in range(100)]
         for number, wire in enumerate(wires):
-            wire.raw((b"", HEADER[:5], HEADER)[number % 3])
+            wire.raw(HALF_OPEN[number % 3])
         assert {end_of(wire) for wire in wires} == {"dropped"}
 
 
@@ -190,10 +204,11 @@ def test_a_client_that_publishes_without_waiting(server: ServerProcess) -> None:
         assert isinstance(found, commands.Queue.DeleteOk) and found.message_count == 1500
 
 
+@pytest.mark.scaled
 def test_declaring_and_unbinding_in_circles(server: ServerProcess) -> None:
     with undisturbed(server), Wire(server.port("amqp")) as wire:
         wire.opened()
-        for number in range(300):
+        for number in range(scaled(50, 1000)):
             name = wire.name("round")
             wire.ask(commands.Exchange.Declare(exchange=name, exchange_type="topic", auto_delete=True))
             wire.ask(commands.Queue.Declare(queue=name, exclusive=True))

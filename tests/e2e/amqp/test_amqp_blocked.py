@@ -15,6 +15,7 @@ from tests.support.amqp_servers import USERS
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
 from tests.support.waiting import wait_until
+from tests.tiers.marks import interop_only
 
 MORE_THAN_ANY_DISK = str(1 << 60)
 
@@ -49,7 +50,11 @@ class Client:
 
 
 @pytest.mark.parametrize(
-    ("full", "reason"), [(_full_entrepot, "low on disk"), (_full_rabbitmq, "low on memory")], ids=["serve", "rabbitmq"]
+    ("full", "reason"),
+    [
+        pytest.param(_full_entrepot, "low on disk", id="serve"),
+        interop_only(_full_rabbitmq, "low on memory", name="rabbitmq"),
+    ],
 )
 def test_a_publisher_is_told(full: object, reason: str, tmp_path: Path) -> None:
     with full(tmp_path) as port:  # type: ignore[operator]

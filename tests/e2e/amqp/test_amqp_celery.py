@@ -16,7 +16,7 @@ from tests.support import amqp_servers
 from tests.support.celery_app import ANSWER_SECONDS, Deployment, Worker, add, flaky, note, task, total, when
 from tests.support.waiting import wait_until
 
-pytestmark = pytest.mark.xdist_group("celery")
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("celery")]
 
 
 @pytest.fixture(scope="module")

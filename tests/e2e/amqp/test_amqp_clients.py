@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.amqp import differences
-from tests.e2e.amqp.client_table import CANNOT, CASES, CLIENTS, Client
+from tests.e2e.amqp.client_table import BEHIND_THE_DOOR, CANNOT, CASES, CLIENTS, Client
 from tests.support import amqp_servers
 from tests.support.amqp_peers.stage import Case, Stage
 
@@ -20,15 +20,26 @@ from tests.support.amqp_peers.stage import Case, Stage
 def _table() -> list[object]:
     rows: list[object] = []
     for server, client in itertools.product(amqp_servers.NAMES, CLIENTS.values()):
-        if server == "separate" and not client.is_asked_everywhere:
+        if server == "separate" and not client.is_ours:
             continue
-        marks = [] if client.is_there else [pytest.mark.skip(reason=f"{client.name} is not installed (make peers)")]
-        rows += [
-            pytest.param(server, client, case, id=f"{server}-{client.name}-{case.feature}", marks=marks)
-            for case in CASES
-            if (client.name, case.feature) not in CANNOT
-        ]
+        for case in CASES:
+            if (client.name, case.feature) not in CANNOT:
+                name = f"{server}-{client.name}-{case.feature}"
+                rows.append(pytest.param(server, client, case, id=name, marks=_marks(server, client, case)))
     return rows
+
+
+def _marks(server: str, client: Client, case: Case) -> list[pytest.MarkDecorator]:
+    if server == "rabbitmq" or not client.is_ours:
+        skip = pytest.mark.skip(reason=f"{client.name} is not installed (make peers)")
+        return [pytest.mark.interop, *([] if client.is_there else [skip])]
+    if server == "separate":
+        return [_ONE_CLUSTER, *([] if case.feature in BEHIND_THE_DOOR else [pytest.mark.soak])]
+    return []
+
+
+_ONE_CLUSTER = pytest.mark.xdist_group("amqp-separate")
+"""One worker starts several processes, for all of these tests."""
 
 
 @pytest.mark.parametrize(("server", "client", "case"), _table())
@@ -44,6 +55,7 @@ def test_script(server: str, client: Client, case: Case, amqp_port: Callable[[st
 def test_what_clients_cannot_is_of_the_table() -> None:
     features = {case.feature for case in CASES}
     assert [key for key in CANNOT if key[0] not in CLIENTS or key[1] not in features] == []
+    assert set(BEHIND_THE_DOOR) <= features
 
 
 def test_differences_are_of_the_table() -> None:

@@ -17,6 +17,7 @@ from tests.support import amqp_servers as servers
 from tests.support.deployment import DEPLOYMENTS, Deployment
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
+from tests.support.waiting import PATIENCE_SECONDS
 
 PORT_OF = Callable[[str], int]
 
@@ -46,7 +47,7 @@ def answers(port: int, exchange: str) -> tuple[str, str, str]:
         connection.close()
 
 
-@pytest.mark.parametrize("server", servers.NAMES)
+@pytest.mark.parametrize("server", servers.SERVERS)
 def test_one_answer_to_every_question(server: str, amqp_port: PORT_OF) -> None:
     port, name = amqp_port(server), f"e.{uuid4().hex[:8]}"
     assert answers(port, name) == ("404", "404", "404")
@@ -68,7 +69,7 @@ def test_one_answer_to_every_question(server: str, amqp_port: PORT_OF) -> None:
 # -- every Topic is an exchange --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=DEPLOYMENTS)
+@pytest.fixture(scope="module", params=servers.OURS)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with DEPLOYMENTS[request.param](tmp_path_factory.mktemp("topics"), servers.USERS) as running:
         yield running
@@ -138,5 +139,5 @@ def test_in_another_virtual_host_a_topic_is_no_exchange(server: Deployment) -> N
     channel = connection.channel()
     channel.basic_publish(amqp.Message("x"), topic, "k")
     with pytest.raises(amqp.NotFound):
-        connection.drain_events(timeout=10)
+        connection.drain_events(timeout=PATIENCE_SECONDS)
     connection.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import amqp  # type: ignore[import-untyped]
@@ -12,25 +12,9 @@ import trustme
 
 from tests.support import amqp_servers as servers
 from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS
 
 Connect = Callable[[], amqp.Connection]
-
-
-@pytest.fixture(params=servers.NAMES)
-def connect(request: pytest.FixtureRequest, amqp_port: Callable[[str], int]) -> Iterator[Connect]:
-    """Opens connections of the user guest, and ends them."""
-    opened: list[amqp.Connection] = []
-    port = amqp_port(request.param)
-
-    def one_more() -> amqp.Connection:
-        connection = amqp.Connection(f"127.0.0.1:{port}")
-        connection.connect()
-        opened.append(connection)
-        return connection
-
-    yield one_more
-    for connection in opened:
-        connection.collect()
 
 
 def test_who_deletes_a_queue_hears_that_before_its_consumer_is_cancelled(connect: Connect) -> None:
@@ -40,7 +24,7 @@ def test_who_deletes_a_queue_hears_that_before_its_consumer_is_cancelled(connect
     channel.basic_consume(queue, on_cancel=heard.append, consumer_tag="ours")
     channel.queue_delete(queue)
     heard.append("deleted")
-    channel.connection.drain_events(timeout=10)
+    channel.connection.drain_events(timeout=PATIENCE_SECONDS)
     assert heard == ["deleted", "ours"]
 
 
@@ -65,7 +49,7 @@ def test_who_closes_twice_reads_the_answer(amqp_port: Callable[[str], int]) -> N
     close = struct.pack(">HHHBHH", 10, 50, 200, 0, 0, 0)
     frame = struct.pack(">BHI", 1, 0, len(close)) + close + b"\xce"
     socket.sendall(frame)
-    socket.settimeout(10)
+    socket.settimeout(PATIENCE_SECONDS)
     assert socket.recv(100) == bytes.fromhex("01 0000 00000004 000a 0033 ce")
     for _turn in range(3):  # a server that had closed its socket would reset the connection
         socket.sendall(frame)
@@ -117,3 +101,14 @@ def offered(port: int, tls: dict[str, str] | None) -> list[str]:
     connection.connect()
     connection.close()
     return found
+
+
+def test_a_commit_of_what_is_refused_is_no_success(connect: Connect) -> None:
+    channel = connect().channel()
+    arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
+    queue = channel.queue_declare(exclusive=True, arguments=arguments).queue
+    channel.tx_select()
+    for text in ("first", "second", "third"):
+        channel.basic_publish(amqp.Message(text), routing_key=queue)
+    with pytest.raises(amqp.PreconditionFailed, match="partial tx completion"):
+        channel.tx_commit()

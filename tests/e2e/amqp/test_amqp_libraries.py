@@ -21,6 +21,8 @@ from kombu.pools import producers  # type: ignore[import-untyped]
 from tests.support import amqp_servers
 from tests.support.waiting import PATIENCE_SECONDS, until, wait_until
 
+pytestmark = pytest.mark.interop
+
 
 @pytest.fixture(params=amqp_servers.NAMES)
 def port(request: pytest.FixtureRequest, amqp_port: Callable[[str], int]) -> int:
@@ -206,7 +208,7 @@ def test_simple_queue(port: int, name: str) -> None:
             queue.put({"number": number})
         found = []
         for _ in range(3):
-            message = queue.get(timeout=15)
+            message = queue.get(timeout=PATIENCE_SECONDS)
             found.append(message.payload)
             message.ack()
         assert found == [{"number": number} for number in range(3)]
@@ -217,7 +219,7 @@ def test_simple_queue(port: int, name: str) -> None:
 def test_compressed_and_serialized(port: int, name: str) -> None:
     with _kombu(port) as connection, _simple(connection, name, serializer="json", compression="zlib") as q:
         q.put({"text": "ü" * 10_000, "list": [1, 2.5, None]})
-        message = q.get(timeout=15)
+        message = q.get(timeout=PATIENCE_SECONDS)
         assert message.payload == {"text": "ü" * 10_000, "list": [1, 2.5, None]}
         assert message.headers["compression"] == "application/x-gzip"
         message.ack()
@@ -264,7 +266,7 @@ def test_consumer_mixin_answers(port: int, name: str) -> None:
                     )
             wait_until(lambda: _drained(connection) or len(found) == 20, lambda: f"{found}")
         worker.should_stop = True
-        thread.join(15)
+        thread.join(PATIENCE_SECONDS)
         assert found == {str(number): number * 2 for number in range(20)}
 
 

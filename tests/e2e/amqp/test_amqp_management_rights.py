@@ -11,6 +11,7 @@ import pika.exceptions  # type: ignore[import-untyped]
 import pytest
 
 from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS
 
 SETTINGS = {
     "security.argon2_memory_bytes": "65536",
@@ -34,7 +35,7 @@ def as_user(server: ServerProcess) -> Iterator[Callable[..., httpx2.Client]]:
 
     def make(name: str, password: str = "pw") -> httpx2.Client:
         base = f"http://{server.address('http')}/api"
-        opened.append(httpx2.Client(base_url=base, timeout=20, trust_env=False, auth=(name, password)))
+        opened.append(httpx2.Client(base_url=base, timeout=PATIENCE_SECONDS, trust_env=False, auth=(name, password)))
         return opened[-1]
 
     yield make

@@ -1,14 +1,14 @@
-"""`entrepot shovel rabbitmq`: queues of Debian's rabbitmq-server, and of ours, drained into ours, with kills."""
+"""`entrepot shovel rabbitmq`: queues of ours, and of Debian's rabbitmq-server, drained into ours, with kills."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,20 +17,29 @@ import httpx2
 import pika  # type: ignore[import-untyped]
 import pytest
 
+from tests.support.amqp_servers import USERS
+from tests.support.launcher import WarmProcess, launch
 from tests.support.ports import free_port
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.server import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import interop_only
 
 pytestmark = pytest.mark.timeout(300)
 MANY = 4000
 PREFETCH = 50
 
 
-@pytest.fixture(scope="module")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQ]:
-    with RabbitMQ(tmp_path_factory.mktemp("source")) as node:
-        yield node
+@pytest.fixture(scope="module", params=["serve", interop_only("rabbitmq")])
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of the broker that is drained."""
+    directory = tmp_path_factory.mktemp("source")
+    if request.param == "rabbitmq":
+        with RabbitMQ(directory) as node:
+            yield node.port
+    else:
+        with ServerProcess(directory, USERS) as process:
+            yield process.port("amqp")
 
 
 @pytest.fixture(scope="module")
@@ -75,32 +84,52 @@ def drain(port: int, queue: str) -> list[tuple[pika.BasicProperties, bytes]]:
     return found
 
 
-def begin(source: int, target: int, *arguments: str) -> subprocess.Popen[str]:
-    flags = ["shovel", "rabbitmq", "--from", url(source), "--to", url(target), "--prefetch", str(PREFETCH), *arguments]
+@dataclass(frozen=True)
+class Shovel:
+    """The command in a process of its own, and what it prints."""
+
+    process: WarmProcess
+    log: Path
+
+    def ended(self, code: int = 0) -> list[dict[str, Any]]:
+        """Its last words, when it has ended."""
+        assert self.process.wait(PATIENCE_SECONDS) == code, self.text()
+        assert "Traceback" not in self.text()
+        found: list[dict[str, Any]] = json.loads(self.text()) if self.text().startswith("[") else []
+        return found
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(PATIENCE_SECONDS)
+
+    def text(self) -> str:
+        return self.log.read_text()
+
+
+Begin = Callable[..., Shovel]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Begin:
+    """Starts the command between two brokers."""
+    numbers = itertools.count()
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ENTREPOT_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "gateway.cli", *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
 
+    def begun(source: int, target: int, *arguments: str) -> Shovel:
+        log = tmp_path / f"shovel-{next(numbers)}"
+        places = ["--from", url(source), "--to", url(target)]
+        command = ["shovel", "rabbitmq", *places, "--prefetch", str(PREFETCH), *arguments]
+        return Shovel(launch(command, environment, log), log)
 
-def ended(process: subprocess.Popen[str], code: int = 0) -> list[dict[str, Any]]:
-    out, err = process.communicate(timeout=100)
-    assert process.returncode == code, out + err
-    assert "Traceback" not in err
-    found: list[dict[str, Any]] = json.loads(out) if out else []
-    return found
+    return begun
 
 
 def new_name() -> str:
     return f"s-{uuid4().hex[:10]}"
 
 
-def test_properties_and_order_stay(rabbitmq: RabbitMQ, server: ServerProcess) -> None:
-    queue, source, target = new_name(), rabbitmq.port, server.port("amqp")
+def test_properties_and_order_stay(source: int, server: ServerProcess, begin: Begin) -> None:
+    queue, target = new_name(), server.port("amqp")
     given = [
         pika.BasicProperties(
             content_type="text/plain",
@@ -128,7 +157,7 @@ def test_properties_and_order_stay(rabbitmq: RabbitMQ, server: ServerProcess) ->
         channel.basic_publish("made", "key", b"\x00" * n, properties)
     connection.close()
     declare(target, queue)
-    [told] = ended(begin(source, target, "--queue", queue, "--origin", "--json"))
+    [told] = begin(source, target, "--queue", queue, "--origin", "--json").ended()
     assert (told["carried"], told["changed"], told["problem"]) == (3, 1, None)
     arrived = drain(target, queue)
     assert [body for _, body in arrived] == [b"", b"\x00", b"\x00\x00"]
@@ -143,18 +172,18 @@ def test_properties_and_order_stay(rabbitmq: RabbitMQ, server: ServerProcess) ->
     assert declare(source, queue) == 0
 
 
-def test_nothing_is_lost_when_the_shovel_is_killed(rabbitmq: RabbitMQ, server: ServerProcess) -> None:
-    queue, source, target = new_name(), rabbitmq.port, server.port("amqp")
+@pytest.mark.soak
+def test_nothing_is_lost_when_the_shovel_is_killed(source: int, server: ServerProcess, begin: Begin) -> None:
+    queue, target = new_name(), server.port("amqp")
     fill(source, queue, MANY)
     declare(target, queue)
     for share in (1, 2):
-        process = begin(source, target, "--queue", queue)
-        wait_until(lambda share=share: declare(target, queue) > MANY * share // 20, "some were carried", 60)
-        process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=20)
+        shovel = begin(source, target, "--queue", queue)
+        wait_until(lambda share=share: declare(target, queue) > MANY * share // 20, "some were carried")
+        shovel.kill()
     left = declare(source, queue)
     assert 0 < left < MANY
-    ended(begin(source, target, "--queue", queue, "--json"))
+    begin(source, target, "--queue", queue, "--json").ended()
     assert declare(source, queue) == 0
     arrived = [int(body) for _, body in drain(target, queue)]
     counts = Counter(arrived)
@@ -164,58 +193,63 @@ def test_nothing_is_lost_when_the_shovel_is_killed(rabbitmq: RabbitMQ, server: S
     assert firsts == sorted(firsts)
 
 
-def test_nothing_is_lost_when_the_target_is_killed(rabbitmq: RabbitMQ, tmp_path: Path) -> None:
-    queue, source = new_name(), rabbitmq.port
+@pytest.mark.soak
+def test_nothing_is_lost_when_the_target_is_killed(source: int, tmp_path: Path, begin: Begin) -> None:
+    queue = new_name()
     fill(source, queue, MANY)
     with ServerProcess(tmp_path) as target:
         declare(target.port("amqp"), queue)
-        process = begin(source, target.port("amqp"), "--queue", queue, "--json")
-        wait_until(lambda: declare(target.port("amqp"), queue) > MANY // 4, "some were carried", 60)
+        shovel = begin(source, target.port("amqp"), "--queue", queue, "--json")
+        wait_until(lambda: declare(target.port("amqp"), queue) > MANY // 4, "some were carried")
         target.kill()
         target.restart()
-        [told] = ended(process)
+        [told] = shovel.ended()
         assert told["problem"] is None and told["carried"] >= MANY - PREFETCH
         assert {int(body) for _, body in drain(target.port("amqp"), queue)} == set(range(MANY))
     assert declare(source, queue) == 0
 
 
-def test_it_follows_until_it_is_told_to_end(rabbitmq: RabbitMQ, server: ServerProcess) -> None:
-    first, second, source, target = new_name(), new_name(), rabbitmq.port, server.port("amqp")
+def test_it_follows_until_it_is_told_to_end(source: int, server: ServerProcess, begin: Begin) -> None:
+    first, second, target = new_name(), new_name(), server.port("amqp")
     for queue in (first, second):
         fill(source, queue, 3)
         declare(target, queue)
-    process = begin(source, target, "--queue", first, "--queue", second, "--follow")
+    shovel = begin(source, target, "--queue", first, "--queue", second, "--follow")
     for count in (3, 5):
         for queue in (first, second):
-            wait_until(lambda queue=queue, count=count: declare(target, queue) == count, "they are carried", 30)
+            wait_until(lambda queue=queue, count=count: declare(target, queue) == count, "they are carried")
         if count == 3:
             for queue in (first, second):
                 fill(source, queue, 2, 3)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 130 and "Traceback" not in err
+    shovel.process.send_signal(signal.SIGINT)
+    shovel.ended(code=130)
 
 
-def test_a_queue_that_is_full_is_waited_for(rabbitmq: RabbitMQ, server: ServerProcess) -> None:
-    queue, source, target = new_name(), rabbitmq.port, server.port("amqp")
+def test_a_queue_that_is_full_is_waited_for_and_a_kill_meanwhile_loses_nothing(
+    source: int, server: ServerProcess, begin: Begin
+) -> None:
+    queue, target = new_name(), server.port("amqp")
     fill(source, queue, 10)
     full = {"x-max-length": 4, "x-overflow": "reject-publish"}
     declare(target, queue, **full)
-    process = begin(source, target, "--queue", queue, "--json")
+    killed = begin(source, target, "--queue", queue, "--json")
+    wait_until(lambda: declare(target, queue, **full) == 4, killed.text)
+    killed.kill()
+    shovel = begin(source, target, "--queue", queue, "--json")
     arrived: list[bytes] = []
 
     def all_arrived() -> bool:
         arrived.extend(body for _, body in drain(target, queue))
         return len(set(arrived)) == 10
 
-    wait_until(all_arrived, lambda: f"only {arrived} came", 60)
-    ended(process)
+    wait_until(all_arrived, lambda: f"only {arrived} came")
+    shovel.ended()
     assert declare(source, queue) == 0
 
 
-def test_all_queues_that_both_have(rabbitmq: RabbitMQ, server: ServerProcess) -> None:
+def test_all_queues_that_both_have(source: int, server: ServerProcess, begin: Begin) -> None:
     """Between two virtual hosts, one of them named like the other's namespace."""
-    source, target = rabbitmq.port, server.port("amqp")
+    target = server.port("amqp")
     api = f"http://{server.address('http')}/api"
     httpx2.put(f"{api}/vhosts/moved", timeout=20, trust_env=False).raise_for_status()
     names = [new_name() for _ in range(6)]
@@ -225,33 +259,44 @@ def test_all_queues_that_both_have(rabbitmq: RabbitMQ, server: ServerProcess) ->
         body = {"durable": True}
         httpx2.put(f"{api}/queues/moved/{queue}", json=body, timeout=20, trust_env=False).raise_for_status()
     flags = ["--all", "--server", f"http://{server.address('http')}", "--json", "--to", url(target, "moved")]
-    told = ended(begin(source, target, *flags))
+    told = begin(source, target, *flags).ended()
     assert {each["queue"]: each["carried"] for each in told} == dict.fromkeys(names[1:5], 7)
     assert declare(source, names[0]) == 7  # the target has none such
 
 
-def test_what_cannot_be_carried_is_told(rabbitmq: RabbitMQ, server: ServerProcess) -> None:
-    source, target = rabbitmq.port, server.port("amqp")
+def test_what_cannot_be_carried_is_told(source: int, server: ServerProcess, begin: Begin) -> None:
+    target = server.port("amqp")
     here, there = new_name(), new_name()
     fill(source, there, 1)
     declare(target, here)
-    told = ended(begin(source, target, "--queue", here, "--queue", there, "--json"), code=1)
+    told = begin(source, target, "--queue", here, "--queue", there, "--json").ended(code=1)
     problems = {each["queue"]: each["problem"] for each in told}
     assert problems[here].endswith("at the source") and problems[there].endswith("at the target")
     assert declare(source, there) == 1
-    for flags in (
-        ("--queue", here, "--to", url(source)),  # onto itself
-        (),
-        ("--queue", here, "--all"),
-        ("--queue", here, "--to", "http://127.0.0.1"),
-    ):
-        process = begin(source, target, *flags)
-        _, err = process.communicate(timeout=30)
-        assert process.returncode == 2 and err.startswith("entrepot: "), err
-    for wrong, problem in (
-        (f"amqp://guest:wrong@127.0.0.1:{source}/", "refuses the login"),
-        (url(source, "nowhere"), "cannot be reached"),
-        (url(free_port()), "cannot be reached"),
-    ):
-        [refused] = ended(begin(source, target, "--queue", here, "--from", wrong, "--json"), code=1)
+
+
+def test_a_source_that_cannot_be_reached_is_told(source: int, server: ServerProcess, begin: Begin) -> None:
+    queue = new_name()
+    declare(server.port("amqp"), queue)
+    wrong = {
+        f"amqp://guest:wrong@127.0.0.1:{source}/": "refuses the login",
+        url(source, "nowhere"): "cannot be reached",
+        url(free_port()): "cannot be reached",
+    }
+    begun = [begin(source, server.port("amqp"), "--queue", queue, "--from", each, "--json") for each in wrong]
+    for shovel, problem in zip(begun, wrong.values(), strict=True):
+        [refused] = shovel.ended(code=1)
         assert problem in refused["problem"], refused
+
+
+def test_flags_that_make_no_sense_are_refused(begin: Begin) -> None:
+    source, target = 5, 6
+    flags: tuple[tuple[str, ...], ...] = (
+        ("--queue", "q", "--to", url(source)),  # onto itself
+        (),
+        ("--queue", "q", "--all"),
+        ("--queue", "q", "--to", "http://127.0.0.1"),
+    )
+    for shovel in [begin(source, target, *each) for each in flags]:
+        shovel.ended(code=2)
+        assert shovel.text().startswith("entrepot: "), shovel.text()

@@ -12,12 +12,12 @@ from uuid import uuid4
 import pytest
 
 from tests.support import amqp_servers
+from tests.support.waiting import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("amqp-publish") is None, reason="amqp-tools are not installed (make peers)"
-)
-
-PATIENCE_SECONDS = 30
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.skipif(shutil.which("amqp-publish") is None, reason="amqp-tools are not installed (make peers)"),
+]
 
 
 @dataclass

@@ -11,52 +11,62 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tests.support.bridges import await_state, bridge, bridge_settings, remote
+from gateway.clock import SystemClock
+from tests.e2e.bridge.conftest import bridged_process
+from tests.support.bridges import await_state, bridge, remote
+from tests.support.gateway_thread import GatewayThread
 from tests.support.http_pull import events
-from tests.support.mqtt_brokers import Amqtt, Mosquitto, OtherBroker, Peer
-from tests.support.ports import free_port
-from tests.support.server import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.mqtt_brokers import Amqtt, OtherBroker, Peer
+from tests.support.ports import ReservedPort
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import interop_only
 
-MakeServer = Callable[..., ServerProcess]
-COUNT = 500
+MakeServer = Callable[..., Any]
+MakeBroker = Callable[..., OtherBroker]
+COUNT = 200
 
 IN = {"direction": "in", "filter": "plant/#", "local_prefix": "here/", "remote_prefix": "there/"}
 OUT = {"direction": "out", "filter": "orders/#", "local_prefix": "here/", "remote_prefix": "there/"}
 BOTH = {"direction": "both", "filter": "shared/#", "local_prefix": "here/", "remote_prefix": "there/"}
 
 
-@pytest.fixture(params=[(Mosquitto, 5), (Mosquitto, 4), (Amqtt, 4)], ids=["mosquitto-5", "mosquitto-4", "amqtt-4"])
-def other(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[OtherBroker, int]:
-    kind, version = request.param
-    directory = tmp_path / "other"
-    directory.mkdir()
-    return kind(directory), version
+@pytest.mark.parametrize("version", [5, 4])
+def test_in_and_out_with_names_remapped(other_broker: MakeBroker, bridged: MakeServer, version: int) -> None:
+    with other_broker() as broker, bridged(remote(broker.url, IN, OUT, version=version)) as server:
+        carries_both_ways(broker, server)
 
 
-def test_in_and_out_with_names_remapped(other: tuple[OtherBroker, int], bridged: MakeServer) -> None:
-    broker, version = other
-    with broker, bridged(remote(broker.url, IN, OUT, version=version)) as server:
-        await_state(server, "connected")
-        with Peer(broker.port, "there/orders/#", version=4) as theirs, Peer(server.port("mqtt"), "here/#") as ours:
-            theirs.publish_numbers("there/plant/line1", range(COUNT))
-            wait_until(lambda: len(ours.messages) >= COUNT, lambda: f"in: {len(ours.messages)}")
-            assert ours.payloads()[:COUNT] == [("here/plant/line1", str(n).encode()) for n in range(COUNT)]
-
-            ours.messages.clear()
-            ours.publish_numbers("here/orders/7", range(COUNT))
-            wait_until(lambda: len(theirs.messages) >= COUNT, lambda: f"out: {len(theirs.messages)}")
-            assert theirs.payloads() == [("there/orders/7", str(n).encode()) for n in range(COUNT)]
-        wait_until(lambda: bridge(server)["sent"] == COUNT, "the last acknowledgements")
-        assert bridge(server)["received"] == COUNT
-        assert bridge(server)["lastError"] is None
+@pytest.mark.interop
+def test_in_and_out_with_amqtt(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with (
+        Amqtt(tmp_path / "other") as broker,
+        bridged_process(tmp_path, remote(broker.url, IN, OUT, version=4)) as server,
+    ):
+        carries_both_ways(broker, server)
 
 
-@pytest.mark.parametrize("options", [{"version": 5}, {"version": 4, "announce_bridge": True}], ids=["5", "4-announced"])
+def carries_both_ways(broker: OtherBroker, server: Any) -> None:
+    await_state(server, "connected")
+    with Peer(broker.port, "there/orders/#", version=4) as theirs, Peer(server.port("mqtt"), "here/#") as ours:
+        theirs.publish_numbers("there/plant/line1", range(COUNT))
+        wait_until(lambda: len(ours.messages) >= COUNT, lambda: f"in: {len(ours.messages)}")
+        assert ours.payloads()[:COUNT] == [("here/plant/line1", str(n).encode()) for n in range(COUNT)]
+
+        ours.messages.clear()
+        ours.publish_numbers("here/orders/7", range(COUNT))
+        wait_until(lambda: len(theirs.messages) >= COUNT, lambda: f"out: {len(theirs.messages)}")
+        assert theirs.payloads() == [("there/orders/7", str(n).encode()) for n in range(COUNT)]
+    wait_until(lambda: bridge(server)["sent"] == COUNT, "the last acknowledgements")
+    assert bridge(server)["received"] == COUNT
+    assert bridge(server)["lastError"] is None
+
+
+@pytest.mark.parametrize("options", [{"version": 5}, interop_only({"version": 4, "announce_bridge": True})])
 def test_nothing_goes_round_where_both_ways_share_names(
-    tmp_path: Path, bridged: MakeServer, options: dict[str, Any]
+    other_broker: MakeBroker, bridged: MakeServer, options: dict[str, Any]
 ) -> None:
-    with Mosquitto(tmp_path) as broker, bridged(remote(broker.url, BOTH, **options)) as server:
+    with other_broker() as broker, bridged(remote(broker.url, BOTH, **options)) as server:
         await_state(server, "connected")
         with Peer(broker.port, "there/#") as theirs, Peer(server.port("mqtt"), "here/#") as ours:
             theirs.publish_numbers("there/shared/a", range(COUNT))
@@ -73,7 +83,7 @@ def test_nothing_goes_round_where_both_ways_share_names(
         assert (shape["received"], shape["sent"]) == (COUNT + 1, COUNT + 1)
 
 
-def test_properties_survive_both_ways(tmp_path: Path, bridged: MakeServer) -> None:
+def test_properties_survive_both_ways(other_broker: MakeBroker, bridged: MakeServer) -> None:
     given = Properties(PacketTypes.PUBLISH)
     given.ContentType = "application/json"
     given.ResponseTopic = "answers/1"
@@ -81,7 +91,7 @@ def test_properties_survive_both_ways(tmp_path: Path, bridged: MakeServer) -> No
     given.MessageExpiryInterval = 600
     given.PayloadFormatIndicator = 1
     given.UserProperty = [("a", "1"), ("a", "2"), ("b", "3")]
-    with Mosquitto(tmp_path) as broker, bridged(remote(broker.url, IN, OUT)) as server:
+    with other_broker() as broker, bridged(remote(broker.url, IN, OUT)) as server:
         await_state(server, "connected")
         with Peer(broker.port, "there/orders/#") as theirs, Peer(server.port("mqtt"), "here/#") as ours:
             theirs.publish("there/plant/x", b"{}", properties=given)
@@ -99,12 +109,12 @@ def test_properties_survive_both_ways(tmp_path: Path, bridged: MakeServer) -> No
                 assert len(found.UserProperty) == 3 + extra  # the mark that ends rounds
 
 
-def test_retained_messages_stay_retained_from_one_remote_to_another(tmp_path: Path, bridged: MakeServer) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
+def test_retained_messages_stay_retained_from_one_remote_to_another(
+    other_broker: MakeBroker, bridged: MakeServer
+) -> None:
     copy = {"direction": "out", "filter": "plant/#", "local_prefix": "here/", "remote_prefix": "copy/"}
-    with Mosquitto(tmp_path / "a") as first, Mosquitto(tmp_path / "b") as second, Peer(first.port) as theirs:
-        theirs.publish("there/plant/kept", b"1", retain=True).wait_for_publish(10)
+    with other_broker("a") as first, other_broker("b") as second, Peer(first.port) as theirs:
+        theirs.publish("there/plant/kept", b"1", retain=True).wait_for_publish(PATIENCE_SECONDS)
         with bridged(remote(first.url, IN), remote(second.url, copy, name="new")) as server:
             wait_until(lambda: bridge(server, "new")["sent"] == 1, "the retained one")
             theirs.publish("there/plant/kept", b"2", retain=True)
@@ -119,16 +129,18 @@ def test_retained_messages_stay_retained_from_one_remote_to_another(tmp_path: Pa
                 assert late.messages[0].retain
 
 
-def test_what_came_over_http_goes_out_and_new_topics_are_followed(tmp_path: Path, bridged: MakeServer) -> None:
+def test_what_came_over_http_goes_out_and_new_topics_are_followed(
+    other_broker: MakeBroker, bridged: MakeServer
+) -> None:
     everything = {"direction": "out", "filter": "#", "remote_prefix": "ours/"}
-    with Mosquitto(tmp_path) as broker, bridged(remote(broker.url, everything)) as server:
+    with other_broker() as broker, bridged(remote(broker.url, everything)) as server:
         await_state(server, "connected")
         with Peer(broker.port, "ours/#") as theirs, Peer(server.port("mqtt")) as ours:
             for number in range(3):
                 ours.publish(f"fresh{number}/a", str(number).encode())
             headers = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/me", "ce-type": "t"}
             web = urllib.request.Request(f"http://{server.address('http')}/topics/web:publish", b"9", headers)
-            with urllib.request.urlopen(web, timeout=10) as answer:
+            with urllib.request.urlopen(web, timeout=PATIENCE_SECONDS) as answer:
                 assert answer.status == 200
             wait_until(lambda: len(theirs.messages) >= 4, lambda: str(theirs.payloads()))
             assert {name for name, _ in theirs.payloads()} == {
@@ -139,34 +151,33 @@ def test_what_came_over_http_goes_out_and_new_topics_are_followed(tmp_path: Path
             }
 
 
-@pytest.mark.parametrize(("start", "expected"), [("earliest", {1, 2}), ("latest", {2})])
-def test_where_a_new_rule_begins(tmp_path: Path, bridged: MakeServer, start: str, expected: set[int]) -> None:
-    server = bridged()
-    with server, Peer(server.port("mqtt")) as ours:
-        ours.publish("here/orders/1", b"1").wait_for_publish(10)
+def test_where_a_new_rule_begins(tmp_path: Path, other_broker: MakeBroker) -> None:
+    with bridged_process(tmp_path) as server, Peer(server.port("mqtt")) as ours:
+        ours.publish("here/orders/1", b"1").wait_for_publish(PATIENCE_SECONDS)
         assert events(server, "here") != []
         server.stop()
+    rules = [{**OUT, "remote_prefix": f"{start}/", "start": start} for start in ("earliest", "latest")]
     with (
-        Mosquitto(tmp_path) as broker,
-        Peer(broker.port, "there/#") as theirs,
-        bridged(remote(broker.url, {**OUT, "start": start})) as server,
+        other_broker() as broker,
+        Peer(broker.port, "earliest/#", "latest/#") as theirs,
+        bridged_process(tmp_path, remote(broker.url, *rules)) as server,
     ):
         await_state(server, "connected")
         with Peer(server.port("mqtt")) as ours:
             ours.publish("here/orders/1", b"2")
-            wait_until(lambda: expected <= theirs.numbers, lambda: str(theirs.numbers))
-            assert theirs.numbers == expected
+            wanted = {("earliest/orders/1", b"1"), ("earliest/orders/1", b"2"), ("latest/orders/1", b"2")}
+            wait_until(lambda: len(theirs.payloads()) >= len(wanted), lambda: str(theirs.payloads()))
+            assert set(theirs.payloads()) == wanted
 
 
-def test_two_of_us_that_bridge_to_each_other_end_the_round(tmp_path: Path, bridged: MakeServer) -> None:
-    (tmp_path / "second").mkdir()
+def test_two_of_us_that_bridge_to_each_other_end_the_round() -> None:
     out = {"direction": "out", "filter": "shared/#"}
-    back = free_port()
-    with ServerProcess(
-        tmp_path / "second", bridge_settings(remote(f"mqtt://127.0.0.1:{back}", out, name="back"))
+    back = ReservedPort()
+    with GatewayThread(
+        {"bridge": {"remotes": [remote(f"mqtt://127.0.0.1:{back.number}", out, name="back")]}}, clock=SystemClock()
     ) as second:
-        there = remote(f"mqtt://{second.address('mqtt')}", out, name="there")
-        with bridged(there, **{"mqtt.port": str(back)}) as first:
+        there = remote(f"mqtt://127.0.0.1:{second.port('mqtt')}", out, name="there")
+        with GatewayThread({"bridge": {"remotes": [there]}}, clock=SystemClock(), fixed={"mqtt": back.number}) as first:
             await_state(first, "connected", "there")
             await_state(second, "connected", "back")
             with Peer(first.port("mqtt"), "shared/#") as here:

@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
+from tests.support.http_client import http_client
 from tests.support.http_server import STORES, HttpServer, serving
+from tests.support.one_worker import keep_file_together
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    keep_file_together(item)
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -19,7 +25,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def client(server: HttpServer) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=20, trust_env=False) as running:
+    with http_client(server.url) as running:
         yield running
 
 

@@ -20,10 +20,11 @@ X = "/exchanges/%2F/shop"
 BETWEEN = "/bindings/%2F/e/shop/q/jobs"
 
 ROUTES: list[Row] = [
-    *(needs("GET", path, LOOK) for path in ("/overview", "/cluster-name", "/nodes", "/nodes/n")),
+    *(needs("GET", path, LOOK) for path in ("/overview", "/cluster-name", "/feature-flags", "/nodes", "/nodes/n")),
     *(needs("GET", f"/health/checks/{name}", LOOK) for name in ("alarms", "local-alarms")),
     needs("GET", "/healthchecks/node", LOOK),
     needs("GET", "/whoami"),
+    needs("GET", "/extensions"),
     needs(
         "GET",
         "/aliveness-test/%2F",
@@ -44,7 +45,7 @@ ROUTES: list[Row] = [
     *(needs("GET", path, ("GET", "Topic:shop")) for path in (X, f"{X}/bindings/source", f"{X}/bindings/destination")),
     needs("PUT", X, ("CREATE", "Topic:shop"), body={"type": "topic"}),
     needs("DELETE", X, ("DELETE", "Topic:shop")),
-    needs("POST", f"{X}/publish", ("PUB", "Topic:shop"), body={"routing_key": "a", "payload": "x"}),
+    needs("POST", f"{X}/publish", ("PUB", "Topic:shop/a"), body={"routing_key": "a", "payload": "x"}),
     needs("GET", Q, ("GET", "Topic:jobs")),
     needs("GET", NS_Q, ("GET", "Topic:$ns/plant/jobs")),
     needs("GET", f"{Q}/bindings", ("GET", "Topic:jobs")),

@@ -50,5 +50,6 @@ def is_problem(answer: httpx2.Response, status: int, *words: str) -> None:
     problem = answer.json()
     assert problem["status"] == status
     assert problem["type"] and problem["title"] and problem["detail"]
+    assert problem["error"]["code"] and problem["error"]["message"] == problem["detail"], "as Azure's clients read it"
     for word in words:
         assert word in problem["detail"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from typing import Any
 
 import httpx2
@@ -20,146 +20,20 @@ from gateway.http.access import HttpAccess
 from gateway.http.app import build_rest
 from gateway.http.rights import DOCUMENTATION, RULES, MissingRuleError, SuperUsers, check_rules, routes_of
 from gateway.settings import SecuritySettings, Settings
-from tests.e2e.http import rabbitmq_grid
+from tests.e2e.http.operations import (
+    BY_TIMER_HANDLE,
+    BY_TOKEN,
+    EVENT,
+    ONLY_SUPER,
+    OPERATIONS,
+    OWN,
+    PUBLIC,
+    SINK,
+    Operation,
+)
+from tests.support.cases import cases
+from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving
-
-EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/me"}
-BATCH = "application/cloudevents-batch+json"
-
-
-@dataclass(frozen=True)
-class Operation:
-    """One thing to do at a door, and the rights that it needs: (action, resource) each."""
-
-    protocol: str
-    name: str
-    needs: tuple[tuple[str, str], ...]
-    send: Callable[[httpx2.Client], httpx2.Response] = field(repr=False, compare=False)
-
-
-def http(method: str, path: str, *needs: tuple[str, str], **options: Any) -> Operation:
-    return Operation("http", f"{method} {path}", needs, lambda client: client.request(method, path, **options))
-
-
-def of_both(method: str, path: str, *needs: tuple[str, str], **options: Any) -> list[Operation]:
-    """The plain route, and that of a namespace, whose resources have other names."""
-    api, rest = ("/api/v1", path.removeprefix("/api/v1")) if path.startswith("/api/v1") else ("", path)
-    named = tuple(
-        (action, resource if resource.endswith(":*") else resource.replace(":", ":$ns/plant/", 1))
-        for action, resource in needs
-    )
-    return [http(method, path, *needs, **options), http(method, f"{api}/namespaces/plant{rest}", *named, **options)]
-
-
-SINK = {"sink": "https://receiver.example/", "protocol": "HTTP"}
-CONSUMING = (("SUB", "Topic:grid/#"), ("SUB", "Group:workers"))
-SUBSCRIPTION = "/topics/grid/eventsubscriptions/workers"
-TOKENS = {"json": {"lockTokens": ["x"]}}
-MEMBERS = "/api/v1/groups/workers/topics/grid"
-ALL_CONTENTS = ("SUB", "Topic:*")
-
-OPERATIONS = [
-    *of_both("POST", "/topics/grid:publish", ("PUB", "Topic:grid"), headers=EVENT),
-    *of_both("POST", "/topics/grid:publish", ("PUB", "Topic:grid/line/1"), headers={**EVENT, "ce-subject": "line/1"}),
-    http(
-        "POST",
-        "/topics/grid:publish",
-        ("PUB", "Topic:grid/a"),
-        ("PUB", "Topic:grid/b"),
-        headers={"content-type": BATCH},
-        json=[{"specversion": "1.0", "id": s, "type": "t", "source": "/", "subject": s} for s in ("a", "b")],
-    ),
-    *of_both("POST", f"{SUBSCRIPTION}:receive?maxWaitTime=0", *CONSUMING),
-    *[
-        one
-        for verb in ("acknowledge", "release", "reject", "renewLock")
-        for one in of_both("POST", f"{SUBSCRIPTION}:{verb}", *CONSUMING, **TOKENS)
-    ],
-    *of_both("GET", "/topics/grid/events?start=nonsense", ("SUB", "Topic:grid/#")),
-    *of_both("POST", "/subscriptions", ("SUB", "Topic:grid/#"), json={**SINK, "source": "grid", "filters": [{}]}),
-    *of_both("GET", "/subscriptions/none", ALL_CONTENTS),
-    *of_both("PUT", "/subscriptions/none", ALL_CONTENTS, json={}),
-    *of_both("DELETE", "/subscriptions/none", ALL_CONTENTS),
-    *of_both("GET", "/api/v1/topics/grid/event-rules", ("GET", "Topic:grid")),
-    *of_both("PUT", "/api/v1/topics/grid/event-rules", ("UPDATE", "Topic:grid"), json={}),
-    *of_both("DELETE", "/api/v1/topics/grid/event-rules", ("UPDATE", "Topic:grid")),
-    *of_both("GET", "/api/v1/topics", ("LIST", "Topic:*")),
-    *of_both("PUT", "/api/v1/topics", ("CREATE", "Topic:*"), ("UPDATE", "Topic:*"), json={"value": [{"name": "many"}]}),
-    *of_both("GET", "/api/v1/topics/grid", ("GET", "Topic:grid")),
-    *of_both("PUT", "/api/v1/topics/grid", ("UPDATE", "Topic:grid"), json={}),
-    *of_both("DELETE", "/api/v1/topics/gone", ("DELETE", "Topic:gone")),
-    *of_both("GET", "/api/v1/topics/grid/queues/0/messages?offset=0", ("SUB", "Topic:grid/#")),
-    *of_both("GET", "/api/v1/groups", ("LIST", "Group:*")),
-    *of_both("GET", "/api/v1/groups/workers", ("GET", "Group:workers")),
-    *of_both("PUT", "/api/v1/groups/workers", ("UPDATE", "Group:workers"), json={}),
-    *of_both("DELETE", "/api/v1/groups/gone", ("DELETE", "Group:gone")),
-    *of_both(
-        "POST", "/api/v1/groups/workers:reset", ("UPDATE", "Group:workers"), json={"topic": "grid", "to": "latest"}
-    ),
-    *of_both("GET", "/api/v1/groups/workers/dead-letters", ("SUB", "Group:workers")),
-    *of_both("GET", "/api/v1/groups/workers/dead-letters:export", ("SUB", "Group:workers")),
-    *of_both("POST", "/api/v1/groups/workers/dead-letters:resend", ("UPDATE", "Group:workers"), json={"all": True}),
-    *of_both("GET", f"{MEMBERS}/members", *CONSUMING),
-    *of_both("POST", f"{MEMBERS}/members/m1", *CONSUMING),
-    *of_both("DELETE", f"{MEMBERS}/members/m1", *CONSUMING),
-    *of_both(
-        "POST",
-        f"{MEMBERS}/offsets",
-        *CONSUMING,
-        json={"member": "m1", "generation": 1, "offsets": [{"queueId": 0, "offset": 0}]},
-    ),
-    *of_both("GET", "/api/v1/messages?topic=grid", ("SUB", "Topic:grid/#")),
-    http("GET", "/api/v1/messages/00", ALL_CONTENTS),
-    http("GET", "/api/v1/messages/00/consumers", ALL_CONTENTS),
-    http("GET", "/api/v1/messages/00/trace", ALL_CONTENTS),
-    *of_both("GET", "/api/v1/timers", ALL_CONTENTS),
-    *of_both("GET", "/api/v1/timers?topic=grid", ("SUB", "Topic:grid/#")),
-    http("GET", "/api/v1/namespaces", ("LIST", "Namespace:*")),
-    http("GET", "/api/v1/namespaces/plant", ("GET", "Namespace:plant")),
-    http("PUT", "/api/v1/namespaces/plant", ("CREATE", "Namespace:plant"), json={}),
-    http("DELETE", "/api/v1/namespaces/gone", ("DELETE", "Namespace:gone")),
-    http("GET", "/api/v1/brokers", ("LIST", "Cluster:default")),
-    http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
-    http("DELETE", "/api/v1/brokers/b", ("DELETE", "Cluster:default")),
-    http("GET", "/metrics", ("GET", "Cluster:default")),
-    http("GET", "/api/v1/retained?filter=grid/%23", ("SUB", "Topic:grid/#")),
-    http("GET", "/api/v1/retained/grid%2Fa", ("SUB", "Topic:grid/a")),
-    http("DELETE", "/api/v1/retained?filter=grid/%23", ("PUB", "Topic:grid/#")),
-    http("DELETE", "/api/v1/retained/grid%2Fa", ("PUB", "Topic:grid/a")),
-    http("GET", "/api/v1/bridges", ("LIST", "Cluster:default")),
-    http("GET", "/api/v1/clients", ("LIST", "Cluster:default")),
-    http("GET", "/api/v1/clients/c", ("GET", "Cluster:default")),
-    http("DELETE", "/api/v1/clients/c", ("UPDATE", "Cluster:default")),
-    http("GET", "/api/v1/subscriptions", ("LIST", "Cluster:default")),
-    http("GET", "/api/v1/slow-subscribers", ("LIST", "Cluster:default")),
-    http("GET", "/api/v1/sessions", ("LIST", "Cluster:default")),
-    http("GET", "/api/v1/sessions/c", ("GET", "Cluster:default")),
-    http("DELETE", "/api/v1/sessions/c", ("UPDATE", "Cluster:default")),
-    *(http(method, path, *needs, json=body) for method, path, needs, body in rabbitmq_grid.ROUTES),
-]
-ONLY_SUPER = [
-    http("GET", "/api/v1/users"),
-    http("GET", "/api/v1/users/root"),
-    http("PUT", "/api/v1/users/root", json={}),
-    http("DELETE", "/api/v1/users/gone"),
-    http("GET", "/api/v1/acls"),
-    http("GET", "/api/v1/acls:explain?subject=x&action=PUB&resource=Topic:a"),
-    http("GET", "/api/v1/acls/x"),
-    http("PUT", "/api/v1/acls/x", json={"statements": []}),
-    http("DELETE", "/api/v1/acls/gone"),
-    http("GET", "/api/v1/audit"),
-    http("PUT", "/api/v1/traces/c", json={}),
-    http("GET", "/api/v1/traces/c"),
-    http("DELETE", "/api/v1/traces/c"),
-    *(http(method, path, json=body) for method, path, _, body in rabbitmq_grid.FOR_SUPER_USERS),
-]
-OWN = [http("GET", "/asyncapi.json"), http("GET", "/subscriptions"), http("GET", "/namespaces/plant/subscriptions")]
-"""They show what the caller may see."""
-BY_TOKEN = [http(method, "/webhooks/consent/default/none/token") for method in ("GET", "POST")]
-"""The token in the path is the right."""
-PUBLIC = [http("GET", "/healthz"), http("GET", "/readyz"), http("GET", "/openapi.json")]
-BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}
-"""Their handles are made in a test of their own."""
 
 
 @pytest.fixture(scope="module")
@@ -178,26 +52,50 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
 
 def as_user(server: HttpServer, name: str | None, password: str = "pw") -> httpx2.Client:
     auth = None if name is None else (name, password)
-    return httpx2.Client(base_url=server.url, auth=auth, timeout=20, trust_env=False)
+    return http_client(server.url, auth=auth)
+
+
+@pytest.fixture(scope="module")
+def root(server: HttpServer) -> Iterator[httpx2.Client]:
+    with as_user(server, "root", "root") as client:
+        yield client
 
 
 @pytest.fixture
-def user(server: HttpServer) -> Iterator[Callable[..., httpx2.Client]]:
+def user(server: HttpServer, root: httpx2.Client) -> Iterator[Callable[..., httpx2.Client]]:
     """Makes a user with statements, and a client of his."""
-    opened: list[httpx2.Client] = []
+    with ExitStack() as opened:
 
-    def make(*statements: dict[str, Any]) -> httpx2.Client:
-        name = f"u{uuid.uuid4().hex[:10]}"
-        with as_user(server, "root", "root") as root:
-            assert root.put(f"/api/v1/users/{name}", json={"password": "pw"}).status_code == 201
-            made = root.put(f"/api/v1/acls/{name}", json={"statements": list(statements)})
-            assert made.status_code == 201, made.text
-        opened.append(as_user(server, name))
-        return opened[-1]
+        def make(*statements: dict[str, Any]) -> httpx2.Client:
+            name = new_user(root)
+            allow(root, name, statements)
+            return opened.enter_context(as_user(server, name))
 
-    yield make
-    for client in opened:
-        client.close()
+        yield make
+
+
+@pytest.fixture
+def person(server: HttpServer, root: httpx2.Client) -> Iterator[Callable[..., httpx2.Client]]:
+    """Gives one user other statements, and his client."""
+    name = new_user(root)
+    with as_user(server, name) as client:
+
+        def change(*statements: dict[str, Any]) -> httpx2.Client:
+            allow(root, name, statements)
+            return client
+
+        yield change
+
+
+def new_user(root: httpx2.Client) -> str:
+    name = f"u{uuid.uuid4().hex[:10]}"
+    assert root.put(f"/api/v1/users/{name}", json={"password": "pw"}).status_code == 201
+    return name
+
+
+def allow(root: httpx2.Client, name: str, statements: tuple[dict[str, Any], ...]) -> None:
+    changed = root.put(f"/api/v1/acls/{name}", json={"statements": list(statements)})
+    assert changed.status_code in (200, 201), changed.text
 
 
 def said(effect: str, *needs: tuple[str, str]) -> list[dict[str, Any]]:
@@ -214,18 +112,18 @@ def is_denied(answer: httpx2.Response) -> bool:
     return True
 
 
-each = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: f"{operation.protocol} {operation.name}")
+each = cases("operation", OPERATIONS, ids=lambda operation: f"{operation.protocol} {operation.name}")
 
 
 @each
-def test_who_has_what_it_needs_is_let_through(user: Callable[..., httpx2.Client], operation: Operation) -> None:
-    answer = operation.send(user(*said("ALLOW", *operation.needs)))
+def test_who_has_what_it_needs_is_let_through(person: Callable[..., httpx2.Client], operation: Operation) -> None:
+    answer = operation.send(person(*said("ALLOW", *operation.needs)))
     assert not is_denied(answer), answer.text
     assert answer.status_code < 500 or answer.status_code == 501, answer.text
 
 
 @each
-def test_who_lacks_a_part_is_not(user: Callable[..., httpx2.Client], operation: Operation) -> None:
+def test_who_lacks_a_part_is_not(person: Callable[..., httpx2.Client], operation: Operation) -> None:
     for lacking in operation.needs:
         others = [need for need in operation.needs if need != lacking]
         other_actions = {
@@ -236,51 +134,59 @@ def test_who_lacks_a_part_is_not(user: Callable[..., httpx2.Client], operation: 
         elsewhere = {"effect": "ALLOW", "actions": [lacking[0]], "resources": [f"{lacking[1].split(':')[0]}:other"]}
         if any(need[1] == lacking[1] for need in others):
             other_actions["actions"] = [need[0] for need in others]
-        assert is_denied(operation.send(user(*said("ALLOW", *others), other_actions, elsewhere)))
+        assert is_denied(operation.send(person(*said("ALLOW", *others), other_actions, elsewhere)))
 
 
 @each
-def test_a_denial_goes_before_all(user: Callable[..., httpx2.Client], operation: Operation) -> None:
+def test_a_denial_goes_before_all(person: Callable[..., httpx2.Client], operation: Operation) -> None:
     everything = {
         "effect": "ALLOW",
         "actions": ["ALL"],
         "resources": ["Topic:*", "Group:*", "Cluster:*", "Namespace:*"],
     }
     for need in operation.needs:
-        assert is_denied(operation.send(user(everything, *said("DENY", need))))
+        assert is_denied(operation.send(person(everything, *said("DENY", need))))
 
 
-@pytest.mark.parametrize("operation", ONLY_SUPER, ids=lambda operation: operation.name)
+@cases("operation", ONLY_SUPER, ids=lambda operation: operation.name)
 def test_users_and_policies_are_for_super_users(
-    server: HttpServer, user: Callable[..., httpx2.Client], operation: Operation
+    root: httpx2.Client, person: Callable[..., httpx2.Client], operation: Operation
 ) -> None:
     everything = {
         "effect": "ALLOW",
         "actions": ["ALL"],
         "resources": ["Topic:*", "Group:*", "Cluster:*", "Namespace:*"],
     }
-    assert is_denied(operation.send(user(everything)))
-    with as_user(server, "root", "root") as root:
-        assert operation.send(root).status_code < 500
+    assert is_denied(operation.send(person(everything)))
+    assert operation.send(root).status_code < 500
 
 
-@pytest.mark.parametrize("operation", [*OPERATIONS, *ONLY_SUPER, *OWN], ids=lambda operation: operation.name)
-def test_nobody_comes_in_without_credentials(server: HttpServer, operation: Operation) -> None:
-    for name, password in ((None, ""), ("root", "wrong"), ("unknown", "x")):
-        with as_user(server, name, password) as client:
-            answer = operation.send(client)
+@pytest.fixture
+def strangers(server: HttpServer) -> Iterator[list[httpx2.Client]]:
+    with (
+        as_user(server, None) as one,
+        as_user(server, "root", "wrong") as two,
+        as_user(server, "unknown", "x") as three,
+    ):
+        yield [one, two, three]
+
+
+@cases("operation", [*OPERATIONS, *ONLY_SUPER, *OWN], ids=lambda operation: operation.name)
+def test_nobody_comes_in_without_credentials(strangers: list[httpx2.Client], operation: Operation) -> None:
+    for client in strangers:
+        answer = operation.send(client)
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Basic ")
         assert answer.json()["code"] == "UNAUTHORIZED"
 
 
-@pytest.mark.parametrize("operation", PUBLIC, ids=lambda operation: operation.name)
+@cases("operation", PUBLIC, ids=lambda operation: operation.name)
 def test_what_is_public(server: HttpServer, operation: Operation) -> None:
     with as_user(server, None) as client:
         assert operation.send(client).status_code == 200
 
 
-@pytest.mark.parametrize("operation", BY_TOKEN, ids=lambda operation: operation.name)
+@cases("operation", BY_TOKEN, ids=lambda operation: operation.name)
 def test_a_consent_needs_its_token_and_no_user(server: HttpServer, operation: Operation) -> None:
     with as_user(server, None) as client:
         assert operation.send(client).status_code == 404

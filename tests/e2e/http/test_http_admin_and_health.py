@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 
 import httpx2
@@ -13,7 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from gateway.http.server import HttpListener
 from gateway.messaging.send import OnSent, Sender
-from tests.support.http_server import STORES, HttpServer, serving, wait_for
+from tests.support.http_client import http_client, http_request
+from tests.support.http_server import STORES, HttpServer, serving
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
 
@@ -125,6 +126,7 @@ def test_what_is_refused_is_not_counted(client, topic):
         {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": data} for data in ("abc", "far too long")
     ]
     assert client.post(f"/topics/{topic}:publish", content=json.dumps(events), headers=headers).status_code == 413
+    assert client.post(f"/topics/{topic}:publish", content=json.dumps(events[:1]), headers=headers).status_code == 200
     assert _samples(client)["rocketmq_messages_in_total", (("topic", topic),)] == 1
 
 
@@ -246,29 +248,20 @@ def test_every_operation_is_documented(client):
         "GET /metrics",
     }
     assert "422" not in json.dumps(document)  # what is not valid is answered with 400
-    references = json.dumps(document).count('"$ref": ')
-    assert references == json.dumps(document).count('"$ref": "#/components/schemas/Problem"')  # bodies stand in place
-    described = [
-        (path, operation) for path, operations in document["paths"].items() for operation in operations.values()
-    ]
-    for path, operation in described:
-        told = {parameter["name"] for parameter in operation.get("parameters", []) if parameter["in"] == "path"}
-        assert told == set(re.findall(r"{(\w+)}", path)), path
-    names = [operation["operationId"] for _, operation in described]
-    assert len(set(names)) == len(names)
 
 
+@pytest.mark.everywhere
 @pytest.mark.parametrize("store_kind", STORES)
 def test_stopping_answers_the_waiting_and_ends_the_idle(store_kind, tmp_path):
     answers: list[httpx2.Response] = []
     with serving(store_kind, tmp_path) as server:
         url = f"{server.url}/topics/t/eventsubscriptions/g:receive?maxWaitTime=100"
-        waiting = threading.Thread(target=lambda: answers.append(httpx2.post(url, timeout=30, trust_env=False)))
-        idle = httpx2.Client(base_url=server.url, trust_env=False, timeout=20)
+        waiting = threading.Thread(target=lambda: answers.append(http_request("POST", url)))
+        idle = http_client(server.url)
         assert idle.get("/healthz").status_code == 200
         waiting.start()
-        wait_for(lambda: _busy(server.listener) == 1)
-    waiting.join(10)
+        wait_until(lambda: _busy(server.listener) == 1, "the long poll")
+    waiting.join(PATIENCE_SECONDS)
     assert (answers[0].status_code, answers[0].json()) == (200, {"value": []})
     with pytest.raises(httpx2.TransportError):
         idle.get("/healthz")

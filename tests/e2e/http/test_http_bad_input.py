@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
+from typing import Any
 
 import httpx2
 import pytest
 from structlog.testing import capture_logs
 
 from gateway.settings import HttpSettings, Settings, TopicsSettings
+from tests.support.cases import cases
+from tests.support.http_client import http_request
 from tests.support.http_server import STORES, HttpServer, serving
+from tests.support.waiting import PATIENCE_SECONDS
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
 STRUCTURED = {"content-type": "application/cloudevents+json"}
@@ -18,6 +23,8 @@ BATCH = {"content-type": "application/cloudevents-batch+json"}
 EVENT = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 SUBSCRIPTION = "/topics/known/eventsubscriptions/g"
 LIMIT = 4096
+SNAKE = re.compile(r"\b[a-z]+_[a-z_]+\b")
+BAD_VALUES: tuple[Any, ...] = ([[]], {"no": {}}, -(2**40), 2**62, 0)
 
 
 @pytest.fixture(scope="module", params=STORES)
@@ -27,10 +34,10 @@ def server(request, tmp_path_factory):
     )
     with serving(request.param, tmp_path_factory.mktemp("data"), settings) as running:
         for name in ("known", "undrained"):
-            assert httpx2.put(f"{running.url}/api/v1/topics/{name}", trust_env=False, timeout=20).status_code == 201
+            assert http_request("PUT", f"{running.url}/api/v1/topics/{name}").status_code == 201
         for number in range(4):
             headers = {**CE, "ce-partitionkey": str(number), "ce-id": str(number)}
-            httpx2.post(f"{running.url}/topics/undrained:publish", headers=headers, trust_env=False, timeout=20)
+            http_request("POST", f"{running.url}/topics/undrained:publish", headers=headers)
         yield running
 
 
@@ -83,6 +90,15 @@ CASES = {
     "maxWaitTime of 121": (400, plain("POST", f"{SUBSCRIPTION}:receive?maxWaitTime=121")),
     "maxWaitTime of nan": (400, plain("POST", f"{SUBSCRIPTION}:receive?maxWaitTime=nan")),
     "receive from an unknown topic": (404, plain("POST", "/topics/unknown/eventsubscriptions/g:receive")),
+    "receive that may create nothing, of a topic": (
+        404,
+        plain("POST", "/topics/unknown/eventsubscriptions/g:receive?create=false"),
+    ),
+    "receive that may create nothing, of a group": (
+        404,
+        plain("POST", "/topics/known/eventsubscriptions/nobody:receive?maxWaitTime=0&create=false"),
+    ),
+    "create of text": (400, plain("POST", f"{SUBSCRIPTION}:receive?create=perhaps")),
     "receive from an unknown dead-letter topic": (
         404,
         plain("POST", "/topics/%25DLQ%25nobody/eventsubscriptions/g:receive"),
@@ -137,7 +153,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@cases("name", CASES)
 def test_bad_input_is_answered_with_a_problem(client, name):
     status, (method, path, headers, content) = CASES[name]
     answer = client.request(method, path, headers=headers, content=content)
@@ -159,9 +175,9 @@ def test_a_batch_names_the_event_at_fault(client):
 
 def test_a_body_without_a_length_is_cut_off_at_the_limit(server: HttpServer, client):
     head = "".join(f"{name}: {value}\r\n" for name, value in CE.items())
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as raw:
         raw.sendall(
-            f"POST /topics/known:publish HTTP/1.1\r\nhost: x\r\n{head}transfer-encoding: chunked\r\n\r\n".encode()
+            f"POST /topics/known:publish HTTP/1.1\r\nhost: [::1]\r\n{head}transfer-encoding: chunked\r\n\r\n".encode()
         )
         for _ in range(5):
             raw.sendall(b"400\r\n" + b"x" * 1024 + b"\r\n")
@@ -171,9 +187,9 @@ def test_a_body_without_a_length_is_cut_off_at_the_limit(server: HttpServer, cli
 
 def test_a_declared_length_over_the_limit_is_refused_before_the_body(server: HttpServer, client):
     head = "".join(f"{name}: {value}\r\n" for name, value in CE.items())
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as raw:
         raw.sendall(
-            f"POST /topics/known:publish HTTP/1.1\r\nhost: x\r\n{head}content-length: 99999999\r\n\r\n".encode()
+            f"POST /topics/known:publish HTTP/1.1\r\nhost: [::1]\r\n{head}content-length: 99999999\r\n\r\n".encode()
         )
         assert raw.recv(4096).startswith(b"HTTP/1.1 413")
     _still_works(client)
@@ -181,7 +197,7 @@ def test_a_declared_length_over_the_limit_is_refused_before_the_body(server: Htt
 
 def test_bytes_that_are_not_http_are_refused(server: HttpServer, client):
     for junk in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"POST / HTTP/1.1\r\ncontent-length: x\r\n\r\n"):
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as raw:
             raw.sendall(junk)
             assert raw.recv(4096).startswith(b"HTTP/1.1 400")
     _still_works(client)
@@ -216,6 +232,7 @@ def _is_problem(answer: httpx2.Response, status: int) -> None:
     problem = answer.json()
     assert problem["status"] == status
     assert problem["type"] and problem["title"] and problem["detail"]
+    assert problem["error"]["code"] and problem["error"]["message"] == problem["detail"]
 
 
 def _still_works(client: httpx2.Client) -> None:
@@ -229,3 +246,33 @@ def _still_works(client: httpx2.Client) -> None:
 
 def _received(client: httpx2.Client) -> list[dict]:
     return client.post(f"{SUBSCRIPTION}:receive?maxWaitTime=0&maxEvents=100").json()["value"]
+
+
+def test_members_are_named_as_json_has_them(client: httpx2.Client) -> None:
+    """Whatever is wrong with a member of a body, the refusal names it in the API's spelling."""
+    document = client.get("/openapi.json").json()
+    asked = 0
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if content is None or not path.startswith("/api/v1/") or "namespaces" in path:
+                continue
+            url = path.replace("{name}", "known").replace("{", "").replace("}", "")
+            for member in content["schema"]["properties"]:
+                for value in BAD_VALUES:
+                    answer = client.request(method, url, json={member: value})
+                    asked += answer.status_code == 400
+                    said = answer.json()["detail"] if answer.status_code == 400 else ""
+                    assert not SNAKE.search(said.partition(", not ")[0]), (url, member, value, said)
+    assert asked > 50
+    for member, value in (("writeQueues", 99), ("maxBacklog", -1), ("retentionSeconds", 0)):
+        answer = client.put("/api/v1/topics/members", json={member: value})
+        assert answer.json()["detail"].startswith(f"{member} must be "), answer.text
+        many = client.put("/api/v1/topics", json={"value": [{"name": "members", member: value}]}).json()["value"]
+        assert many[0]["error"]["message"].startswith(f"{member} must be ")
+    for member, value in (("maxAttempts", 0), ("invisibleSeconds", 99_999), ("maxInFlight", 0)):
+        answer = client.put("/api/v1/groups/members", json={member: value})
+        assert answer.json()["detail"].startswith(f"{member} must be "), answer.text
+    retry = {"kind": "exponential", "initialMs": -5}
+    _is_problem(answer := client.put("/api/v1/groups/members", json={"retry": retry}), 400)
+    assert answer.json()["detail"].startswith("initialMs must be ")

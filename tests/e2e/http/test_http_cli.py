@@ -10,11 +10,14 @@ import pytest
 
 from gateway.cli.app import run
 from tests.e2e.http.steps import event, publish, receive, settle
+from tests.support.cases import cases
+from tests.support.command_line import build_commands_once
 
 
 @pytest.fixture
 def entrepot(server, capfd, monkeypatch):
     """Run a command; gives (exit code, standard output, standard error)."""
+    build_commands_once(monkeypatch)
     monkeypatch.setenv("ENTREPOT_SERVER", server.url)
     monkeypatch.delenv("ENTREPOT_NAMESPACE", raising=False)
 
@@ -80,27 +83,27 @@ def test_namespaces(entrepot, client, topic):
     assert topic in ok(entrepot("topic", "list", "-n", namespace))
     assert topic not in ok(entrepot("topic", "list"))
     ok(entrepot("message", "publish", topic, "--data", "hello", "-n", namespace))
-    assert "hello" in ok(entrepot("message", "receive", topic, "g", "--ack", "-n", namespace))
+    assert "hello" in ok(entrepot("message", "receive", topic, "g", "--ack", "--create", "-n", namespace))
     assert "g" in ok(entrepot("group", "list", "-n", namespace))
     listed = json.loads(ok(entrepot("namespace", "list", "--json")))
     assert {"name": namespace, "topics": 1, "groups": 1} in listed
     assert namespace in ok(entrepot("namespace", "list"))
-    assert entrepot("namespace", "delete", namespace)[0] == 1
+    assert entrepot("namespace", "delete", namespace, "--yes")[0] == 1
     ok(entrepot("topic", "delete", topic, "--yes", "-n", namespace))
     ok(entrepot("group", "delete", "g", "--yes", "-n", namespace))
-    assert ok(entrepot("namespace", "delete", namespace)) == f"namespace {namespace} deleted\n"
+    assert ok(entrepot("namespace", "delete", namespace, "--yes")) == f"namespace {namespace} deleted\n"
     assert entrepot("topic", "list", "-n", namespace)[0] == 1
 
 
 def test_a_group_is_reset(entrepot, client, topic):
     publish(client, topic, event(1), event(2))
     settle(client, "acknowledge", topic, receive(client, topic, topic), topic)
-    out = ok(entrepot("group", "reset", topic, topic, "--to", "earliest", "--json"))
+    out = ok(entrepot("group", "reset", topic, topic, "--to", "earliest", "--yes", "--json"))
     assert sum(queue["lag"] for queue in json.loads(out)["progress"]) == 2
-    assert "committed" in ok(entrepot("group", "reset", topic, topic, "--to", "latest"))
+    assert "committed" in ok(entrepot("group", "reset", topic, topic, "--to", "latest", "--yes"))
     assert receive(client, topic, topic) == []
-    assert entrepot("group", "reset", topic, topic, "--to", "soon")[0] == 1
-    assert entrepot("group", "reset", topic, topic, "--to", "0", "--queue", "99")[0] == 1
+    assert entrepot("group", "reset", topic, topic, "--to", "soon", "--yes")[0] == 1
+    assert entrepot("group", "reset", topic, topic, "--to", "0", "--queue", "99", "--yes")[0] == 1
 
 
 def test_members(entrepot, client, topic):
@@ -158,6 +161,19 @@ def test_a_file_that_cannot_be_written(entrepot, client, topic, tmp_path):
 # messages and timers
 
 
+def test_a_typo_makes_no_topic_and_no_group(entrepot, client, topic):
+    ok(entrepot("topic", "create", topic))
+    for arguments, missing in (((f"{topic}-typo", "g"), f"topic '{topic}-typo'"), ((topic, "typo"), "group 'typo'")):
+        code, out, err = entrepot("message", "receive", *arguments)
+        assert (code, out) == (1, "")
+        assert err.endswith(f"{missing}; --create makes what is missing")
+    names = {each["name"] for each in client.get("/api/v1/topics").json()["value"]}
+    names |= {each["name"] for each in client.get("/api/v1/groups").json()["value"]}
+    assert topic in names and not names & {f"{topic}-typo", "typo"}
+    assert entrepot("message", "receive", topic, "typo", "--create")[0] == 0
+    assert entrepot("message", "receive", topic, "typo")[0] == 0
+
+
 def test_messages(server, entrepot, client, topic):
     publish(client, topic, event(1, data="first", unit="C"), event(2, data="second"))
     receive(client, topic, topic)
@@ -193,17 +209,17 @@ def test_timers(server, entrepot, client, topic):
     code, out, err = entrepot("timer", "list", "--topic", topic, "--limit", "1")
     assert code == 0 and "in-1" in out and "in-2" not in out and "--cursor" in err
     first, second = json.loads(ok(entrepot("timer", "list", "--topic", topic, "--json")))["value"]
-    assert ok(entrepot("timer", "recall", second["handle"])) == "recalled\n"
-    assert entrepot("timer", "recall", second["handle"])[0] == 1
+    assert ok(entrepot("timer", "recall", second["handle"], "--yes")) == "recalled\n"
+    assert entrepot("timer", "recall", second["handle"], "--yes")[0] == 1
     out = ok(entrepot("timer", "retime", first["handle"], "2000-01-01T00:00:00Z", "--json"))
     assert json.loads(out)["deliverAt"] == "2000-01-01T00:00:00.000Z"
     assert [one["event"]["id"] for one in receive(client, topic)] == ["in-1"]
     assert entrepot("timer", "list", "--topic", f"{topic}-none")[0] == 1
-    assert entrepot("timer", "recall", "nonsense")[0] == 1
+    assert entrepot("timer", "recall", "nonsense", "--yes")[0] == 1
     assert entrepot("message", "publish", topic, "--data", "x", "--deliver-at", "soon")[0] == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         ("topic", "create", "t", "--max-backlog", "many"),

@@ -6,56 +6,19 @@ import base64
 import json
 import socket
 import threading
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from urllib.parse import quote
 
 import httpx2
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
-from websockets.sync.connection import Connection
-from websockets.typing import Subprotocol
 
 from gateway.http.streaming import topic_stream
 from gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish, receive
-from tests.support.http_server import HttpServer, serving, wait_for
-
-
-class Source:
-    """What a browser's EventSource does, without its connecting again."""
-
-    def __init__(self, lines: Iterator[str]) -> None:
-        self._lines = lines
-        self.last_id = ""
-
-    def next(self) -> dict:
-        """The next event."""
-        fields: dict[str, str] = {}
-        for line in self._lines:
-            if line:
-                name, _, value = line.partition(": ")
-                fields[name] = value
-            elif "data" in fields:
-                self.last_id = fields["id"]
-                return {"name": fields.get("event"), **json.loads(fields["data"])}
-            else:
-                self.last_id = fields.get("id", self.last_id)
-                fields = {}
-        raise AssertionError("the stream has ended")
-
-    def take(self, count: int) -> list[str]:
-        return [self.next()["id"] for _ in range(count)]
-
-
-@contextmanager
-def source(client: httpx2.Client, topic: str, headers: dict | None = None, **query: str) -> Iterator[Source]:
-    with client.stream("GET", f"/topics/{topic}/events", params=query, headers=headers) as answer:
-        assert answer.status_code == 200, answer.read()
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        yield Source(answer.iter_lines())
+from tests.e2e.http.streams import Consumer, consumer, source
+from tests.support.http_client import http_client, http_request
+from tests.support.http_server import HttpServer, serving
+from tests.support.waiting import wait_until
 
 
 def test_events_come_as_they_are_published(client: httpx2.Client, topic: str) -> None:
@@ -67,6 +30,7 @@ def test_events_come_as_they_are_published(client: httpx2.Client, topic: str) ->
     assert found["e2"]["data"] == "two\nlines"
 
 
+@pytest.mark.everywhere
 def test_a_stream_begins_where_it_is_told_and_goes_on_where_it_was(client: httpx2.Client, topic: str) -> None:
     client.put(f"/api/v1/topics/{topic}", json={"queues": 3})
     publish(client, topic, *[event(n, partitionkey=str(n)) for n in range(60)])
@@ -144,56 +108,21 @@ def test_more_streams_than_the_limit_are_refused(tmp_path) -> None:
     settings = Settings(http={"max_streams": 1})
     with (
         serving("memory", tmp_path, settings) as server,
-        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+        http_client(server.url) as client,
     ):
         publish(client, "t", event(1))
         with source(client, "t"):
             is_problem(client.get("/topics/t/events"), 429)
-        wait_for(lambda: client.stream("GET", "/topics/t/events").__enter__().status_code == 200)
+        wait_until(
+            lambda: client.stream("GET", "/topics/t/events").__enter__().status_code == 200,
+            "the end of the first stream",
+        )
 
 
 # -- the WebSocket -----------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def consumer(
-    server: HttpServer,
-    topic: str,
-    group: str = "g",
-    *,
-    below: str = "",
-    headers: dict[str, str] | None = None,
-    **query: object,
-) -> Iterator[Consumer]:
-    asked = "&".join(f"{name}={quote(str(value))}" for name, value in query.items())
-    url = f"ws://127.0.0.1:{server.port}{below}/topics/{topic}/eventsubscriptions/{group}:stream?{asked}"
-    protocols = [Subprotocol("cloudevents.json")]
-    with connect(url, subprotocols=protocols, additional_headers=headers, compression=None, proxy=None) as connection:
-        yield Consumer(connection)
-
-
-class Consumer:
-    """A client that speaks the sub-protocol."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-
-    def next(self, timeout: float = 10) -> dict:
-        return json.loads(self.connection.recv(timeout=timeout))
-
-    def say(self, verb: str, **data: object) -> str:
-        control = uuid.uuid4().hex
-        said = {"specversion": "1.0", "id": control, "source": "/me", "type": f"dev.entrepot.{verb}", "data": data}
-        self.connection.send(json.dumps(said))
-        return control
-
-    def settle(self, verb: str, *events: dict, **more: object) -> dict:
-        control = self.say(verb, lockTokens=[one["locktoken"] for one in events], **more)
-        answer = self.next()
-        assert (answer["type"], answer["subject"]) == ("dev.entrepot.settled", control), answer
-        return answer["data"]
-
-
+@pytest.mark.everywhere
 def test_a_consumer_gets_events_and_settles_them(server: HttpServer, client: httpx2.Client, topic: str) -> None:
     publish(client, topic, event(1, data={"n": 1}), event(2), event(3))
     with consumer(server, topic) as it:
@@ -248,7 +177,7 @@ def test_what_is_held_goes_back_at_once_when_the_connection_ends(
         found.extend(ids(receive(client, topic)))
         return sorted(found) == ["e1", "e2"]
 
-    wait_for(both_are_there)
+    wait_until(both_are_there, "both events")
     with consumer(server, topic, "other") as it:
         it.next()
         it.connection.socket.shutdown(socket.SHUT_RDWR)  # as a cable that is pulled, which the kernel still tells of
@@ -273,7 +202,7 @@ def test_two_consumers_share_a_group(server: HttpServer, client: httpx2.Client, 
         for thread in threads:
             thread.start()
         publish(client, topic, *[event(n) for n in range(200)])
-        wait_for(lambda: len(got) >= 200, 60)
+        wait_until(lambda: len(got) >= 200, "all events")
     for thread in threads:
         thread.join()
     assert sorted(got) == sorted(f"e{n}" for n in range(200))
@@ -292,11 +221,10 @@ def test_what_is_not_understood_is_answered_with_a_problem(server: HttpServer, t
         answer = it.next()
         assert answer["type"] == "dev.entrepot.problem" and answer["data"]["status"] == 400
         it.say("credit", credit=1)  # it goes on
-        publish_one = httpx2.post(
+        publish_one = http_request(
+            "POST",
             f"{server.url}/topics/{topic}:publish",
             headers={"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/", "ce-type": "t"},
-            trust_env=False,
-            timeout=20,
         )
         assert publish_one.status_code == 200 and it.next()["id"] == "1"
 
@@ -332,9 +260,9 @@ def test_rights_of_streams_and_tokens_in_the_query(tmp_path) -> None:
         with pytest.raises(InvalidStatus) as refused, consumer(server, "t"):
             pass
         assert refused.value.response.status_code == 401
-        answer = httpx2.get(f"{server.url}/topics/t/events?access_token=nonsense", trust_env=False, timeout=20)
+        answer = http_request("GET", f"{server.url}/topics/t/events?access_token=nonsense")
         is_problem(answer, 401)
-        twice = httpx2.get(f"{server.url}/topics/t/events?access_token=a&access_token=b", trust_env=False, timeout=20)
+        twice = http_request("GET", f"{server.url}/topics/t/events?access_token=a&access_token=b")
         is_problem(twice, 401, "more than one")
 
 
@@ -345,11 +273,11 @@ def test_streams_of_a_user_who_is_deleted_tell_nothing_more(tmp_path) -> None:
     basic = {"authorization": "Basic " + base64.b64encode(b"bob:pw").decode()}
     all_of_it = [{"effect": "ALLOW", "actions": ["ALL"], "resources": ["Topic:*", "Group:*"]}]
     with serving("memory", tmp_path, Settings(security=cheap)) as server:  # noqa: SIM117
-        with httpx2.Client(base_url=server.url, auth=("root", "root"), trust_env=False, timeout=20) as root:
+        with http_client(server.url, auth=("root", "root")) as root:
             root.put("/api/v1/topics/t", json={}).raise_for_status()
             root.put("/api/v1/users/bob", json={"password": "pw"}).raise_for_status()
             root.put("/api/v1/acls/bob", json={"statements": all_of_it}).raise_for_status()
-            bob = httpx2.Client(base_url=server.url, headers=basic, trust_env=False, timeout=20)
+            bob = http_client(server.url, headers=basic)
             with bob, source(bob, "t") as live, consumer(server, "t", headers=basic) as it:
                 publish(root, "t", event(1))
                 assert live.next()["id"] == "e1"
@@ -395,7 +323,7 @@ def test_pages_of_other_origins(tmp_path) -> None:
     settings = Settings(http={"allowed_origins": ["https://app.example"]})
     with (
         serving("memory", tmp_path, settings) as server,
-        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+        http_client(server.url) as client,
     ):
         preflight = client.options(
             "/topics/t:publish",
@@ -408,4 +336,5 @@ def test_pages_of_other_origins(tmp_path) -> None:
         )
         assert answer.headers["access-control-allow-origin"] == "https://app.example"
         other = client.get("/healthz", headers={"origin": "https://other.example"})
+        assert other.status_code == 403
         assert "access-control-allow-origin" not in other.headers

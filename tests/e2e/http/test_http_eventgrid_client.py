@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from typing import Any
+
 import pytest
 from azure.core.credentials import AzureKeyCredential
-from azure.core.exceptions import HttpResponseError
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 from azure.core.messaging import CloudEvent
-from azure.eventgrid import EventGridConsumerClient, EventGridPublisherClient
+from azure.eventgrid import EventGridConsumerClient, EventGridPublisherClient, aio
 
+from tests.e2e.http.test_http_security import CHEAP
+from tests.support.http_server import HttpServer
+from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS
+
+pytestmark = pytest.mark.interop
 CREDENTIAL = AzureKeyCredential("key")
 
 
@@ -68,4 +78,45 @@ def test_a_refusal_is_an_http_error(server):
     ):
         client.send(event(1))
     assert refused.value.status_code == 400
-    assert "no.topic" in refused.value.response.text()
+    error = refused.value.error
+    assert error is not None and error.code == "ILLEGAL_TOPIC" and "no.topic" in str(error.message)
+    assert "no.topic" in refused.value.message
+
+
+def test_a_key_is_a_name_and_its_password(tmp_path: Path) -> None:
+    settings = {**CHEAP, "security.initial_admin": "admin", "security.initial_admin_password": "p:w"}
+    with ServerProcess(tmp_path, settings) as server:
+        url = f"http://{server.address('http')}"
+        for key, status in (("admin:p:w", 200), ("admin:pw", 401), ("admin", 401)):
+            with EventGridPublisherClient(url, AzureKeyCredential(key), namespace_topic="keyed") as publisher:
+                if status == 200:
+                    publisher.send(event(1))
+                    continue
+                with pytest.raises(ClientAuthenticationError) as refused:
+                    publisher.send(event(1))
+                error = refused.value.error
+                assert error is not None and error.code == "UNAUTHORIZED" and error.message
+
+
+async def test_azure_s_asynchronous_clients(server: HttpServer, topic: str) -> None:
+    async with (
+        aio.EventGridPublisherClient(server.url, CREDENTIAL, namespace_topic=topic) as publisher,
+        aio.EventGridConsumerClient(server.url, CREDENTIAL, namespace_topic=topic, subscription="workers") as consumer,
+    ):
+        sent = [CloudEvent(source="/s", type="reading", data={"n": n}) for n in range(5)]
+        await publisher.send(sent)
+        await publisher.send(CloudEvent(source="/s", type="reading", data=b"\x00\xff"))
+        received: list[Any] = []
+        while len(received) < 6:
+            received += await consumer.receive(max_events=10, max_wait_time=10)
+        tokens = [each.broker_properties.lock_token for each in received]
+        assert (await consumer.renew_locks(lock_tokens=tokens[:2])).succeeded_lock_tokens == tokens[:2]
+        assert (await consumer.release(lock_tokens=tokens[:1], release_delay=0)).failed_lock_tokens == []
+        assert (await consumer.reject(lock_tokens=tokens[1:2])).failed_lock_tokens == []
+        assert (await consumer.acknowledge(lock_tokens=tokens[2:])).succeeded_lock_tokens == tokens[2:]
+        [again] = await consumer.receive(max_events=10, max_wait_time=10)
+        assert again.broker_properties.delivery_count == 2
+        assert {each.event.id for each in received} >= {each.id for each in sent}
+        waiting = asyncio.ensure_future(consumer.receive(max_events=1, max_wait_time=30))
+        await publisher.send(sent[0])
+        assert len(await asyncio.wait_for(waiting, PATIENCE_SECONDS)) == 1

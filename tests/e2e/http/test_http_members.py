@@ -12,7 +12,9 @@ import httpx2
 import pytest
 
 from tests.e2e.http.steps import event, get, is_problem, publish, receive
-from tests.support.waiting import wait_until
+from tests.support.cases import cases
+from tests.support.http_client import http_client
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 QUEUES = 4
 
@@ -84,6 +86,7 @@ def queues_by_member(client: httpx2.Client, topic: str) -> dict[str, list[int]]:
     return {one["member"]: one["queues"] for one in members(client, topic)["value"]}
 
 
+@pytest.mark.everywhere
 def test_members_share_the_queues_as_they_come_and_go(client, topic, consumer):
     a, b, c = consumer("a"), consumer("b"), consumer("c")
     assert a.heartbeat() == [0, 1, 2, 3]
@@ -106,12 +109,13 @@ def test_members_share_the_queues_as_they_come_and_go(client, topic, consumer):
     assert shown["value"][0]["leaseSeconds"] == 60 and shown["value"][0]["expiresAt"].endswith("Z")
 
 
-def test_a_member_that_is_silent_loses_its_queues(client, topic, consumer):
+def test_a_member_that_is_silent_loses_its_queues(server, client, topic, consumer):
     silent, other = consumer("silent"), consumer("other")
-    other.heartbeat()
-    silent.heartbeat(lease_seconds=3)
+    other.heartbeat(lease_seconds=3600)
+    silent.heartbeat()
     assert queues_by_member(client, topic) == {"other": [0, 1], "silent": [2, 3]}
-    wait_until(lambda: queues_by_member(client, topic) == {"other": [0, 1, 2, 3]}, "the lease to be over", 30)
+    server.clock.advance(60)
+    assert queues_by_member(client, topic) == {"other": [0, 1, 2, 3]}
     is_problem(silent.commit(2, 0), 409, "not a member")
     assert silent.heartbeat() == [2, 3], "it comes back"
     assert silent.assignment["generation"] == 4
@@ -156,7 +160,7 @@ def test_every_message_is_pulled_once_by_members_at_work_at_once(server, client,
 
     def run(name: str, seed: int) -> None:
         rng = random.Random(seed)
-        with httpx2.Client(base_url=server.url, timeout=20, trust_env=False) as own:
+        with http_client(server.url) as own:
             one = Consumer(own, topic, name)
             while not over.is_set():
                 one.heartbeat()
@@ -172,7 +176,7 @@ def test_every_message_is_pulled_once_by_members_at_work_at_once(server, client,
     with ThreadPoolExecutor(3) as pool:
         running = [pool.submit(run, name, seed) for seed, name in enumerate("abc")]
         try:
-            wait_until(over.is_set, lambda: f"all messages, there are {len(done)}", 60)
+            wait_until(over.is_set, lambda: f"all messages, there are {len(done)}")
         finally:
             over.set()
         for one in running:
@@ -180,6 +184,7 @@ def test_every_message_is_pulled_once_by_members_at_work_at_once(server, client,
     assert done == Counter(f"e{number}" for number in range(total))
 
 
+@pytest.mark.everywhere
 def test_a_stale_commit_is_refused(client, topic, consumer):
     publish(client, topic, *(event(number) for number in range(8)))
     a, b = consumer("a"), consumer("b")
@@ -201,23 +206,24 @@ def test_a_long_poll_wakes_when_the_queues_are_shared_out_anew(server, client, t
     a.heartbeat()
     waiters = server.context.memberships._waiters
     with ThreadPoolExecutor(1) as pool:
-        for change, queues in (
-            (lambda: b.heartbeat(lease_seconds=3), [0, 1]),
-            (lambda: None, [0, 1, 2, 3]),  # the lease of b ends while nobody but a looks
-        ):
-            poll = pool.submit(a.heartbeat, generation=a.assignment["generation"], waitTime=60)
-            wait_until(lambda poll=poll: poll.done() or waiters._count, "the long poll")
-            change()
-            assert poll.result(30) == queues
+        poll = pool.submit(a.heartbeat, generation=a.assignment["generation"], waitTime=60)
+        wait_until(lambda: waiters._count, "the long poll")
+        b.heartbeat()
+        assert poll.result(PATIENCE_SECONDS) == [0, 1]
+        b.heartbeat(lease_seconds=1)  # which ends while nobody but a looks
+        poll = pool.submit(a.heartbeat, generation=a.assignment["generation"], waitTime=60)
+        assert poll.result(PATIENCE_SECONDS) == [0, 1, 2, 3]
 
 
 def test_a_member_that_hung_up_is_not_kept(server, client, topic, consumer):
     gone = consumer("gone")
-    gone.heartbeat(lease_seconds=3)
+    gone.heartbeat()
+    brief = httpx2.Timeout(PATIENCE_SECONDS, read=0.5)
     with pytest.raises(httpx2.ReadTimeout):
-        client.post(gone.path, json={"leaseSeconds": 3}, params={"generation": 1, "waitTime": 60}, timeout=0.5)
+        client.post(gone.path, json={"leaseSeconds": 60}, params={"generation": 1, "waitTime": 60}, timeout=brief)
     wait_until(lambda: server.context.memberships._waiters._count == 0, "the end of the long poll")
-    wait_until(lambda: queues_by_member(client, topic) == {}, "the end of its lease")
+    server.clock.advance(60)
+    assert queues_by_member(client, topic) == {}
     assert members(client, topic)["strategy"] is None
 
 
@@ -258,8 +264,8 @@ def test_in_a_namespace(client, topic):
 GOOD: dict[str, Any] = {"member": "a", "generation": 1, "offsets": [{"queueId": 0, "offset": 0}]}
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
+@cases(
+    "path, body, status",
     [
         ("members/a", {"leaseSeconds": 0.5}, 400),
         ("members/a", {"leaseSeconds": 3601}, 400),
@@ -294,8 +300,8 @@ def test_bad_input(client, topic, consumer, path, body, status):
     is_problem(client.post(f"/api/v1/groups/g/topics/{topic}/{path}", json=body), status)
 
 
-@pytest.mark.parametrize(
-    ("query", "status"),
+@cases(
+    "query, status",
     [
         ("0/messages", 400),
         ("0/messages?offset=x", 400),

@@ -6,10 +6,9 @@ import base64
 from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
-import pytest
-
 from domain.message import Message
 from tests.e2e.http.steps import event, get, is_problem, publish, receive, settle
+from tests.support.cases import cases
 
 MESSAGES = "/api/v1/messages"
 
@@ -130,8 +129,8 @@ def test_what_became_of_a_message(client, topic):
     assert (shown["topic"], shown["others"]) == (topic, 1)
 
 
-@pytest.mark.parametrize(
-    ("query", "status", "word"),
+@cases(
+    "query, status, word",
     [
         ("", 400, "topic"),
         ("?topic=", 400, "topic"),
@@ -204,7 +203,7 @@ def test_traces_by_an_id_that_a_producer_chose(client, server, topic):
     assert hop["kind"] == "stored"
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.5, "1", None, True])
+@cases("share", [-0.1, 1.5, "1", None, True])
 def test_what_is_no_share(client, topic, share):
     is_problem(client.put(f"/api/v1/topics/{topic}", json={"trace": share}), 400, "trace")
 

@@ -15,7 +15,9 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 
 from domain.message import Message
-from tests.support.http_server import HttpServer, wait_for
+from tests.support.http_client import http_client
+from tests.support.http_server import HttpServer
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 HEADERS = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/line1", "ce-type": "reading"}
 BATCH = "application/cloudevents-batch+json; charset=utf-8"
@@ -79,6 +81,7 @@ def test_structured_mode(client, topic):
     assert received["event"] == sent
 
 
+@pytest.mark.everywhere
 def test_batched_mode_keeps_every_event(client, topic):
     publish(client, topic, 100)
     received = receive(client, topic)
@@ -92,22 +95,26 @@ def test_an_empty_batch_is_fine(client, topic):
     assert receive(client, topic) == []
 
 
+@pytest.mark.interop
 def test_curl_publishes_in_binary_mode(server, client, topic):
     command = ["curl", "-sS", "-w", "%{http_code}", f"{server.url}/topics/{topic}:publish"]
     for name, value in {**HEADERS, "content-type": "text/plain"}.items():
         command += ["-H", f"{name}: {value}"]
-    done = subprocess.run([*command, "-d", "hello"], capture_output=True, text=True, timeout=20, check=True)
+    done = subprocess.run(
+        [*command, "-d", "hello"], capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True
+    )
     assert done.stdout == "{}200"
     assert receive(client, topic)[0]["event"]["data"] == "hello"
 
 
+@pytest.mark.interop
 def test_curl_sends_a_big_body_that_waits_for_continue(server, client, topic, tmp_path):
     (tmp_path / "body").write_bytes(bytes(range(256)) * 8192)
     command = ["curl", "-sS", "--expect100-timeout", "10", f"{server.url}/topics/{topic}:publish"]
     for name, value in {**HEADERS, "content-type": "application/octet-stream", "expect": "100-continue"}.items():
         command += ["-H", f"{name}: {value}"]
     command += ["--data-binary", f"@{tmp_path}/body"]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout == "{}"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout == "{}"
     [received] = receive(client, topic)
     assert len(received["event"]["data_base64"]) == (2 << 20) // 3 * 4 + 4
 
@@ -140,6 +147,7 @@ def test_a_message_of_another_door_is_an_event(server: HttpServer, client, topic
     )
 
 
+@pytest.mark.everywhere
 def test_released_comes_back_at_once_with_a_raised_count(client, topic):
     publish(client, topic)
     first = tokens(receive(client, topic))
@@ -149,6 +157,7 @@ def test_released_comes_back_at_once_with_a_raised_count(client, topic):
     assert again["brokerProperties"]["deliveryCount"] == 2
 
 
+@pytest.mark.everywhere
 def test_release_with_a_short_delay_wakes_a_long_poll(client, topic):
     publish(client, topic)
     settle(client, "release", topic, "g", tokens(receive(client, topic)), releaseDelayInSeconds=0.05)
@@ -162,6 +171,7 @@ def test_an_endless_delay_is_taken(client, topic):
     assert receive(client, topic) == []
 
 
+@pytest.mark.everywhere
 def test_rejected_is_read_from_the_dead_letter_topic(client, topic):
     publish(client, topic)
     group = f"workers-{topic}"
@@ -173,6 +183,7 @@ def test_rejected_is_read_from_the_dead_letter_topic(client, topic):
     assert settle(client, "acknowledge", dead, "undertaker", tokens([received]))["failedLockTokens"] == []
 
 
+@pytest.mark.everywhere
 def test_renewed_lock_stays_valid(client, topic):
     publish(client, topic)
     held = tokens(receive(client, topic))
@@ -180,6 +191,7 @@ def test_renewed_lock_stays_valid(client, topic):
     assert settle(client, "acknowledge", topic, "g", held)["succeededLockTokens"] == held
 
 
+@pytest.mark.everywhere
 def test_stale_forged_and_foreign_tokens_fail_one_by_one(client, topic):
     publish(client, topic, 2)
     good, other = tokens(receive(client, topic, "g", 2))
@@ -196,19 +208,23 @@ def test_stale_forged_and_foreign_tokens_fail_one_by_one(client, topic):
     assert len(settle(client, "acknowledge", "never-seen", "g", [good])["failedLockTokens"]) == 1
 
 
+@pytest.mark.everywhere
 def test_a_long_poll_gets_what_is_published_meanwhile(server: HttpServer, client, topic):
     publish(client, topic, 0)
     received: list[dict] = []
-    with httpx2.Client(base_url=server.url, timeout=30, trust_env=False) as other:
+    with http_client(server.url) as other:
         waiting = threading.Thread(target=lambda: received.extend(receive(other, topic, wait=20)))
         before = server.call(lambda: len(server.listener._server.server_state.tasks))
         waiting.start()
-        wait_for(lambda: server.call(lambda: len(server.listener._server.server_state.tasks)) > before)
+        wait_until(
+            lambda: server.call(lambda: len(server.listener._server.server_state.tasks)) > before, "the long poll"
+        )
         publish(client, topic)
-        waiting.join(10)
+        waiting.join(PATIENCE_SECONDS)
     assert len(received) == 1
 
 
+@pytest.mark.everywhere
 def test_nothing_is_claimed_for_a_client_that_has_gone(server: HttpServer, client, topic):
     publish(client, topic, 0)
 
@@ -218,9 +234,9 @@ def test_nothing_is_claimed_for_a_client_that_has_gone(server: HttpServer, clien
     before = tasks()
     with socket.create_connection(("127.0.0.1", server.port)) as raw:
         path = f"/topics/{topic}/eventsubscriptions/g:receive?maxWaitTime=100"
-        raw.sendall(f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n".encode())
-        wait_for(lambda: tasks() > before)
-    wait_for(lambda: tasks() <= before)
+        raw.sendall(f"POST {path} HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 0\r\n\r\n".encode())
+        wait_until(lambda: tasks() > before, "the long poll")
+    wait_until(lambda: tasks() <= before, "the end of the long poll")
     publish(client, topic)
     [received] = receive(client, topic)
     assert received["brokerProperties"]["deliveryCount"] == 1
@@ -229,22 +245,22 @@ def test_nothing_is_claimed_for_a_client_that_has_gone(server: HttpServer, clien
 def test_an_empty_wait_takes_its_time(client, topic):
     start = time.monotonic()
     assert receive(client, topic, wait=0.2) == []
-    assert 0.15 < time.monotonic() - start < 5
+    assert time.monotonic() - start > 0.15
 
 
 def test_a_slow_body_does_not_disturb_others(server: HttpServer, client, topic):
     head = "\r\n".join(f"{name}: {value}" for name, value in HEADERS.items())
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as slow:
         slow.sendall(
-            f"POST /topics/{topic}:publish HTTP/1.1\r\nhost: x\r\n{head}\r\ncontent-length: 4\r\n\r\nab".encode()
+            f"POST /topics/{topic}:publish HTTP/1.1\r\nhost: [::1]\r\n{head}\r\ncontent-length: 4\r\n\r\nab".encode()
         )
         publish(client, topic, 3)
         assert len(receive(client, topic)) == 3
         slow.sendall(b"cd")
         assert slow.recv(4096).startswith(b"HTTP/1.1 200")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as half:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as half:
         half.sendall(
-            f"POST /topics/{topic}:publish HTTP/1.1\r\nhost: x\r\n{head}\r\ncontent-length: 4\r\n\r\nab".encode()
+            f"POST /topics/{topic}:publish HTTP/1.1\r\nhost: [::1]\r\n{head}\r\ncontent-length: 4\r\n\r\nab".encode()
         )
     assert [one["event"]["data_base64"] for one in receive(client, topic)] == ["YWJjZA=="]
 
@@ -254,9 +270,9 @@ def test_pipelined_publishes_are_answered_in_order(server: HttpServer, client, t
     for number in range(5):
         head = "".join(f"{name}: {value}\r\n" for name, value in {**HEADERS, "ce-id": number}.items())
         requests += (
-            f"POST /topics/{topic}:publish HTTP/1.1\r\nhost: x\r\n{head}content-length: 1\r\n\r\n{number}".encode()
+            f"POST /topics/{topic}:publish HTTP/1.1\r\nhost: [::1]\r\n{head}content-length: 1\r\n\r\n{number}".encode()
         )
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as raw:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS) as raw:
         raw.sendall(requests)
         answers = b""
         while answers.count(b"HTTP/1.1 200") < 5:

@@ -15,17 +15,19 @@ import pytest
 from gateway.http.connection import MAX_BODY_AT_ONCE
 from gateway.http.publish import _topic_at
 from gateway.settings import Settings
+from tests.support.http_client import http_client, http_request
 from tests.support.http_server import HttpServer, serving
+from tests.support.waiting import PATIENCE_SECONDS
 
 CE: Final = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
-GET: Final = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+GET: Final = b"GET /healthz HTTP/1.1\r\nhost: [::1]\r\n\r\n"
 
 
 def publish(topic: str, body: bytes, *, head: str = "", version: str = "1.1", **attributes: str) -> bytes:
     """A request, whole."""
     named = {**CE, **{f"ce-{name}": value for name, value in attributes.items()}}
     lines = "".join(f"{name}: {value}\r\n" for name, value in named.items())
-    first = f"POST /topics/{topic}:publish HTTP/{version}\r\nhost: x\r\ncontent-type: text/plain\r\n"
+    first = f"POST /topics/{topic}:publish HTTP/{version}\r\nhost: [::1]\r\ncontent-type: text/plain\r\n"
     return f"{first}{lines}{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -33,7 +35,7 @@ class Connection:
     """A connection whose bytes are ours to cut."""
 
     def __init__(self, server: HttpServer) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_SECONDS)
         self._file = self.socket.makefile("rb")
 
     def send(self, data: bytes) -> None:
@@ -45,6 +47,11 @@ class Connection:
         headers = {name.lower(): value for name, value in http.client.parse_headers(self._file).items()}
         return status, headers, self._file.read(int(headers.get("content-length", 0)))
 
+    def close(self) -> None:
+        """Both, or it stays open."""
+        self._file.close()
+        self.socket.close()
+
     def is_at_its_end(self) -> bool:
         return self._file.read(1) == b""
 
@@ -53,8 +60,8 @@ class Connection:
 def connection(server: HttpServer, client: httpx2.Client, topic: str) -> Iterator[Connection]:
     client.put(f"/api/v1/topics/{topic}", json={"queues": 2}).raise_for_status()
     made = Connection(server)
-    with made.socket:
-        yield made
+    yield made
+    made.close()
 
 
 def _taken(client: httpx2.Client, topic: str, count: int) -> list[bytes]:
@@ -138,18 +145,21 @@ def test_a_refusal_of_the_store_is_told_and_the_connection_goes_on(connection: C
 
 def test_a_connection_that_is_gone_before_its_answer(connection: Connection, client, topic):
     connection.send(publish(topic, b"left behind"))
-    connection.socket.close()
+    connection.close()
     assert _taken(client, topic, 1) == [b"left behind"]
 
 
-@pytest.mark.parametrize("target", ["/topics/known:publish", "http://h:99999/topics/x:publish", "http://u:publish"])
-def test_a_stopping_server_answers_what_it_has_begun_to_read(tmp_path, target: str):
+OF_OTHERS = ("/topics/known:publish", "http://h:99999/topics/x:publish", "http://u:publish")
+
+
+def test_a_stopping_server_answers_what_it_has_begun_to_read(tmp_path):
     """Whatever else others have begun."""
     with serving("embedded", tmp_path) as server:
         url = f"{server.url}/api/v1/topics/known"
-        httpx2.put(url, json={"queues": 1}, trust_env=False, timeout=20).raise_for_status()
-        other, connection = Connection(server), Connection(server)
-        other.send(f"POST {target} HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nhalf".encode())
+        http_request("PUT", url, json={"queues": 1}).raise_for_status()
+        others, connection = [Connection(server) for _ in OF_OTHERS], Connection(server)
+        for other, target in zip(others, OF_OTHERS, strict=True):
+            other.send(f"POST {target} HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 9\r\n\r\nhalf".encode())
         whole = publish("known", b"half of it")
         connection.send(GET + whole[:-4])
         assert connection.answer()[0] == 200
@@ -157,7 +167,8 @@ def test_a_stopping_server_answers_what_it_has_begun_to_read(tmp_path, target: s
         connection.send(whole[-4:])
         status, headers, _ = connection.answer()
         assert (status, headers["connection"]) == (200, "close") and connection.is_at_its_end()
-        other.socket.close()
+        for other in others:
+            other.close()
 
 
 def test_a_refusal_that_the_head_says_does_not_wait_for_the_body(connection: Connection, topic):
@@ -177,7 +188,7 @@ def test_a_page_may_read_the_answer_it_was_allowed(tmp_path):
     settings = Settings(http={"allowed_origins": ["https://app.example"]})
     with (
         serving("memory", tmp_path, settings) as server,
-        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+        http_client(server.url) as client,
     ):
         client.put("/api/v1/topics/known", json={"queues": 1}).raise_for_status()
         answer = client.post("/topics/known:publish", headers={**CE, "origin": "https://app.example"}, content=b"x")
@@ -186,32 +197,27 @@ def test_a_page_may_read_the_answer_it_was_allowed(tmp_path):
         assert "access-control-allow-origin" not in client.post("/topics/known:publish", headers=CE).headers
 
 
-@pytest.mark.parametrize("begin", [publish("known", b"x"), GET])
-def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(tmp_path, begin: bytes):
-    settings = Settings(http={"keep_alive_seconds": 1})
+def test_an_idle_connection_is_closed_and_a_waiting_one_is_not(tmp_path):
+    settings = Settings(http={"keep_alive_seconds": 0.5})
     with serving("memory", tmp_path, settings) as server:
-        httpx2.put(
-            f"{server.url}/api/v1/topics/known", json={"queues": 1}, trust_env=False, timeout=20
-        ).raise_for_status()
-        idle, waiting = Connection(server), Connection(server)
-        idle.send(begin)
-        assert idle.answer()[0] == 200
-        path = b"/topics/known/eventsubscriptions/none:receive?maxEvents=1&maxWaitTime=3"
-        taken = httpx2.post(
-            f"{server.url}{path.decode().replace('=3', '=0')}", trust_env=False, timeout=20
-        )  # what was published
+        http_request("PUT", f"{server.url}/api/v1/topics/known", json={"queues": 1}).raise_for_status()
+        idle = {begin: Connection(server) for begin in (publish("known", b"x"), GET)}
+        for begin, connection in idle.items():
+            connection.send(begin)
+            assert connection.answer()[0] == 200
+        path = b"/topics/known/eventsubscriptions/none:receive?maxEvents=1&maxWaitTime=1"
+        taken = http_request("POST", f"{server.url}{path.decode()}")  # what was published
         assert taken.status_code == 200
-        waiting.send(b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")
-        assert idle.is_at_its_end()
+        waiting = Connection(server)
+        waiting.send(b"POST " + path + b" HTTP/1.1\r\nhost: [::1]\r\ncontent-length: 0\r\n\r\n")
+        assert all(connection.is_at_its_end() for connection in idle.values())
         assert waiting.answer()[0] == 200
 
 
 def test_a_request_behind_a_refused_one_is_not_idle(tmp_path):
-    with serving("memory", tmp_path, Settings(http={"keep_alive_seconds": 1})) as server:
-        httpx2.put(
-            f"{server.url}/api/v1/topics/known", json={"queues": 1}, trust_env=False, timeout=20
-        ).raise_for_status()
+    with serving("memory", tmp_path, Settings(http={"keep_alive_seconds": 0.5})) as server:
+        http_request("PUT", f"{server.url}/api/v1/topics/known", json={"queues": 1}).raise_for_status()
         connection = Connection(server)
-        poll = b"POST /topics/known/eventsubscriptions/none:receive?maxWaitTime=3 HTTP/1.1\r\nhost: x\r\n"
+        poll = b"POST /topics/known/eventsubscriptions/none:receive?maxWaitTime=1 HTTP/1.1\r\nhost: [::1]\r\n"
         connection.send(publish("known", b"x", type="") + poll + b"content-length: 0\r\n\r\n")
         assert [connection.answer()[0], connection.answer()[0]] == [400, 200]

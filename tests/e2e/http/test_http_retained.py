@@ -15,6 +15,8 @@ from domain.errors import EntrepotError
 from domain.message import Message, SystemProperty
 from gateway.cli.app import run
 from tests.e2e.http.steps import get, is_problem
+from tests.support.cases import cases
+from tests.support.command_line import build_commands_once
 from tests.support.http_server import HttpServer
 
 RETAINED = "/api/v1/retained"
@@ -49,6 +51,7 @@ def names(listing: dict) -> list[str]:
     return [one["name"] for one in listing["value"]]
 
 
+@pytest.mark.everywhere
 def test_listing_what_is_retained(client, topic, keep):
     expires = int(time.time() * 1000) + 3_600_000
     system = {SystemProperty.EXPIRES_AT_MS: str(expires), SystemProperty.CONTENT_TYPE: "text/plain"}
@@ -71,6 +74,7 @@ def test_listing_what_is_retained(client, topic, keep):
     assert set(names(listing)) <= set(names(get(client, RETAINED, limit=1000)))
 
 
+@pytest.mark.everywhere
 def test_pages_go_on_behind_the_last_name(client, topic, keep):
     wanted = sorted((f"{topic}/{n % 3}/{n}/temp" for n in range(40)), key=lambda name: name.split("/"))
     keep(*(message(name) for name in wanted), message(f"{topic}/1/2/other"))
@@ -86,7 +90,7 @@ def test_pages_go_on_behind_the_last_name(client, topic, keep):
     assert found == wanted
 
 
-@pytest.mark.parametrize("name", ["{}/a", "{}//", "{}/größe °C", "{}/a\x01b", "{}/" + "n" * 2000, "{}/.."])
+@cases("name", ["{}/a", "{}//", "{}/größe °C", "{}/a\x01b", "{}/" + "n" * 2000, "{}/.."])
 def test_a_body_comes_as_it_was_published(client, topic, keep, name):
     name = name.format(topic)
     keep(message(name, b"\x00\xff{}"))
@@ -98,8 +102,8 @@ def test_a_body_comes_as_it_was_published(client, topic, keep, name):
     is_problem(client.delete(path(name)), 404)
 
 
-@pytest.mark.parametrize(
-    ("system", "told"),
+@cases(
+    "system, told",
     [
         ({SystemProperty.CONTENT_TYPE: "application/json"}, "application/json"),
         ({SystemProperty.CONTENT_TYPE: "text/plain; charset=utf-8"}, "text/plain; charset=utf-8"),
@@ -116,6 +120,7 @@ def test_the_type_of_a_body(client, topic, keep, system, told):
     assert "set-cookie" not in answer.headers
 
 
+@pytest.mark.everywhere
 def test_deleting_by_filter(client, topic, keep):
     keep(*(message(f"{topic}/a/{n}") for n in range(2500)), message(f"{topic}/b"))
     answer = client.delete(RETAINED, params={"filter": f"{topic}/a/#"})
@@ -130,7 +135,7 @@ def test_what_expired_is_not_there(client, topic, keep):
     is_problem(client.get(path(f"{topic}/a")), 404)
 
 
-@pytest.mark.parametrize("query", ["filter=a%2F%23%2Fb", "filter=a%2B", "filter=", "limit=0", "limit=1001", "limit=x"])
+@cases("query", ["filter=a%2F%23%2Fb", "filter=a%2B", "filter=", "limit=0", "limit=1001", "limit=x"])
 def test_bad_listings(client, query):
     is_problem(client.get(f"{RETAINED}?{query}"), 400)
 
@@ -158,6 +163,7 @@ def test_metrics(server, client, topic, keep):
 @pytest.fixture
 def entrepot(server, capfdbinary, monkeypatch):
     """Run a command; gives its exit code and standard output."""
+    build_commands_once(monkeypatch)
     monkeypatch.setenv("ENTREPOT_SERVER", server.url)
 
     def command(*arguments: str) -> tuple[int, bytes]:
@@ -177,9 +183,9 @@ def test_the_command(entrepot, topic, keep):
     assert (code, names(listing), listing["next"]) == (0, [f"{topic}/a", f"{topic}/b/0"], f"{topic}/b/0")
     code, out = entrepot("retained", "list", "--filter", f"{topic}/#", "--after", f"{topic}/b/0")
     assert code == 0 and f"{topic}/b/2".encode() in out and f"{topic}/b/0".encode() not in out
-    assert entrepot("retained", "delete", f"{topic}/a")[0] == 0
+    assert entrepot("retained", "delete", f"{topic}/a", "--yes")[0] == 0
     assert entrepot("retained", "get", f"{topic}/a")[0] == 1
-    assert entrepot("retained", "delete", f"{topic}/a")[0] == 1
+    assert entrepot("retained", "delete", f"{topic}/a", "--yes")[0] == 1
     assert b"3 deleted" in entrepot("retained", "delete", "--filter", f"{topic}/#", "--yes")[1]
     assert entrepot("retained", "delete")[0] == 2
     assert entrepot("retained", "delete", "a", "--filter", "b")[0] == 2

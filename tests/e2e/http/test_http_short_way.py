@@ -8,6 +8,7 @@ import pytest
 from gateway.http.access import HttpAccess
 from gateway.http.app import build_rest
 from gateway.http.short_way import ShortWay
+from tests.support.cases import cases
 from tests.support.http_server import HttpServer
 
 CE = {"ce-specversion": "1.0", "ce-id": "1", "ce-source": "/s", "ce-type": "t"}
@@ -21,8 +22,8 @@ def short_way(server: HttpServer) -> ShortWay:
     return server.call(lambda: ShortWay(context, access, build_rest(context, access)[1]))
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "is_short"),
+@cases(
+    "path, query, is_short",
     [
         (f"{SUBSCRIPTION}:receive", "", True),
         (f"{SUBSCRIPTION}:receive", "maxEvents=100", True),

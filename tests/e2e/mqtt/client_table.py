@@ -30,6 +30,8 @@ class Client:
     make: Callable[[int, Arrival], Peer]
     is_there: bool = True
     is_asked_everywhere: bool = False
+    is_in_default: bool = False
+    """Asked in the default tier, on one process; the others, and other deployments, are for the interop tier."""
 
     def connect(self, server: Deployment, arrival: Arrival) -> Peer:
         return self.make(server.port(self.door), arrival)
@@ -41,8 +43,12 @@ HAS_MQTT_JS = shutil.which("node") is not None and (MODULES / "mqtt").is_dir()
 CLIENTS = {
     client.name: client
     for client in (
-        Client("paho-3.1.1", 4, "mqtt", lambda port, arrival: PahoPeer(port, arrival, 4)),
-        Client("paho-5", 5, "mqtt", lambda port, arrival: PahoPeer(port, arrival, 5), is_asked_everywhere=True),
+        Client("paho-3.1.1", 4, "mqtt", lambda port, arrival: PahoPeer(port, arrival, 4), is_in_default=True),
+        Client(
+            *("paho-5", 5, "mqtt", lambda port, arrival: PahoPeer(port, arrival, 5)),
+            is_asked_everywhere=True,
+            is_in_default=True,
+        ),
         Client("paho-5-ws", 5, "http", lambda port, arrival: PahoPeer(port, arrival, 5, "websockets")),
         Client("aiomqtt-3.1.1", 4, "mqtt", lambda port, arrival: AiomqttPeer(port, arrival, 4)),
         Client("aiomqtt-5", 5, "mqtt", lambda port, arrival: AiomqttPeer(port, arrival, 5)),
@@ -72,6 +78,10 @@ ONLY_5 = frozenset(
 )
 """What MQTT 3.1.1 does not have."""
 
+TIMED = frozenset(("will delay", "message expiry", "delayed"))
+"""Features of a second and more: for the interop tier alone.  The default tier has them with a clock that is told
+to move, in `tests/conformance/mqtt` and `test_mqtt_time.py`."""
+
 _EACH_ITS_OWN = "mosquitto_pub and mosquitto_sub are two connections"
 _ONE_OPTION = "mosquitto_sub has one QoS, and takes its filters from the command line"
 CANNOT = {
@@ -100,7 +110,8 @@ def asked_of_all(feature: str) -> pytest.MarkDecorator:
                 continue
             if (feature in ONLY_5 and client.version < 5) or (client.name, feature) in CANNOT:
                 continue
-            marks = []
+            is_in_default = deployment == "serve" and client.is_in_default and feature not in TIMED
+            marks = [] if is_in_default else [pytest.mark.interop]
             if not client.is_there:
                 marks.append(pytest.mark.skip(reason=f"{client.name} is not installed (make peers)"))
             rows.append(pytest.param(deployment, client, id=f"{deployment}-{client.name}", marks=marks))

@@ -6,20 +6,22 @@ import http.client
 import json
 from typing import Any
 
+import pytest
+
 from protocols.mqtt.packets import Puback, Publish
 from protocols.mqtt.properties import PropertyId
 from tests.support.deployment import Deployment
 from tests.support.http_pull import events, http_json
 from tests.support.load import event_headers
 from tests.support.mqtt_client import RawClient
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 PERSISTS = {PropertyId.SESSION_EXPIRY_INTERVAL: 60}
 
 
 def publish_event(server: Deployment, topic: str, event_id: str, **attributes: str) -> None:
     """One event in binary mode; its data is its id."""
-    connection = http.client.HTTPConnection(server.ports["http"], timeout=30)
+    connection = http.client.HTTPConnection(server.ports["http"], timeout=PATIENCE_SECONDS)
     headers = {**event_headers(event_id, **attributes), "content-type": "application/json"}
     connection.request("POST", f"/topics/{topic}:publish", json.dumps(event_id), headers)
     answer = connection.getresponse()
@@ -38,7 +40,7 @@ def receive(server: Deployment, topic: str, group: str) -> list[dict[str, Any]]:
 
 def test_a_share_and_http_consumers_of_its_group_share_the_messages(server: Deployment, port: int, topic: str) -> None:
     """Each message goes to one of them, whatever door it came by."""
-    group, count = f"g{topic}", 60
+    group, count = f"g{topic}", 30
     with RawClient(port) as member, RawClient(port) as publisher:
         member.connect(f"m-{topic}", properties={PropertyId.RECEIVE_MAXIMUM: 1})
         member.subscribe(f"$share/{group}/{topic}/#")
@@ -66,6 +68,7 @@ def test_a_share_and_http_consumers_of_its_group_share_the_messages(server: Depl
     assert by_mqtt, "the member of the share was given nothing"
 
 
+@pytest.mark.everywhere
 def test_an_event_with_a_subject_reaches_filters_and_a_session_that_is_away(
     server: Deployment, port: int, topic: str
 ) -> None:

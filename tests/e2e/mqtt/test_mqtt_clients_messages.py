@@ -183,6 +183,7 @@ def test_request_and_response(connect: Connect, client: Client, topic: str) -> N
     assert [(each.payload, each.correlation) for each in asking.wait(1)] == [(b"42", b"c1")]
 
 
+@pytest.mark.interop
 @pytest.mark.skipif(not HAS_MOSQUITTO, reason="mosquitto-clients are not installed (make peers)")
 @pytest.mark.parametrize("deployment", ["serve", "separate"])
 def test_mosquitto_rr(connect: Connect, servers: Callable[[str], Deployment], deployment: str, topic: str) -> None:
@@ -274,6 +275,7 @@ def test_names_in_utf_8(connect: Connect, client: Client, topic: str) -> None:
     assert [(each.topic, each.payload) for each in subscriber.wait(1)] == [(name, "straße".encode())]
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("scheme", ["mqtt", "ws"])
 def test_scram_with_mqtt_js(topic: str, tmp_path_factory: pytest.TempPathFactory, scheme: str) -> None:
     """Enhanced authentication with the one client here that can; the others show a password."""

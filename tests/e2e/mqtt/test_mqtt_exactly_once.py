@@ -3,10 +3,11 @@ whichever gateway the client comes back to."""
 
 from __future__ import annotations
 
-import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from protocols.mqtt.packets import Pubcomp, Pubrec, Pubrel
 from tests.support.deployment import ClusterProcesses
 from tests.support.exactly_once import ExactlyOnceReceiver, ExactlyOnceSender
 from tests.support.http_pull import kept
+from tests.support.seed import seeded
 from tests.support.server import Process, ServerProcess
 from tests.support.session_client import SessionClient, numbered, publish_from
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import soak_only
 
 COUNT = 40
 """Handshakes that are all at the same step when the kill comes."""
@@ -51,7 +55,7 @@ class Doors:
             self.gateways[self.at % len(self.gateways)].wait_ready()
 
 
-@pytest.fixture(params=["serve", "gateways"])
+@pytest.fixture(params=["serve", soak_only("gateways")])
 def doors(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
     made = Doors(tmp_path, request.param)
     with made.cluster as running:
@@ -59,26 +63,27 @@ def doors(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Doors]:
         yield made
 
 
-def test_what_a_client_publishes(doors: Doors) -> None:
-    """Killed after each of PUBLISH, PUBREC, PUBREL and PUBCOMP, and with PUBREC known to the server alone."""
-    total = 0
-    for step in ("publish", "pubrec", "pubrec unseen", "pubrel", "pubcomp"):
-        sender = ExactlyOnceSender("in/n")
-        with SessionClient(doors.port, "device") as client:
+def test_what_clients_publish(doors: Doors) -> None:
+    """Killed with a client after PUBLISH, PUBREC, PUBREL and PUBCOMP each, and where PUBREC is the server's alone."""
+    senders = {step: ExactlyOnceSender("in/n") for step in ("publish", "pubrec", "pubrec unseen", "pubrel", "pubcomp")}
+    with ExitStack() as stack:
+        for number, (step, sender) in enumerate(senders.items()):
+            client = stack.enter_context(SessionClient(doors.port, step))
             client.open()
-            client.say(*sender.begin(numbered(COUNT, total)))
-            total += COUNT
-            if step != "publish":
-                answers = [client.expect(Pubrec) for _ in range(COUNT)]
-                if step != "pubrec unseen":
-                    releases = [release for each in answers if (release := sender.answered(each)) is not None]
-                    if step != "pubrec":
-                        client.say(*releases)
-                    if step == "pubcomp":
-                        for _ in range(COUNT):
-                            sender.answered(client.expect(Pubcomp))
-            doors.kill()
-        with SessionClient(doors.port, "device") as client:
+            client.say(*sender.begin(numbered(COUNT, number * COUNT)))
+            if step == "publish":
+                continue
+            answers = [client.expect(Pubrec) for _ in range(COUNT)]
+            if step != "pubrec unseen":
+                releases = [release for each in answers if (release := sender.answered(each)) is not None]
+                if step != "pubrec":
+                    client.say(*releases)
+                if step == "pubcomp":
+                    for _ in range(COUNT):
+                        sender.answered(client.expect(Pubcomp))
+        doors.kill()
+    for step, sender in senders.items():
+        with SessionClient(doors.port, step) as client:
             assert client.open().session_present
             client.say(*sender.again())
             while sender.unfinished:
@@ -89,44 +94,42 @@ def test_what_a_client_publishes(doors: Doors) -> None:
                     release = sender.answered(packet)
                     if release is not None:
                         client.say(release)
-        assert sender.finished == COUNT
-    assert kept(_any(doors), "in") == sorted(numbered(total))
+        assert sender.finished == COUNT, step
+    assert kept(_any(doors), "in") == sorted(numbered(len(senders) * COUNT))
 
 
-def test_what_a_client_receives(doors: Doors) -> None:
-    """Killed before it reads anything, and after each of PUBLISH, PUBREC, PUBREL and PUBCOMP."""
-    receiver = ExactlyOnceReceiver()
-    with SessionClient(doors.port, "reader") as client:
-        client.open()
-        client.subscribe("out/#", qos=2)
-    total = 0
-    for step in ("nothing", "publish", "pubrec", "pubrel", "pubcomp"):
-        with SessionClient(doors.port, "reader") as client:
+def test_what_clients_receive(doors: Doors) -> None:
+    """Killed with a client each that has read nothing, or is after PUBLISH, PUBREC, PUBREL and PUBCOMP."""
+    receivers = {step: ExactlyOnceReceiver() for step in ("nothing", "publish", "pubrec", "pubrel", "pubcomp")}
+    with ExitStack() as stack:
+        clients = {step: stack.enter_context(SessionClient(doors.port, step)) for step in receivers}
+        for client in clients.values():
+            client.open()
+            client.subscribe("out/#", qos=2)
+        publish_from(doors.port, "out/n", numbered(COUNT), 2)
+        for step, receiver in receivers.items():
+            if step == "nothing":
+                continue
+            client = clients[step]
+            answers = [receiver.take(each) for each in client.expect_deliveries(COUNT)]
+            if step != "publish":
+                client.say(*answers)
+            if step in ("pubrel", "pubcomp"):
+                completes = [receiver.release(client.expect(Pubrel)) for _ in range(COUNT)]
+                if step == "pubcomp":
+                    client.say(*completes)
+        doors.kill()
+    publish_from(doors.port, "out/n", numbered(1, COUNT), 2)
+    for step, receiver in receivers.items():
+        with SessionClient(doors.port, step) as client:
             assert client.open().session_present
-            publish_from(doors.port, "out/n", numbered(COUNT, total), 2)
-            total += COUNT
-            if step != "nothing":
-                found = client.expect_deliveries(COUNT)
-                answers = [receiver.take(each) for each in found]
-                if step != "publish":
-                    client.say(*answers)
-                if step in ("pubrel", "pubcomp"):
-                    completes = [receiver.release(client.expect(Pubrel)) for _ in range(COUNT)]
-                    if step == "pubcomp":
-                        client.say(*completes)
-            doors.kill()
-        with SessionClient(doors.port, "reader") as client:
-            assert client.open().session_present
-            _finish(client, receiver, doors.port, total)
-            total += 1
-    assert receiver.received == numbered(total)
+            _finish(client, receiver)
+        assert receiver.received == numbered(COUNT + 1), step
 
 
-def _finish(client: SessionClient, receiver: ExactlyOnceReceiver, port: int, last: int) -> None:
-    """All handshakes to their end, up to a last message that is published now."""
-    publish_from(port, "out/n", numbered(1, last), 2)
-    while receiver.received[-1:] != numbered(1, last) or receiver._open:
-        assert client.read(), "closed"
+def _finish(client: SessionClient, receiver: ExactlyOnceReceiver) -> None:
+    """All handshakes to their end, up to the last message."""
+    while True:  # the first may have come with CONNACK
         found, client.deliveries = client.deliveries, []
         for publish in found:
             client.say(receiver.take(publish))
@@ -134,6 +137,9 @@ def _finish(client: SessionClient, receiver: ExactlyOnceReceiver, port: int, las
         for packet in waiting:
             assert isinstance(packet, Pubrel), packet
             client.say(receiver.release(packet))
+        if receiver.received[-1:] == numbered(1, COUNT) and not receiver._open:
+            return
+        assert client.read(), "closed"
 
 
 def _any(doors: Doors) -> ServerProcess | ClusterProcesses:
@@ -148,9 +154,9 @@ def _any(doors: Doors) -> ServerProcess | ClusterProcesses:
 class Publisher(threading.Thread):
     """Publishes numbers in small runs until told to stop, then finishes what it began."""
 
-    def __init__(self, doors: Doors, seed: int) -> None:
+    def __init__(self, doors: Doors) -> None:
         super().__init__(daemon=True)
-        self.doors, self.random = doors, random.Random(seed)
+        self.doors, self.random = doors, seeded("publisher")
         self.sender = ExactlyOnceSender("loop/n")
         self.begun = 0
         self.connections = 0
@@ -233,15 +239,14 @@ class Reader(threading.Thread):
                 client.say(self.receiver.release(packet))
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("cluster")
 def test_numbers_through_random_kills(doors: Doors) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    pauses = random.Random(seed)
+    pauses = seeded()
     reader = Reader(doors)
     reader.start()
     wait_until(lambda: reader.connections, "the reader is subscribed")
-    publisher = Publisher(doors, seed)
+    publisher = Publisher(doors)
     publisher.start()
     end = time.monotonic() + LOOP_SECONDS
     kills = 0
@@ -251,13 +256,23 @@ def test_numbers_through_random_kills(doors: Doors) -> None:
         doors.kill()
         kills += 1
     publisher.is_stopping = True
-    publisher.join(30)
+    publisher.join(PATIENCE_SECONDS)
     assert publisher.failure is None and not publisher.is_alive(), publisher.failure
     reader.wanted = publisher.begun
-    reader.join(30)
+    reader.join(PATIENCE_SECONDS)
     assert reader.failure is None, reader.failure
     print(f"{publisher.begun} messages, {kills} kills, {publisher.connections}, {reader.connections} connections")
     received = reader.receiver.received
+    counts = Counter(received)
+    tell(
+        "mqtt: numbers of QoS 2 through random kills",
+        rounds=kills,
+        messages=publisher.begun,
+        lost=len(set(numbered(publisher.begun)) - counts.keys()),
+        phantom=len(counts.keys() - set(numbered(publisher.begun))),
+        duplicated=sum(count - 1 for count in counts.values()),
+        faults=kills,
+    )
     assert sorted(received) == sorted(numbered(publisher.begun)), _differences(received, publisher.begun)
     assert received == numbered(publisher.begun)
     assert kills >= 3 and publisher.begun > 100

@@ -35,6 +35,7 @@ from protocols.mqtt.packets import (
 )
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.cases import cases
 from tests.support.deployment import Deploy, Deployment
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import wait_until
@@ -116,7 +117,7 @@ def mutations(draw: st.DrawFn, wire: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def fuzzed(deploy: Deploy, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     limits = {
-        "mqtt.connect_timeout_seconds": "10",
+        "mqtt.connect_timeout_seconds": "60",
         "mqtt.max_packet_size_bytes": str(MAX_PACKET),
         "mqtt.max_subscriptions_per_client": "100",
         "topics.max_auto_created": "20",
@@ -172,10 +173,11 @@ def say(port: int, version: int, pieces: list[bytes]) -> list[Packet]:
         return client.read_to_end()
 
 
+@pytest.mark.scaled
 def test_whatever_one_connection_says_is_its_own_affair(fuzzed: Deployment) -> None:
     port = fuzzed.port("mqtt")
 
-    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
+    @settings(suppress_health_check=list(HealthCheck))
     @given(conversations())
     def talk(conversation: tuple[int, list[bytes]]) -> None:
         version, pieces = conversation
@@ -196,8 +198,8 @@ def test_whatever_one_connection_says_is_its_own_affair(fuzzed: Deployment) -> N
         assert grown < MEMORY_MARGIN, f"{process.name}: {grown / MIB:.1f} MiB more"
 
 
-@pytest.mark.parametrize(
-    ("wire", "reason"),
+@cases(
+    "wire, reason",
     [
         (b"\xc1\x00", ReasonCode.MALFORMED_PACKET),  # flags of PINGREQ
         (b"\x36\x05\x00\x01a\x00\x01", ReasonCode.MALFORMED_PACKET),  # QoS 3

@@ -12,10 +12,11 @@ from gateway.cli.app import run
 from protocols.mqtt.packets import Connack, Disconnect, Will
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.cases import cases
 from tests.support.deployment import ClusterProcesses, Deploy, Deployment
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 API = "/api/v1"
 LASTS = {PropertyId.SESSION_EXPIRY_INTERVAL: 1000}
@@ -35,7 +36,7 @@ def get(server: Deployment, path: str) -> dict:
 
 
 def status(server: Deployment, method: str, path: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", int(server.port("http")), timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", int(server.port("http")), timeout=PATIENCE_SECONDS)
     try:
         connection.request(method, f"{API}{path}")
         return connection.getresponse().status
@@ -84,7 +85,7 @@ def test_subscriptions_by_client_and_filter(watched: Deployment) -> None:
         assert (len(first["value"]), first["next"]) == (1, 1)
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@cases("version", [4, 5])
 def test_kicking(watched: Deployment, version: int) -> None:
     """0x98 in version 5; the will goes out, the session stays."""
     with RawClient(watched.port("mqtt")) as other, RawClient(watched.port("mqtt"), version) as client:
@@ -182,22 +183,6 @@ def test_a_trace_has_the_packets_of_its_client_alone(watched: Deployment) -> Non
         assert client.publish("traced/x").reason == ReasonCode.SUCCESS
 
 
-def test_a_trace_ends_by_itself(watched: Deployment) -> None:
-    with RawClient(watched.port("mqtt")) as client:
-        client.connect("traced-short")
-        http_json(watched, "PUT", f"{API}/traces/traced-short", {"seconds": 5})
-        seen: list[int] = []
-
-        def has_ended() -> bool:
-            client.publish("traced/short")
-            seen.append(get(watched, "/traces/traced-short")["seen"])
-            return len(seen) > 1 and seen[-1] == seen[-2]
-
-        wait_until(has_ended, "nothing is added any more")
-        assert seen[-1] > 0
-        assert status(watched, "DELETE", "/traces/traced-short") == 204
-
-
 def test_the_command_line(watched: Deployment, capsys: pytest.CaptureFixture[str]) -> None:
     server = ("--server", f"http://127.0.0.1:{watched.port('http')}")
 
@@ -221,6 +206,7 @@ def test_the_command_line(watched: Deployment, capsys: pytest.CaptureFixture[str
         assert "not connected" in capsys.readouterr().err
 
 
+@pytest.mark.soak
 def test_a_client_of_another_gateway_is_kicked_and_its_session_ended(tmp_path_factory: pytest.TempPathFactory) -> None:
     with ClusterProcesses(tmp_path_factory.mktemp("two"), brokers=1, gateways=2) as cluster:
         here, there = cluster.gateways

@@ -16,6 +16,8 @@ import pytest
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import PATIENCE_SECONDS
 
+pytestmark = pytest.mark.interop
+
 AIOMQTT_VERSIONS = [aiomqtt.ProtocolVersion.V311, aiomqtt.ProtocolVersion.V5]
 
 
@@ -87,7 +89,7 @@ needs_mosquitto = pytest.mark.skipif(
 
 @contextmanager
 def mosquitto_sub(port: int, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    command = ["stdbuf", "-oL", "mosquitto_sub", "-p", str(port), "-W", "20", *arguments]
+    command = ["stdbuf", "-oL", "mosquitto_sub", "-p", str(port), "-W", f"{PATIENCE_SECONDS:.0f}", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         yield process

@@ -13,7 +13,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from tests.support.cases import cases
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import scaled
 
 VERSIONS = {"3.1.1": MQTTProtocolVersion.MQTTv311, "5": MQTTProtocolVersion.MQTTv5}
 
@@ -83,6 +85,7 @@ def clients(port: int) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("other", list(VERSIONS.values()), ids=list(VERSIONS))
+@pytest.mark.everywhere
 def test_live_delivery_at_the_granted_qos(
     clients: Any, topic: str, version: MQTTProtocolVersion, other: MQTTProtocolVersion
 ) -> None:
@@ -136,10 +139,11 @@ def test_unsubscribe(clients: Any, topic: str, version: MQTTProtocolVersion) -> 
     assert subscriber.payloads(1) == [b"b"]
 
 
+@pytest.mark.scaled
 def test_order_per_topic_under_load(clients: Any, topic: str, version: MQTTProtocolVersion) -> None:
     subscriber, publisher = clients(version), clients(version)
     subscriber.subscribe((f"{topic}/#", 1))
-    count = 2000
+    count = scaled(500, 2000)
     for number in range(count):
         publisher.paho.publish(f"{topic}/{number % 7}", str(number), 1)
     subscriber.payloads(count)
@@ -150,7 +154,7 @@ def test_order_per_topic_under_load(clients: Any, topic: str, version: MQTTProto
     assert sum(map(len, by_name.values())) == count
 
 
-@pytest.mark.parametrize(
+@cases(
     "name",
     ["/leading/slash", "sp ace/ü/日本", "%41/x", "trailing/", "//", "$own/x", "a.b/c", "x" * 200, "%DLQ%g/x"],
 )

@@ -14,17 +14,21 @@ from tests.support.deployment import Deploy
 from tests.support.http_pull import events, kept
 from tests.support.mqtt_client import RawClient
 from tests.support.waiting import wait_until
+from tests.tiers.marks import scaled, soak_only
+
+KILLS = scaled(1, 3)
 
 
+@pytest.mark.scaled
 def test_confirmed_messages_survive_a_kill(deploy: Deploy, tmp_path: Path) -> None:
-    """Killed three times while it confirms."""
+    """Killed while it confirms."""
     confirmed: set[bytes] = set()
     sent = 0
     with deploy(tmp_path) as server:
-        for _ in range(3):
+        for _ in range(KILLS):
             with RawClient(server.port("mqtt")) as client:
                 client.connect("device")
-                kill_soon = threading.Timer(0.3, server.kill)
+                kill_soon = threading.Timer(0.1, server.kill)
                 try:
                     while True:
                         window = [str(sent + number).encode() for number in range(50)]
@@ -39,20 +43,20 @@ def test_confirmed_messages_survive_a_kill(deploy: Deploy, tmp_path: Path) -> No
             server.kill()
             server.restart()
         found = kept(server, "kept")
-    assert len(confirmed) >= 150
+    assert len(confirmed) >= 50 * KILLS
     assert confirmed <= set(found)
     assert len(found) == len(set(found))
     assert set(found) <= {str(number).encode() for number in range(sent)}
 
 
-@pytest.mark.parametrize("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+@pytest.mark.parametrize("version", [soak_only(MQTTProtocolVersion.MQTTv311), MQTTProtocolVersion.MQTTv5])
 def test_a_client_that_reconnects_keeps_publishing(
     deploy: Deploy, tmp_path: Path, version: MQTTProtocolVersion
 ) -> None:
     """paho sends again what was not confirmed: everything is there at least once."""
     with deploy(tmp_path) as server:
         client = paho.Client(CallbackAPIVersion.VERSION2, "device", protocol=version)
-        client.reconnect_delay_set(1, 1)
+        client.reconnect_delay_set(0.1, 0.5)  # type: ignore[arg-type]
         client.connect("127.0.0.1", server.port("mqtt"))
         client.loop_start()
         try:

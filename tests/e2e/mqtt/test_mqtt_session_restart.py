@@ -9,8 +9,11 @@ import pytest
 from protocols.mqtt.packets import Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
 from tests.support.deployment import Deploy, Deployment
 from tests.support.session_client import SessionClient, numbered, publish_from
+from tests.tiers.marks import scaled
 
 COUNT = 30
+KILLS = scaled(1, 3)
+"""After a first one."""
 
 
 def end(server: Deployment, how: str) -> None:
@@ -74,6 +77,7 @@ def test_sessions_go_on_after_a_restart(deploy: Deploy, tmp_path: Path, how: str
         connected.socket.close()
 
 
+@pytest.mark.scaled
 def test_identifiers_stay_through_kill_after_kill(deploy: Deploy, tmp_path: Path) -> None:
     with deploy(tmp_path) as server:
         with SessionClient(server.port("mqtt"), "device") as client:
@@ -82,7 +86,7 @@ def test_identifiers_stay_through_kill_after_kill(deploy: Deploy, tmp_path: Path
             publish_from(server.port("mqtt"), "room/n", numbered(COUNT))
             first = [(each.packet_id, each.payload) for each in client.expect_deliveries(COUNT)]
             server.kill()
-        for _ in range(2):
+        for _ in range(KILLS):
             server.restart()
             with SessionClient(server.port("mqtt"), "device") as client:
                 assert client.open().session_present

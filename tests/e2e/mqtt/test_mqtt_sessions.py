@@ -11,11 +11,13 @@ import pytest
 from protocols.mqtt.packets import Connack, Connect, Disconnect, Puback, Publish, Subscription
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.cases import cases
 from tests.support.deployment import Deployment
 from tests.support.http_pull import http_json
 from tests.support.mqtt_client import RawClient
 from tests.support.session_client import SessionClient, numbered, publish_all, publish_from
 from tests.support.waiting import wait_until
+from tests.tiers.marks import scaled
 
 END = b"end"
 MANY = 2500
@@ -48,11 +50,13 @@ def rest(client: SessionClient, port: int, topic: str) -> list[bytes]:
     return taken[:-1]
 
 
-@pytest.mark.parametrize("version", [4, 5])
-@pytest.mark.parametrize("qos", [1, 2])
+@cases("version", [4, 5])
+@cases("qos", [1, 2])
+@pytest.mark.everywhere
 def test_what_came_meanwhile_is_delivered_in_order_and_once(
     port: int, topic: str, client_id: str, version: int, qos: int
 ) -> None:
+    topic, client_id = f"{topic}{version}{qos}", f"{client_id}{version}{qos}"
     leave_with_subscription(port, client_id, topic, qos, version)
     with RawClient(port, acknowledges=False) as publisher:
         publisher.connect(f"publisher-{client_id}")
@@ -151,6 +155,7 @@ def test_unacknowledged_messages_come_again_with_their_identifiers(port: int, to
                 assert rest(client, port, topic) == []
 
 
+@pytest.mark.everywhere
 def test_options_and_identifiers_survive(port: int, topic: str, client_id: str) -> None:
     with SessionClient(port, client_id) as client:
         client.open()
@@ -179,6 +184,7 @@ def test_options_and_identifiers_survive(port: int, topic: str, client_id: str) 
         }
 
 
+@pytest.mark.everywhere
 def test_a_topic_that_came_after_the_client_left(port: int, topic: str, client_id: str) -> None:
     leave_with_subscription(port, client_id, topic)
     publish_from(port, f"{topic}/n", numbered(30))
@@ -239,11 +245,12 @@ def test_clean_start_ends_it(port: int, topic: str, client_id: str) -> None:
         assert client.open().session_present
 
 
-@pytest.mark.parametrize("version", [4, 5])
+@cases("version", [4, 5])
 def test_a_session_that_ends_with_its_connection(
     server: Deployment, port: int, topic: str, client_id: str, version: int
 ) -> None:
     """Also if it was one that lasted before."""
+    topic, client_id = f"{topic}{version}", f"{client_id}{version}"
     leave_with_subscription(port, client_id, topic, version=version)
     with SessionClient(port, client_id, version) as client:
         assert client.open(clean=version < 5, expiry=0).session_present is (version == 5)
@@ -253,28 +260,6 @@ def test_a_session_that_ends_with_its_connection(
 def _is_gone(server: Deployment, client_id: str) -> bool:
     """Looks without a connection, which would change the session."""
     return http_json(server, "GET", f"/api/v1/sessions?prefix={client_id}")["value"] == []
-
-
-def test_expiry_passes(server: Deployment, port: int, topic: str, client_id: str) -> None:
-    leave_with_subscription(port, client_id, topic, expiry=1)
-    wait_until(lambda: _is_gone(server, client_id), "it has expired")
-    with SessionClient(port, client_id) as client:
-        assert not client.open(expiry=0).session_present
-
-
-def test_disconnect_changes_the_expiry(server: Deployment, port: int, topic: str, client_id: str) -> None:
-    with SessionClient(port, client_id) as client:
-        client.open(expiry=1)
-        client.say(Disconnect(ReasonCode.NORMAL_DISCONNECTION, {PropertyId.SESSION_EXPIRY_INTERVAL: 600}))
-        client.read_to_end()
-    leave_with_subscription(port, f"{client_id}-timer", topic, expiry=1)
-    wait_until(lambda: _is_gone(server, f"{client_id}-timer"), "one that lasted a second has expired")
-    with SessionClient(port, client_id) as client:
-        assert client.open().session_present
-        client.say(Disconnect(ReasonCode.NORMAL_DISCONNECTION, {PropertyId.SESSION_EXPIRY_INTERVAL: 0}))
-        client.read_to_end()
-    with SessionClient(port, client_id) as client:
-        assert not client.open().session_present
 
 
 def test_connections_that_are_gone_before_they_are_answered(port: int, topic: str, client_id: str) -> None:
@@ -318,8 +303,9 @@ def _connect(client_id: str) -> Connect:
     return Connect(client_id, 5, False, properties={PropertyId.SESSION_EXPIRY_INTERVAL: 600})
 
 
-def test_a_thousand_sessions_come_back_at_once(port: int, topic: str, client_id: str) -> None:
-    count, threads = 1000, 8
+@pytest.mark.scaled
+def test_many_sessions_come_back_at_once(port: int, topic: str, client_id: str) -> None:
+    count, threads = scaled(100, 1000), 8
     names = [f"{client_id}-{number}" for number in range(count)]
 
     def make(part: list[str]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import product
 from uuid import uuid4
 
 import pytest
@@ -12,12 +12,12 @@ import pytest
 from protocols.mqtt.packets import Disconnect, Publish, Subscribe, Subscription, Will
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.cases import cases
 from tests.support.mqtt_client import RawClient
 from tests.support.session_client import SessionClient, publish_from
 from tests.support.waiting import wait_until
 
 END = b"end"
-DELAY = 2
 
 
 @pytest.fixture
@@ -92,49 +92,52 @@ def _be_taken_over(client: SessionClient) -> None:
 BAD_ENDS = [_cut, _reset, _wait_for_keep_alive, _violate, _send_nonsense, _be_taken_over]
 
 
-@pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("end", BAD_ENDS)
-@pytest.mark.parametrize("is_lasting", [False, True])
-def test_every_bad_end(
-    watcher: SessionClient, port: int, topic: str, client_id: str, version: int, end, is_lasting: bool
-) -> None:
-    client = SessionClient(port, client_id, version)
-    client.open(
-        clean=not is_lasting,
-        expiry=600 if is_lasting else 0,
-        will=will_of(topic),
-        keep_alive=1 if end is _wait_for_keep_alive else 0,
-    )
-    end(client)
-    assert watcher.take(1) == [b"gone"]
-    assert nothing_more(watcher, port, topic)
-    client.socket.close()
+def test_every_bad_end(port: int, topic: str, client_id: str, end: Callable[[SessionClient], None]) -> None:
+    """Of either version, with a session that lasts and one that does not: all of them at once."""
+    keep_alive = 1 if end is _wait_for_keep_alive else 0
+    with ExitStack() as stack:
+        made: list[tuple[SessionClient, SessionClient, str]] = []
+        for version, is_lasting in product((4, 5), (False, True)):
+            name = f"{topic}{version}{is_lasting:d}"
+            watcher = stack.enter_context(watching(port, name))
+            client = stack.enter_context(SessionClient(port, f"{client_id}-{name}", version))
+            expiry = 600 if is_lasting else 0
+            client.open(clean=not is_lasting, expiry=expiry, will=will_of(name), keep_alive=keep_alive)
+            made.append((client, watcher, name))
+        for client, watcher, name in made:
+            end(client)
+            assert watcher.take(1) == [b"gone"]
+            assert nothing_more(watcher, port, name)
 
 
-@pytest.mark.parametrize(("reason", "is_published"), [(0x00, False), (0x04, True), (0x80, True)])
-@pytest.mark.parametrize("expiry", [0, 600])
-def test_disconnect(
-    watcher: SessionClient, port: int, topic: str, client_id: str, reason: int, is_published: bool, expiry: int
-) -> None:
-    with SessionClient(port, client_id) as client:
-        client.open(expiry=expiry, will=will_of(topic))
-        client.say(Disconnect(ReasonCode(reason)))
-        client.read_to_end()
-    if is_published:
-        assert watcher.take(1) == [b"gone"]
-    with SessionClient(port, client_id) as client:  # nor does the next connection have it
-        client.open(expiry=expiry)
-    assert nothing_more(watcher, port, topic)
+@cases("reason, is_published", [(0x00, False), (0x04, True), (0x80, True)])
+@cases("expiry", [0, 600])
+def test_disconnect(port: int, topic: str, client_id: str, reason: int, is_published: bool, expiry: int) -> None:
+    name = f"{topic}{reason}{expiry}"
+    with watching(port, name) as watcher:
+        with SessionClient(port, f"{client_id}-{name}") as client:
+            client.open(expiry=expiry, will=will_of(name))
+            client.say(Disconnect(ReasonCode(reason)))
+            client.read_to_end()
+        if is_published:
+            assert watcher.take(1) == [b"gone"]
+        with SessionClient(port, f"{client_id}-{name}") as client:  # nor does the next connection have it
+            client.open(expiry=expiry)
+        assert nothing_more(watcher, port, name)
 
 
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_its_quality_and_retain(watcher: SessionClient, port: int, topic: str, client_id: str, qos: int) -> None:
-    with SessionClient(port, client_id) as client:
-        client.open(will=will_of(topic, qos, retain=True))
-    delivery = watcher.next_delivery()
-    assert (delivery.qos, delivery.retain, delivery.payload) == (qos, True, b"gone")
-    kept = wait_until(lambda: _retained(port, topic), "it is retained")
-    assert [(each.qos, each.retain, each.payload) for each in kept] == [(qos, True, b"gone")]
+@cases("qos", [0, 1, 2])
+@pytest.mark.everywhere
+def test_its_quality_and_retain(port: int, topic: str, client_id: str, qos: int) -> None:
+    name = f"{topic}{qos}"
+    with watching(port, name) as watcher:
+        with SessionClient(port, f"{client_id}-{qos}") as client:
+            client.open(will=will_of(name, qos, retain=True))
+        delivery = watcher.next_delivery()
+        assert (delivery.qos, delivery.retain, delivery.payload) == (qos, True, b"gone")
+        kept = wait_until(lambda: _retained(port, name), "it is retained")
+        assert [(each.qos, each.retain, each.payload) for each in kept] == [(qos, True, b"gone")]
 
 
 def _retained(port: int, topic: str) -> list[Publish]:
@@ -147,37 +150,6 @@ def _retained(port: int, topic: str) -> list[Publish]:
         while found[-1].payload != END:
             found += late.expect_deliveries(1)
         return found[:-1]
-
-
-def test_a_delayed_one_waits_and_is_published_once(port: int, topic: str, client_id: str) -> None:
-    """One client stays away; another comes back in time; of a third the session ends sooner than the delay."""
-    attempts = (_delayed_ones_are_published_once(port, f"{topic}{at}", f"{client_id}-{at}") for at in range(5))
-    assert any(attempts), "never in time"
-
-
-def _delayed_ones_are_published_once(port: int, topic: str, client_id: str) -> bool:
-    """False where it took so long to come back that one may have been due by then."""
-    with watching(port, topic) as watcher:
-        with SessionClient(port, f"{client_id}-back") as client:
-            client.open(will=Will(f"{topic}/will", b"never", 1, False, {PropertyId.WILL_DELAY_INTERVAL: DELAY}))
-            back_until = time.monotonic() + DELAY - 0.1
-        with SessionClient(port, f"{client_id}-short") as client:
-            properties = {PropertyId.WILL_DELAY_INTERVAL: 600}
-            client.open(expiry=1, will=Will(f"{topic}/will", b"expired", 1, False, properties))
-            short_until = time.monotonic() + 0.9
-        with SessionClient(port, f"{client_id}-away") as client:
-            client.open(will=will_of(topic, delay=DELAY))
-        with SessionClient(port, f"{client_id}-back") as client:
-            is_present = client.open().session_present
-            is_in_time = time.monotonic() < back_until
-            publish_from(port, f"{topic}/will", [END])
-            if not is_in_time or time.monotonic() > short_until:
-                return False
-            assert is_present
-            assert watcher.take(1) == [END]
-            assert sorted(watcher.take(2)) == [b"expired", b"gone"]
-            assert nothing_more(watcher, port, topic)
-            return True
 
 
 def test_a_delayed_one_when_the_session_begins_anew(

@@ -13,8 +13,10 @@ from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_peers.peer import RocketMqPeer
 from tests.support.rocketmq_site import Site
 from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS
+from tests.tiers.marks import interop_only
 
-LANGUAGES = ("python", "node")
+LANGUAGES = ("python", interop_only("node", name="node"))
 SETTINGS = {
     "grpc.lease_seconds": "2",
     "grpc.silence_seconds": "5",
@@ -65,6 +67,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     settings = {"security.initial_admin": "root", "security.initial_admin_password": "pw"}
     with ServerProcess(tmp_path_factory.mktemp("site"), settings) as server:  # noqa: SIM117
         with httpx2.Client(
-            base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False, timeout=20
+            base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False, timeout=PATIENCE_SECONDS
         ) as root:
             yield Site(server, root)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
+from tests.support.cases import cases
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_site import EVERYTHING, Needs, Site, allow, statements
 
@@ -197,9 +198,15 @@ OPERATIONS = [
 DECISIONS = ["exactly", "nothing", "all but one", "denied besides", "super"]
 
 
-@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.fixture(scope="module")
+def helper(site: Site) -> str:
+    """A user who may do everything."""
+    return site.user(EVERYTHING)
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_the_grid(site: Site, operation: Operation, decision: str) -> None:
+@cases("decision", DECISIONS)
+def test_the_grid(site: Site, helper: str, operation: Operation, decision: str) -> None:
     topic, group = f"t-{uuid.uuid4().hex[:10]}", f"g-{uuid.uuid4().hex[:10]}"
     assert site.root.put(f"/api/v1/topics/{topic}", json={"queues": 1}).status_code == 201
     needs = operation.needs(topic, group)
@@ -216,7 +223,6 @@ def test_the_grid(site: Site, operation: Operation, decision: str) -> None:
     else:
         name = site.user()
         assert site.root.put(f"/api/v1/users/{name}", json={"super": True}).status_code == 200
-    helper = site.user(EVERYTHING)
     with site.client(name) as client, site.client(helper) as root:
         code = operation.attempt(client, root, topic, group)
     expected = v2.OK if decision in ("exactly", "super") else v2.FORBIDDEN

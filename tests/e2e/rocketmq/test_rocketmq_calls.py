@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from hashlib import md5
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import grpc
 import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import SETTINGS, put_group
+from tests.support.cases import cases
 from tests.support.http_pull import http_json
 from tests.support.rocketmq_client import SERVICE, GrpcClient, resource
 from tests.support.server import ServerProcess
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def endpoints(host: str, port: int, scheme: Any = v2.IPv4) -> v2.Endpoints:
@@ -98,7 +101,11 @@ def refusals() -> list[tuple[str, dict[str, Any], Any]]:
         ("an expiry that is none", {"properties": {"entrepot_expires_at_ms": "x"}}, v2.ILLEGAL_MESSAGE_PROPERTY_KEY),
         ("a tag with a bar", {"tag": "a|b"}, v2.ILLEGAL_MESSAGE_TAG),
         ("a tag with a control character", {"tag": "a\x01"}, v2.ILLEGAL_MESSAGE_TAG),
+        ("a long tag", {"tag": "€" * 86}, v2.ILLEGAL_MESSAGE_TAG),
+        ("a long tag of ours", {"properties": {"entrepot_tag": "x" * 256}}, v2.ILLEGAL_MESSAGE_TAG),
         ("a blank key", {"keys": [" "]}, v2.ILLEGAL_MESSAGE_KEY),
+        ("a long key", {"keys": ["x" * 65_536]}, v2.ILLEGAL_MESSAGE_KEY),
+        ("many keys", {"keys": ["k"] * 32_769}, v2.ILLEGAL_MESSAGE_KEY),
         ("a long message group", {"message_group": "x" * 64, "message_type": v2.FIFO}, v2.ILLEGAL_MESSAGE_GROUP),
         ("a message id that is none", {"message_id": "x" * 65}, v2.ILLEGAL_MESSAGE_ID),
         ("another type than said", {"message_group": "g"}, v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
@@ -110,6 +117,13 @@ def refusals() -> list[tuple[str, dict[str, Any], Any]]:
             {"body_digest": v2.Digest(type=v2.MD5, checksum=md5(b"other").hexdigest().upper())},
             v2.MESSAGE_CORRUPTED,
         ),
+        (
+            "a wrong CRC32",
+            {"body_digest": v2.Digest(type=v2.CRC32, checksum=f"{crc32(b'other'):08X}")},
+            v2.MESSAGE_CORRUPTED,
+        ),
+        ("a digest of no type", {"body_digest": v2.Digest(type=9, checksum="A")}, v2.BAD_REQUEST),  # type: ignore[arg-type]
+        ("an encoding that there is not", {"body_encoding": 9}, v2.BAD_REQUEST),
         ("a body that is not compressed", {"body_encoding": v2.GZIP}, v2.MESSAGE_CORRUPTED),
         ("a body that grows too large", {"body": grown, "body_encoding": v2.GZIP}, v2.MESSAGE_BODY_TOO_LARGE),
         (
@@ -120,12 +134,33 @@ def refusals() -> list[tuple[str, dict[str, Any], Any]]:
     ]
 
 
-@pytest.mark.parametrize(("what", "fields", "code"), refusals(), ids=[what for what, _, _ in refusals()])
+@cases(("what", "fields", "code"), refusals(), ids=[what for what, _, _ in refusals()])
 def test_refused_messages(client: GrpcClient, topic: str, what: str, fields: dict[str, Any], code: Any) -> None:
     answer = client.send(client.message(topic, **fields))
     assert v2.Code.Name(answer.status.code) == v2.Code.Name(code), answer.status
     assert answer.entries[0].status.code == code
     assert client.receive(topic, "nobody") == []
+
+
+def test_limits_are_taken_and_said(client: GrpcClient, topic: str, group: str) -> None:
+    for fields in ({"tag": "€" * 85}, {"keys": ["x" * 65_535]}, {"keys": ["k"] * 32_768}):
+        assert client.send(client.message(topic, **fields)).status.code == v2.OK
+    assert sorted(len(found.system_properties.keys) for found in client.receive(topic, group, 10)) == [0, 1, 32_768]
+    said = [
+        client.send(client.message(topic, **fields)).status.message
+        for fields in ({"tag": "x" * 300}, {"keys": ["ab", "c" * 70_000]})
+    ]
+    assert said == ["the tag has 300 bytes, the limit is 255", "the keys have 70003 bytes together, the limit is 65535"]
+
+
+@cases("written", ["{:08X}", "{:X}", "{:x}", "{:d}"])
+def test_digests_as_clients_write_them(client: GrpcClient, topic: str, written: str) -> None:
+    body = b"7"  # whose checksum would begin with 0
+    while crc32(body) >> 28:
+        body += b"7"
+    digest = v2.Digest(type=v2.CRC32, checksum=written.format(crc32(body)))
+    assert client.send(client.message(topic, body, body_digest=digest)).status.code == v2.OK
+    assert client.send(client.message(topic, body, body_digest=v2.Digest())).status.code == v2.OK
 
 
 def test_each_message_of_a_batch_has_its_own_outcome(client: GrpcClient, topic: str, group: str) -> None:
@@ -201,6 +236,7 @@ def test_transactions_end_once(client: GrpcClient, topic: str, group: str) -> No
         return client.call("EndTransaction", question).status.code
 
     assert end(v2.TRANSACTION_RESOLUTION_UNSPECIFIED) == v2.OK
+    assert end(7) == v2.BAD_REQUEST
     assert end(v2.COMMIT, "another") == v2.INVALID_TRANSACTION_ID
     assert end(v2.COMMIT, "") == v2.INVALID_TRANSACTION_ID
     assert end(v2.COMMIT) == v2.OK
@@ -227,14 +263,14 @@ def test_a_producer_may_be_silent_as_long_as_it_says(client: GrpcClient, topic: 
 
     def commands() -> Iterator[v2.TelemetryCommand]:
         yield v2.TelemetryCommand(settings=said)
-        is_asked.wait(25)
+        is_asked.wait(PATIENCE_SECONDS)
         time.sleep(1.5)  # in which it would be asked about the other one too
 
     ask = client.channel.stream_stream(
         SERVICE + "Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
     )
     asked: set[bytes] = set()
-    for command in ask(commands(), timeout=30, metadata=client.metadata()):
+    for command in ask(commands(), timeout=2 * PATIENCE_SECONDS, metadata=client.metadata()):
         if command.HasField("recover_orphaned_transaction_command"):
             asked.add(command.recover_orphaned_transaction_command.message.body)
             is_asked.set()
@@ -310,7 +346,7 @@ def test_a_client_without_an_id(server: ServerProcess, topic: str) -> None:
 def test_a_call_that_does_not_exist(client: GrpcClient) -> None:
     ask = client.channel.unary_unary("/apache.rocketmq.v2.MessagingService/Nothing", None, None)
     with pytest.raises(grpc.RpcError) as raised:
-        ask(b"", timeout=10, metadata=client.metadata())
+        ask(b"", timeout=PATIENCE_SECONDS, metadata=client.metadata())
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED  # type: ignore[attr-defined]
 
 

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
-from tests.e2e.rocketmq.conftest import LANGUAGES, PATIENT, put_group
+from tests.e2e.rocketmq.conftest import PATIENT, put_group
 from tests.support.deployment import ClusterProcesses
 from tests.support.rocketmq_client import GrpcClient
 from tests.support.rocketmq_peers.peer import Received, RefusedError, RocketMqPeer
 from tests.support.server import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import interop_only
 
 
 def test_a_message_arrives_as_it_was_sent(peer: RocketMqPeer, topic: str, group: str) -> None:
@@ -54,6 +56,7 @@ def test_a_message_group_is_in_order(peer: RocketMqPeer, server: ServerProcess, 
     peer.shutdown(producer)
 
 
+@pytest.mark.interop
 def test_a_failed_message_of_a_group_holds_back_only_its_group(
     peer: RocketMqPeer, server: ServerProcess, topic: str, group: str
 ) -> None:
@@ -85,6 +88,7 @@ def test_a_failed_message_of_a_group_holds_back_only_its_group(
     peer.shutdown(producer)
 
 
+@pytest.mark.interop
 def test_delay_and_recall(peer: RocketMqPeer, topic: str, group: str) -> None:
     producer, consumer = peer.producer(topic), peer.simple(group, topic, wait=3)
     due = int(time.time()) + 8
@@ -113,7 +117,7 @@ def test_transactions(peer: RocketMqPeer, topic: str, group: str) -> None:
     peer.shutdown(producer)
 
 
-@pytest.mark.parametrize("resolution", ["commit", "rollback"])
+@pytest.mark.parametrize("resolution", ["commit", interop_only("rollback", name="rollback")])
 def test_a_silent_producer_is_asked(peer: RocketMqPeer, topic: str, group: str, resolution: str) -> None:
     producer = peer.producer(topic, resolution=resolution)
     sent = peer.send(producer, topic, b"open", end="open")
@@ -133,6 +137,7 @@ def the_next(peer: RocketMqPeer, consumer: int, invisible: int) -> Received:
     return found
 
 
+@pytest.mark.interop
 def test_what_is_not_acknowledged_comes_again(peer: RocketMqPeer, topic: str, group: str) -> None:
     producer, consumer = peer.producer(topic), peer.simple(group, topic)
     peer.send(producer, topic, b"again")
@@ -151,29 +156,36 @@ def test_what_is_not_acknowledged_comes_again(peer: RocketMqPeer, topic: str, gr
     peer.shutdown(producer)
 
 
+@pytest.mark.interop
 def test_a_push_consumer_tries_again(peer: RocketMqPeer, topic: str, group: str) -> None:
     producer = peer.producer(topic)
     consumer = peer.push(group, topic, failures=1)
     sent = peer.send(producer, topic, b"work")
-    wait_until(lambda: peer.done[consumer] == [sent["id"]], lambda: str(peer.pushed[consumer]), 20)
+    wait_until(lambda: peer.done[consumer] == [sent["id"]], lambda: str(peer.pushed[consumer]))
     assert [each.attempt for each in peer.pushed[consumer]] == [1, 2]
     peer.shutdown(consumer)
     peer.shutdown(producer)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.soak
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("language", ["python", "node"])
 def test_a_push_consumer_keeps_what_it_works_on(tmp_path: Path, language: str, topic: str, group: str) -> None:
     """For longer than two leases of 6 s: nobody else gets it."""
     with ServerProcess(tmp_path, PATIENT) as server, RocketMqPeer(server.address("grpc"), language) as peer:
         producer = peer.producer(topic)
         consumer = peer.push(group, topic, busy=13)
         sent = peer.send(producer, topic, b"long")
-        wait_until(lambda: peer.done[consumer] == [sent["id"]], lambda: str(peer.pushed[consumer]), 40)
+        wait_until(
+            lambda: peer.done[consumer] == [sent["id"]], lambda: str(peer.pushed[consumer]), 2 * PATIENCE_SECONDS
+        )
         assert [each.attempt for each in peer.pushed[consumer]] == [1]
         other = peer.simple(group, topic, wait=3)
         assert peer.receive(other) == []
+        tell(f"a push consumer of the {language} client keeps what it works on", messages=1)
 
 
+@pytest.mark.interop
 def test_after_the_last_attempt_it_is_a_dead_letter(
     peer: RocketMqPeer, server: ServerProcess, topic: str, group: str
 ) -> None:
@@ -181,7 +193,7 @@ def test_after_the_last_attempt_it_is_a_dead_letter(
     producer = peer.producer(topic)
     consumer = peer.push(group, topic, failures=10)
     sent = peer.send(producer, topic, b"poison")
-    wait_until(lambda: len(peer.pushed[consumer]) == 2, "tried twice", 20)
+    wait_until(lambda: len(peer.pushed[consumer]) == 2, "tried twice")
     dead = peer.simple(f"{group}-dead", f"%DLQ%{group}", wait=10)
     [found] = peer.take(dead, 1)
     assert (found.body, found.id) == (b"poison", sent["id"])
@@ -207,6 +219,7 @@ def test_lite_topics_are_pushed(server: ServerProcess, topic: str, group: str) -
         peer.shutdown(producer)
 
 
+@pytest.mark.soak
 def test_workers_share_the_port(tmp_path: Path) -> None:
     """Several gateway processes on one port: clients do not see which one they have."""
     with ClusterProcesses(tmp_path, {"cluster.workers": "2"}) as cluster:
@@ -222,3 +235,4 @@ def test_workers_share_the_port(tmp_path: Path) -> None:
                 found += len(client.receive("u", "others"))
         assert cluster.stop() == 0  # workers outlive a parent that is killed
         assert found == 10
+        tell("workers share the RocketMQ port", messages=found)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
+from typing import Any
 
 import grpc
 import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
+from tests.support.cases import cases
 from tests.support.rocketmq_client import SERVICE, GrpcClient
+from tests.support.seed import seeded
 from tests.support.server import ServerProcess
+from tests.support.soak_table import tell
+from tests.support.waiting import wait_until
+from tests.tiers.marks import scaled
 
-SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
 CALLS = [method.name for method in v2.DESCRIPTOR.services_by_name["MessagingService"].methods]
-ROUNDS = 60
+ROUNDS = scaled(30, 1000)
 
 
 def check(server: ServerProcess) -> None:
@@ -23,33 +27,49 @@ def check(server: ServerProcess) -> None:
         assert client.send(client.message("alive")).status.code == v2.OK
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_arbitrary_bytes_in_every_call(server: ServerProcess, name: str) -> None:
-    print(f"SEED={SEED}")
-    rng, refused = random.Random(f"{SEED}{name}"), set()
+def ask(client: GrpcClient, name: str, data: bytes) -> None:
+    """Call with these bytes as the request, and read all answers."""
     method = v2.DESCRIPTOR.services_by_name["MessagingService"].methods_by_name[name]
+    asked: dict[str, Any] = {"timeout": 3, "metadata": client.metadata()}
+    if method.client_streaming:
+        list(client.channel.stream_stream(SERVICE + name, None, None)(iter([data]), **asked))
+    elif method.server_streaming:
+        list(client.channel.unary_stream(SERVICE + name, None, None)(data, **asked))
+    else:
+        client.channel.unary_unary(SERVICE + name, None, None)(data, **asked)
+
+
+@pytest.mark.scaled
+@pytest.mark.timeout(600)
+@cases("name", CALLS)
+def test_arbitrary_bytes_in_every_call(server: ServerProcess, name: str) -> None:
+    rng, refused = seeded(name), set()
     with GrpcClient(server.address("grpc")) as client:
         for _ in range(ROUNDS):
             data = rng.randbytes(rng.randrange(40))
             if rng.random() < 0.7:
                 data = _mutated(rng, name)
             try:
-                if method.client_streaming:
-                    ask = client.channel.stream_stream(SERVICE + name, None, None)
-                    list(ask(iter([data]), timeout=3, metadata=client.metadata()))
-                elif method.server_streaming:
-                    list(
-                        client.channel.unary_stream(SERVICE + name, None, None)(
-                            data, timeout=3, metadata=client.metadata()
-                        )
-                    )
-                else:
-                    client.channel.unary_unary(SERVICE + name, None, None)(data, timeout=3, metadata=client.metadata())
+                ask(client, name, data)
             except grpc.RpcError as error:
                 refused.add(error.code())  # type: ignore[attr-defined]
-    assert refused <= {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED}
+    tell(f"arbitrary bytes in {name}", messages=ROUNDS)
+    assert refused <= {grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.DEADLINE_EXCEEDED}
     check(server)
-    assert "a call of a RocketMQ client failed" not in server.log_text(), server.log_text()[-3000:]
+    for said in ("a call of a RocketMQ client failed", "work of the RocketMQ door failed", "Traceback"):
+        assert said not in server.log_text(), server.log_text()[-3000:]
+
+
+@cases("name", CALLS)
+def test_a_request_that_cannot_be_decoded_is_one_line_and_a_status(server: ServerProcess, name: str) -> None:
+    before = server.log_text()
+    with GrpcClient(server.address("grpc")) as client, pytest.raises(grpc.RpcError) as raised:
+        ask(client, name, b"\xff\xff")
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+    assert raised.value.details() == f"the bytes are no request of {name}"  # type: ignore[attr-defined]
+    lines = wait_until(lambda: server.log_text()[len(before) :].splitlines(), "the line")
+    assert [line for line in lines if "cannot be decoded" in line and f"call={name}" in line] == lines
+    assert len(lines) == 1
 
 
 def _mutated(rng: random.Random, name: str) -> bytes:
@@ -87,7 +107,7 @@ def _fill(rng: random.Random, message, depth: int) -> None:  # type: ignore[no-u
 
 
 def test_connections_that_are_no_grpc(server: ServerProcess) -> None:
-    rng = random.Random(SEED)
+    rng = seeded()
     port = server.port("grpc")
     opening = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     for data in (b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", opening, opening + rng.randbytes(500), rng.randbytes(5000)):

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
-from tests.e2e.rocketmq.conftest import LANGUAGES, PATIENT, SETTINGS
-from tests.support.deployment import ClusterProcesses
+from tests.e2e.rocketmq.conftest import PATIENT, SETTINGS
+from tests.support.deployment import ClusterProcesses, start_all
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.server import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-PATIENCE_SECONDS = 40
+LONG_SECONDS = 2 * PATIENCE_SECONDS
 WRITTEN_DOWN_SECONDS = 4
 """What is held for longer than a moment is written down by then."""
 
@@ -34,10 +35,23 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path_factory.mktemp("gateways"), SETTINGS, gateways=2) as started:
+        yield started
+
+
+@pytest.fixture
+def shared(whole_cluster: ClusterProcesses) -> Iterator[ClusterProcesses]:
+    """Started again after a test, as far as the test killed it."""
+    yield whole_cluster
+    start_all(whole_cluster.all)
+
+
 def send_through(peer: RocketMqPeer, producer: int, topic: str, bodies: range) -> None:
     """Send each, again while nobody answers."""
     for number in bodies:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + LONG_SECONDS
         while True:
             try:
                 peer.send(producer, topic, b"%d" % number)
@@ -47,14 +61,16 @@ def send_through(peer: RocketMqPeer, producer: int, topic: str, bodies: range) -
                 time.sleep(0.1)  # the SDK's own attempts are over: the next round
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("language", ["python", "node"])
 @pytest.mark.parametrize("is_kill", [False, True], ids=["stopped", "killed"])
 def test_clients_go_on_after_a_restart(own_server: ServerProcess, language: str, is_kill: bool) -> None:
     with RocketMqPeer(own_server.address("grpc"), language) as peer:
         producer = peer.producer("t")
         consumer, simple = peer.push("pushed", "t"), peer.simple("pulled", "t", wait=5)
         send_through(peer, producer, "t", range(10))
-        wait_until(lambda: len(peer.done[consumer]) >= 10, "before", PATIENCE_SECONDS)
+        wait_until(lambda: len(peer.done[consumer]) >= 10, "before", LONG_SECONDS)
         assert len(peer.take(simple, 10)) == 10
         if is_kill:
             own_server.kill()
@@ -67,9 +83,9 @@ def test_clients_go_on_after_a_restart(own_server: ServerProcess, language: str,
             return {each.body for each in peer.pushed[consumer]}
 
         expected = {b"%d" % number for number in range(20)}
-        wait_until(lambda: consumed() >= expected, lambda: str(sorted(consumed())), PATIENCE_SECONDS)
+        wait_until(lambda: consumed() >= expected, lambda: str(sorted(consumed())), LONG_SECONDS)
         found: set[bytes] = set()
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + LONG_SECONDS
         while not found >= {b"%d" % number for number in range(10, 20)}:
             assert time.monotonic() < deadline, found
             try:
@@ -78,8 +94,11 @@ def test_clients_go_on_after_a_restart(own_server: ServerProcess, language: str,
                     peer.ack(simple, each)
             except RefusedError:
                 time.sleep(0.1)
+        tell(f"{language} clients of a server that was restarted", messages=20, faults=1)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("is_kill", [False, True], ids=["stopped", "killed"])
 def test_a_push_consumer_keeps_what_it_works_on_through_a_restart(tmp_path: Path, is_kill: bool) -> None:
     """The work takes longer than several leases, in one of which the server is away: nothing comes twice."""
@@ -92,18 +111,19 @@ def _keep_through_a_restart(own_server: ServerProcess, is_kill: bool) -> None:
         producer = peer.producer("t")
         consumer = peer.push("workers", "t", busy=25)
         sent = [peer.send(producer, "t", b"%d" % number)["id"] for number in range(5)]
-        wait_until(lambda: len(peer.pushed[consumer]) == 5, "all are being worked on", PATIENCE_SECONDS)
+        wait_until(lambda: len(peer.pushed[consumer]) == 5, "all are being worked on", LONG_SECONDS)
         time.sleep(WRITTEN_DOWN_SECONDS)
         if is_kill:
             own_server.kill()
         else:
             assert own_server.stop() == 0
         own_server.restart()
-        wait_until(lambda: len(peer.done[consumer]) == 5, lambda: str(peer.pushed[consumer]), PATIENCE_SECONDS)
+        wait_until(lambda: len(peer.done[consumer]) == 5, lambda: str(peer.pushed[consumer]), LONG_SECONDS)
         with GrpcClient(own_server.address("grpc")) as other:
             wait_until(lambda: not _in_flight(own_server), "acknowledged")
             assert other.receive("t", "workers", wait_ms=3000) == []
         assert [each.attempt for each in peer.pushed[consumer]] == [1] * 5
+        tell("a push consumer whose server was restarted", messages=5, faults=1)
         assert sorted(peer.done[consumer]) == sorted(sent)
 
 
@@ -114,6 +134,8 @@ def _in_flight(server: ServerProcess) -> int:
     return sum(each["inFlight"] for each in progress)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_what_a_dead_push_consumer_held_goes_to_others(tmp_path: Path) -> None:
     """Also where the gateway that renewed it is another one by then."""
     with ServerProcess(tmp_path, PATIENT) as own_server:
@@ -126,17 +148,20 @@ def _give_to_others(own_server: ServerProcess) -> None:
             producer = peer.producer("t")
             consumer = peer.push("workers", "t", busy=600)
             peer.send(producer, "t", b"held")
-            wait_until(lambda: len(peer.pushed[consumer]) == 1, "held", PATIENCE_SECONDS)
+            wait_until(lambda: len(peer.pushed[consumer]) == 1, "held", LONG_SECONDS)
             time.sleep(WRITTEN_DOWN_SECONDS)
             own_server.kill()
             own_server.restart()
             assert client.receive("t", "workers", wait_ms=10_000) == []  # its lease is 6 s
             peer.kill()
         [found] = client.receive("t", "workers", wait_ms=25_000)
+        tell("a push consumer that died with its server", messages=1, faults=2)
         assert (found.body, found.system_properties.delivery_attempt) == (b"held", 2)
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("language", ["python", "node"])
 @pytest.mark.parametrize("is_told", [False, True], ids=["the client knows both", "the route names both"])
 def test_one_of_two_gateways_is_killed(cluster: ClusterProcesses, language: str, is_told: bool) -> None:
     first, second = cluster.gateways
@@ -163,7 +188,15 @@ def test_one_of_two_gateways_is_killed(cluster: ClusterProcesses, language: str,
         def consumed() -> set[bytes]:
             return {each.body for each in peer.pushed[consumer]}
 
-        wait_until(lambda: consumed() >= expected, lambda: str(sorted(expected - consumed())), PATIENCE_SECONDS)
+        wait_until(lambda: consumed() >= expected, lambda: str(sorted(expected - consumed())), LONG_SECONDS)
+        tell(
+            f"{language} clients of two gateways that are killed",
+            rounds=3,
+            messages=sent,
+            phantom=len(consumed() - expected),
+            duplicated=len(peer.pushed[consumer]) - len(consumed()),
+            faults=3,
+        )
         assert consumed() == expected
 
 
@@ -184,25 +217,28 @@ def test_who_has_given_up_all_lite_topics_is_given_none(tmp_path: Path) -> None:
             assert client.receive("t", "g", wait_ms=500) == []
 
 
-def test_a_delivery_is_settled_through_another_gateway(cluster: ClusterProcesses) -> None:
-    first, second = (GrpcClient(gateway.address("grpc"), client_id="one") for gateway in cluster.gateways)
+@pytest.mark.xdist_group("rocketmq gateways")
+def test_a_delivery_is_settled_through_another_gateway(shared: ClusterProcesses, topic: str, group: str) -> None:
+    first, second = (GrpcClient(gateway.address("grpc"), client_id=group) for gateway in shared.gateways)
     with first, second:
-        first.send(*(first.message("t", b"%d" % number) for number in range(4)))
+        first.send(*(first.message(topic, b"%d" % number) for number in range(4)))
         found: list[v2.Message] = []
         while len(found) < 4:
-            found += first.receive("t", "workers", wait_ms=5000)
-        cluster.gateways[0].kill()
-        assert second.ack("t", "workers", *found[:2]).status.code == v2.OK
+            found += first.receive(topic, group, wait_ms=5000)
+        shared.gateways[0].kill()
+        assert second.ack(topic, group, *found[:2]).status.code == v2.OK
         question = v2.ChangeInvisibleDurationRequest(
             topic=found[2].topic,
-            group=v2.Resource(name="workers"),
+            group=v2.Resource(name=group),
             receipt_handle=found[2].system_properties.receipt_handle,
         )
         assert second.call("ChangeInvisibleDuration", question).status.code == v2.OK
-        [again] = second.receive("t", "workers", wait_ms=10_000)
+        [again] = second.receive(topic, group, wait_ms=10_000)
         assert again.body == found[2].body
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_a_goodbye_at_another_gateway(tmp_path: Path) -> None:
     """What a push consumer got through one gateway, and says goodbye to at another, goes to others at once."""
     with ClusterProcesses(tmp_path, PATIENT, gateways=2) as cluster:
@@ -221,38 +257,41 @@ def _say_goodbye_at_another(cluster: ClusterProcesses) -> None:
         goodbye = v2.NotifyClientTerminationRequest(group=v2.Resource(name="workers"))
         assert second.call("NotifyClientTermination", goodbye).status.code == v2.OK
         [found] = second.receive("t", "workers", wait_ms=3000)
+        tell("a goodbye at another gateway", messages=1)
         assert found.system_properties.message_id == held.system_properties.message_id
 
 
-def test_a_half_message_outlives_its_gateway(cluster: ClusterProcesses) -> None:
-    first, second = (GrpcClient(gateway.address("grpc")) for gateway in cluster.gateways)
+@pytest.mark.xdist_group("rocketmq gateways")
+def test_a_half_message_outlives_its_gateway(shared: ClusterProcesses, topic: str, group: str) -> None:
+    first, second = (GrpcClient(gateway.address("grpc")) for gateway in shared.gateways)
     with first, second:
         entries = first.send(
-            first.message("t", b"yes", message_type=v2.TRANSACTION),
-            first.message("t", b"no", message_type=v2.TRANSACTION),
+            first.message(topic, b"yes", message_type=v2.TRANSACTION),
+            first.message(topic, b"no", message_type=v2.TRANSACTION),
         ).entries
-        cluster.gateways[0].kill()
+        shared.gateways[0].kill()
         for entry, resolution in zip(entries, (v2.COMMIT, v2.ROLLBACK), strict=True):
             question = v2.EndTransactionRequest(
-                topic=v2.Resource(name="t"), transaction_id=entry.transaction_id, resolution=resolution
+                topic=v2.Resource(name=topic), transaction_id=entry.transaction_id, resolution=resolution
             )
             assert second.call("EndTransaction", question).status.code == v2.OK
-        assert [found.body for found in second.receive("t", "workers", wait_ms=10_000)] == [b"yes"]
+        assert [found.body for found in second.receive(topic, group, wait_ms=10_000)] == [b"yes"]
 
 
-def test_lite_subscriptions_outlive_their_gateway(cluster: ClusterProcesses) -> None:
-    first, second = (GrpcClient(gateway.address("grpc"), client_id="lite") for gateway in cluster.gateways)
+@pytest.mark.xdist_group("rocketmq gateways")
+def test_lite_subscriptions_outlive_their_gateway(shared: ClusterProcesses, topic: str, group: str) -> None:
+    first, second = (GrpcClient(gateway.address("grpc"), client_id=group) for gateway in shared.gateways)
     with first, second:
         question = v2.SyncLiteSubscriptionRequest(
-            action=v2.COMPLETE_ADD, topic=v2.Resource(name="t"), group=v2.Resource(name="g"), lite_topic_set=["a"]
+            action=v2.COMPLETE_ADD, topic=v2.Resource(name=topic), group=v2.Resource(name=group), lite_topic_set=["a"]
         )
         assert first.call("SyncLiteSubscription", question).status.code == v2.OK
         for name in ("a", "b"):
-            first.send(first.message("t", name.encode(), lite_topic=name, message_type=v2.LITE))
-        [found] = second.receive("t", "g", wait_ms=10_000)
+            first.send(first.message(topic, name.encode(), lite_topic=name, message_type=v2.LITE))
+        [found] = second.receive(topic, group, wait_ms=10_000)
         assert found.body == b"a"
         question.lite_topic_set.append("c")  # said at one gateway, it counts at the other
         assert first.call("SyncLiteSubscription", question).status.code == v2.OK
-        first.send(first.message("t", b"c", lite_topic="c", message_type=v2.LITE))
-        cluster.gateways[0].kill()
-        assert [found.body for found in second.receive("t", "g", wait_ms=10_000)] == [b"c"]
+        first.send(first.message(topic, b"c", lite_topic="c", message_type=v2.LITE))
+        shared.gateways[0].kill()
+        assert [found.body for found in second.receive(topic, group, wait_ms=10_000)] == [b"c"]

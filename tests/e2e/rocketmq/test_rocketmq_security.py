@@ -17,12 +17,14 @@ import pytest
 
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import LANGUAGES
+from tests.support.cases import cases
 from tests.support.certificates import TestAuthority
 from tests.support.rocketmq_client import GrpcClient, resource
 from tests.support.rocketmq_peers.peer import RefusedError, RocketMqPeer
 from tests.support.rocketmq_site import EVERYTHING, SECRET, Site
 from tests.support.server import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.tiers.marks import interop_only
 
 # -- who ---------------------------------------------------------------------------------------------------------------
 
@@ -44,7 +46,7 @@ def test_signatures(site: Site) -> None:
     assert heartbeat(site.client(name)) == v2.FORBIDDEN
 
 
-@pytest.mark.parametrize("header", ["", "Basic cm9vdDpwdw==", "MQv2-HMAC-SHA1 Credential=", "x" * 5000])
+@cases("header", ["", "Basic cm9vdDpwdw==", "MQv2-HMAC-SHA1 Credential=", "x" * 5000])
 def test_headers_that_are_none(site: Site, header: str) -> None:
     metadata = [("x-mq-client-id", "c"), ("x-mq-date-time", "20260101T000000Z"), ("authorization", header)]
     assert heartbeat(GrpcClient(site.server.address("grpc"), metadata=metadata)) == v2.UNAUTHORIZED
@@ -118,7 +120,7 @@ def test_old_signatures_where_they_are_not_taken(tmp_path: Path) -> None:
     }
     with ServerProcess(tmp_path, settings) as server:  # noqa: SIM117 - one line would be too long
         with httpx2.Client(
-            base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False, timeout=20
+            base_url=f"http://{server.address('http')}", auth=("root", "pw"), trust_env=False, timeout=PATIENCE_SECONDS
         ) as root:
             site = Site(server, root)
             name, now_ms = site.user(EVERYTHING), int(time.time() * 1000)
@@ -159,7 +161,7 @@ def test_a_deleted_user_is_told_nothing_any_more(site: Site) -> None:
 
     def said() -> Iterator[v2.TelemetryCommand]:
         yield v2.TelemetryCommand(settings=v2.Settings(publishing=v2.Publishing(topics=[resource("sold")])))
-        stays.wait(30)
+        stays.wait(PATIENCE_SECONDS)
 
     with site.client(name) as client:
         told = client.telemetry(*(), said=said())
@@ -178,21 +180,25 @@ def tls_settings(authority: TestAuthority, mode: str, **others: str) -> dict[str
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
-@pytest.mark.parametrize("mode", ["required", "optional"])
-def test_tls(tmp_path: Path, mode: str, language: str) -> None:
+@pytest.mark.parametrize("mode", [interop_only("required", name="required"), "optional"])
+def test_tls_of_published_clients(tmp_path: Path, mode: str, language: str) -> None:
     authority = TestAuthority(tmp_path)
     with ServerProcess(tmp_path, tls_settings(authority, mode)) as server:
         roots = str(authority.file)
         with RocketMqPeer(server.address("grpc"), language, root_certificates=roots) as peer:
             peer.send(peer.producer("t"), "t", b"secret")
             assert [each.body for each in peer.take(peer.simple("g", "t"), 1)] == [b"secret"]
-        with GrpcClient(server.address("grpc")) as plain:
-            question = v2.HeartbeatRequest(client_type=v2.PRODUCER)
-            if mode == "optional":
-                assert plain.call("Heartbeat", question).status.code == v2.OK
-            else:
-                with pytest.raises(grpc.RpcError):
-                    plain.call("Heartbeat", question, seconds=2)
+        assert_plain_is_taken(server, mode == "optional")
+
+
+def assert_plain_is_taken(server: ServerProcess, is_taken: bool) -> None:
+    with GrpcClient(server.address("grpc")) as plain:
+        question = v2.HeartbeatRequest(client_type=v2.PRODUCER)
+        if is_taken:
+            assert plain.call("Heartbeat", question).status.code == v2.OK
+        else:
+            with pytest.raises(grpc.RpcError):
+                plain.call("Heartbeat", question, seconds=1)
 
 
 def test_both_on_one_port_know_where_clients_are(tmp_path: Path) -> None:
@@ -212,6 +218,7 @@ def test_certificates_are_swapped(tmp_path: Path) -> None:
         roots = authority.file.read_bytes()
         with GrpcClient(server.address("grpc"), roots=roots) as client:
             assert heartbeat(client) == v2.OK
+        assert_plain_is_taken(server, False)
         other = TestAuthority(tmp_path)
         other.issue("server")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 import time
 from pathlib import Path
 
@@ -12,21 +10,21 @@ import pytest
 from protocols.rocketmq import v2_pb2 as v2
 from tests.e2e.rocketmq.conftest import SETTINGS
 from tests.support.rocketmq_client import GrpcClient
+from tests.support.seed import seeded
 from tests.support.server import ServerProcess
-from tests.support.waiting import wait_until
+from tests.support.soak_table import tell
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-SEED = int(os.environ.get("ENTREPOT_TEST_SEED", random.SystemRandom().randrange(1 << 32)))
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 MANY = 300
 BATCH = 32
 LATE_MS = 1500
 """A tick, and what it takes to deliver what is due."""
 
 
-@pytest.mark.timeout(120)
 def test_many_timers_through_kills(tmp_path: Path) -> None:
     """Never early, not late while the server is there, and what was recalled never comes."""
-    print(f"SEED={SEED}")
-    rng = random.Random(SEED)
+    rng = seeded()
     with ServerProcess(tmp_path, SETTINGS) as server:
         due: dict[str, int] = {}
         recalled: set[str] = set()
@@ -72,6 +70,14 @@ def test_many_timers_through_kills(tmp_path: Path) -> None:
                     client.ack("timed", "readers", message)
                 if len(messages) < BATCH:
                     looked = [*looked[1:], began]
+    tell(
+        "timers through kills",
+        rounds=2,
+        messages=len(due),
+        lost=len(due.keys() - recalled - found.keys()),
+        phantom=len(found.keys() & recalled),
+        faults=2,
+    )
     assert found.keys() == due.keys() - recalled
     for name, at_ms in found.items():
         assert at_ms >= due[name], "early"
@@ -79,7 +85,6 @@ def test_many_timers_through_kills(tmp_path: Path) -> None:
         assert missed_at[name] <= due[name] + LATE_MS or was_away, f"late by {at_ms - due[name]} ms"
 
 
-@pytest.mark.timeout(120)
 def test_transactions_through_kills(tmp_path: Path) -> None:
     """A crash behind each step: committed is delivered once, rolled back never, the open one is asked about."""
     settings = {**SETTINGS, "store.transaction_check_after_seconds": "3"}
@@ -118,17 +123,18 @@ def test_transactions_through_kills(tmp_path: Path) -> None:
 
         def commands():  # type: ignore[no-untyped-def]
             yield v2.TelemetryCommand(settings=said)
-            wait_until(lambda: len(asked) == 2, lambda: str(asked), 20)
+            wait_until(lambda: len(asked) == 2, lambda: str(asked))
 
         from tests.support.rocketmq_client import SERVICE
 
         ask = client.channel.stream_stream(
             SERVICE + "Telemetry", v2.TelemetryCommand.SerializeToString, v2.TelemetryCommand.FromString
         )
-        for command in ask(commands(), timeout=30, metadata=client.metadata()):
+        for command in ask(commands(), timeout=2 * PATIENCE_SECONDS, metadata=client.metadata()):
             if command.HasField("recover_orphaned_transaction_command"):
                 asked.add(command.recover_orphaned_transaction_command.message.body)
         assert asked == {b"open", b"late"}
         assert end(3, v2.COMMIT) == v2.OK
         [found] = client.receive("t", "readers", wait_ms=2000)
+        tell("transactions through kills", messages=4, faults=4)
         assert found.body == b"late"

@@ -16,25 +16,22 @@ from spark_ingest.source.stores import close_readers
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[2]
+ROOT = Path(__file__).parents[3]
 Read = Callable[..., DataFrame]
 
 
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist looks at the marks when it has its turn
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """All of them in one worker, and with time for a machine that is busy."""
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(240))
+    item.add_marker(pytest.mark.xdist_group("spark"))
+    if item.get_closest_marker("timeout") is None:
+        item.add_marker(pytest.mark.timeout(600))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     os.environ["PYTHONPATH"] = str(ROOT)  # Spark's Python workers find the rooms where they lie
     session = open_session("local[2,4]")
+    session.range(9).selectExpr("id % 2 AS n").groupBy("n").count().toArrow()  # what is slow the first time
     yield session
     close_readers()
     session.stop()

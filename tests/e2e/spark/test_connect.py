@@ -17,12 +17,12 @@ from spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
 from tests.support.ports import free_port
 from tests.support.topic_log import TopicWriter
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs the packages of pyspark[connect]")
 SPARK_HOME = Path(pyspark.__file__).parent
 ROOT = Path(__file__).parents[3]
-START_SECONDS = 120.0
+START_SECONDS = 4 * PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -57,6 +57,7 @@ def connect(tmp_path: Path) -> Iterator[str]:
                 child.kill()
 
 
+@pytest.mark.soak
 def test_a_job_through_connect(
     connect: str, ingest: Callable[..., list[str]], writer: TopicWriter, topic: str, tmp_path: Path
 ):
@@ -64,7 +65,7 @@ def test_a_job_through_connect(
     writer.append(topic, fleet.rounds(60), queue=0)
     table = tmp_path / "factory"
     command = [part.replace("local[2,4]", connect) for part in ingest(topic, table, "--dedupe", "--watermark", "1m")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_SECONDS)
     assert done.returncode == 0, done.stderr[-4000:]
     rows = open_table(TableFormat.DELTA, str(table)).dataset().to_table(columns=["device", "seq"])
     found = sorted(zip(rows.column("device").to_pylist(), rows.column("seq").to_pylist(), strict=True))

@@ -16,14 +16,15 @@ from tests.support.mqtt_client import RawClient
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter
 from tests.support.waiting import wait_until
+from tests.tiers.marks import soak_only
 
 
-@pytest.mark.parametrize("publish", [publish_mqtt, publish_amqp, publish_event])
+@pytest.mark.parametrize("publish", [publish_mqtt, soak_only(publish_amqp), soak_only(publish_event)])
 def test_what_a_door_publishes_is_a_row(
     publish: Callable[[ServerProcess, str], None], server: ServerProcess, topic: str, read: Any
 ):
     publish(server, topic)
-    (row,) = wait_until(lambda: read(topic, includeProperties="true").collect(), "the row", 60)
+    (row,) = wait_until(lambda: read(topic, includeProperties="true").collect(), "the row")
     assert (row.body, row.sub_topic) == (BODY, f"{topic}/line/temp")
     assert row.properties["content_type"] == "application/json"
     assert any(value == "celsius" and name.endswith("unit") for name, value in row.properties.items())
@@ -33,6 +34,7 @@ def test_what_a_door_publishes_is_a_row(
     assert (parsed.temp, parsed.raw) == (21, "é")
 
 
+@pytest.mark.soak
 def test_rows_are_messages_for_every_door(spark: SparkSession, server: ServerProcess, topic: str, writer: TopicWriter):
     with RawClient(server.port("mqtt")) as client:
         client.connect(f"reader-{topic}")
@@ -48,7 +50,7 @@ def test_rows_are_messages_for_every_door(spark: SparkSession, server: ServerPro
         target.option("topic", topic).save()
         (published,) = client.expect_deliveries(1)
         assert (published.topic, published.payload) == (f"{topic}/line/temp", BODY)
-    (event,) = wait_until(lambda: events(server, topic), "the event", 60)
+    (event,) = wait_until(lambda: events(server, topic), "the event")
     body = base64.b64decode(event["data_base64"]) if "data_base64" in event else event["data"]
     assert event["subject"] == "line/temp"
     assert body in (BODY, {"temp": 21, "raw": "é"})

@@ -14,6 +14,7 @@ from spark_ingest.job.batch import rows_of_kind
 from spark_ingest.job.flat import FlatRows
 from spark_ingest.job.rows import DEAD, EVENT_TIME, GOOD
 from spark_ingest.source.arrow_schema import arrow_schema
+from tests.tiers.marks import soak_only
 
 BORN = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 SAID = datetime(2025, 5, 6, 7, 8, 9, tzinfo=UTC)
@@ -48,24 +49,24 @@ def rows_with(values: list[Any]) -> list[tuple[Any, ...]]:
     ("kind", "values"),
     [
         ("bigint", NUMBERS),
-        ("int", [None, 0, -5, 1_700_000_000]),
-        ("double", [None, 0.5, 1.7e9 + 0.125, 1.7e12 + 0.5, -1e12, 1e300, 5e-7, 1.5e-6, -1.5e-6]),
-        ("timestamp", [None, SAID]),
+        soak_only("int", [None, 0, -5, 1_700_000_000]),
+        soak_only("double", [None, 0.5, 1.7e9 + 0.125, 1.7e12 + 0.5, -1e12, 1e300, 5e-7, 1.5e-6, -1.5e-6]),
+        soak_only("timestamp", [None, SAID]),
     ],
 )
-def test_times(spark: SparkSession, kind: str, values: list[Any]) -> None:
+@pytest.mark.parametrize("time", ["ts", soak_only("")])
+def test_times(spark: SparkSession, kind: str, values: list[Any], time: str) -> None:
     rows = spark.createDataFrame(rows_with(values), SCHEMA.format(kind=kind))
     schema = arrow_schema(rows.schema)
     assert FlatRows.can(schema, "ts")
-    for time in ("ts", ""):
-        flat, expected = FlatRows(schema, time), by_spark(rows, time)
-        [batch] = rows.toArrow().cast(schema).combine_chunks().to_batches()
-        found = flat.by_kind(batch)
-        assert flat.good.names == expected[GOOD].schema.names and flat.dead.names == expected[DEAD].schema.names
-        for each, fields in ((GOOD, flat.good), (DEAD, flat.dead)):
-            assert [field.type for field in fields] == [field.type for field in expected[each].schema]
-            order = [("queue_offset", "ascending")]
-            assert found[each].sort_by(order).to_pylist() == expected[each].sort_by(order).to_pylist()
+    flat, expected = FlatRows(schema, time), by_spark(rows, time)
+    [batch] = rows.toArrow().cast(schema).combine_chunks().to_batches()
+    found = flat.by_kind(batch)
+    assert flat.good.names == expected[GOOD].schema.names and flat.dead.names == expected[DEAD].schema.names
+    for each, fields in ((GOOD, flat.good), (DEAD, flat.dead)):
+        assert [field.type for field in fields] == [field.type for field in expected[each].schema]
+        order = [("queue_offset", "ascending")]
+        assert found[each].sort_by(order).to_pylist() == expected[each].sort_by(order).to_pylist()
 
 
 def test_a_batch_without_bad_bodies_is_one_kind(spark: SparkSession) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -30,10 +29,11 @@ from spark_ingest.tables import TableError, TableFormat, open_table
 from spark_ingest.tables.delta import DeltaTableFiles
 from store_client.blocking import StoreLocation
 from tests.support.fleet import START_MS, Fleet
+from tests.support.seed import SEED
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter, log_of
+from tests.tiers.marks import scaled, soak_only
 
-SEED = random.SystemRandom().randrange(1 << 32)
 Make = Callable[..., JobSettings]
 
 
@@ -69,15 +69,18 @@ def places(rows: pa.Table) -> list[tuple[str, int, int]]:
     return sorted(zip(*(rows.column(name).to_pylist() for name in names), strict=True)) if rows.num_rows else []
 
 
-@pytest.mark.parametrize("kind", list(TableFormat))
-def test_a_fleet_with_faults(spark: SparkSession, make: Make, writer: TopicWriter, topic: str, kind: TableFormat):
-    print(f"seed {SEED}")
-    fleet = Fleet(20, SEED)
+@pytest.mark.scaled
+@pytest.mark.parametrize("kind", [TableFormat.DELTA, soak_only(TableFormat.ICEBERG), soak_only(TableFormat.PARQUET)])
+def test_a_fleet_with_faults(
+    spark: SparkSession, make: Make, writer: TopicWriter, topic: str, kind: TableFormat, tmp_path: Path
+):
+    print(f"ENTREPOT_TEST_SEED={SEED}")
+    fleet = Fleet(scaled(5, 20), SEED)
     settings = make(format=kind, watermark_seconds=60.0, deduplicates=True, max_offsets=2500)
-    writer.append(topic, fleet.rounds(200), queue=0)
+    writer.append(topic, fleet.rounds(200, lost=scaled(0.05, 0.02)), queue=0)
     batches = run(spark, settings)
-    assert len(batches) >= 2
-    writer.append(topic, fleet.late_ones(30, 60), queue=0)
+    assert len(batches) >= scaled(1, 2)
+    writer.append(topic, fleet.late_ones(scaled(10, 30), 60), queue=0)
     writer.append(topic, fleet.rounds(60), queue=0)
     run(spark, settings)
 
@@ -105,6 +108,8 @@ def test_a_fleet_with_faults(spark: SparkSession, make: Make, writer: TopicWrite
     check_minutes(table(settings, "minutes"), fleet)
     check_devices(table(settings, "devices"), fleet)
     check_gaps(table(settings, "gaps"), fleet)
+    page = write_report(settings.checkpoint_path, tmp_path / "report.html", 3).read_text()
+    assert "Gaps by device" in page and "d000" in page
 
 
 def places_of(rows: pa.Table) -> list[tuple[str, int, int]]:
@@ -189,11 +194,12 @@ def let_it_die(monkeypatch: pytest.MonkeyPatch, settings: JobSettings, left: lis
     dying(DeltaTableFiles, "commit", of_table)
 
 
+@pytest.mark.soak
 def test_dying_at_every_step_of_a_batch_changes_nothing(
     spark: SparkSession, make: Make, writer: TopicWriter, topic: str, monkeypatch: pytest.MonkeyPatch, read: Any
 ):
     """One batch of every kind of row, tried again after each step: every table as if it had been done once."""
-    print(f"seed {SEED}")
+    print(f"ENTREPOT_TEST_SEED={SEED}")
     fleet = Fleet(5, SEED)
     settings = make(watermark_seconds=30.0, deduplicates=True)
     writer.append(topic, fleet.rounds(80, bad=0.05, lost=0.1), queue=0)
@@ -223,11 +229,12 @@ def test_dying_at_every_step_of_a_batch_changes_nothing(
     assert not Path(f"{settings.table}_staging").exists()
 
 
+@pytest.mark.soak
 def test_dying_at_every_step_of_a_batch_that_tasks_write(
     spark: SparkSession, make: Make, writer: TopicWriter, topic: str, monkeypatch: pytest.MonkeyPatch
 ):
     """The same where rows do not pass through Spark: the query ends, and is started again."""
-    print(f"seed {SEED}")
+    print(f"ENTREPOT_TEST_SEED={SEED}")
     fleet = Fleet(5, SEED)
     settings = make()
     for count in (80, 40):
@@ -252,6 +259,7 @@ def test_dying_at_every_step_of_a_batch_that_tasks_write(
     assert not Path(f"{settings.table}_staging").exists()
 
 
+@pytest.mark.soak
 def test_new_fields_become_columns_and_other_types_are_refused(
     spark: SparkSession, make: Make, writer: TopicWriter, topic: str
 ):
@@ -270,6 +278,7 @@ def test_new_fields_become_columns_and_other_types_are_refused(
     assert table(settings, "dead_letters").num_rows == 1
 
 
+@pytest.mark.soak
 def test_raw_and_cbor_topics(spark: SparkSession, make: Make, writer: TopicWriter, topic: str, tmp_path: Path):
     import cbor2
 
@@ -283,6 +292,7 @@ def test_raw_and_cbor_topics(spark: SparkSession, make: Make, writer: TopicWrite
     assert table(decoded, "dead_letters").num_rows == 1
 
 
+@pytest.mark.soak
 def test_optimise_and_vacuum_keep_every_row(spark: SparkSession, make: Make, writer: TopicWriter, topic: str):
     settings = make(optimise_every=3, vacuum_hours=0, max_offsets=200, is_deriving=False)
     fleet = Fleet(10, SEED)
@@ -312,6 +322,7 @@ def test_wrong_settings_are_told(spark: SparkSession, make: Make, writer: TopicW
         open_table(TableFormat.DELTA, "s3://bucket/table")
 
 
+@pytest.mark.soak
 def test_a_device_that_is_silent_or_begins_anew(spark: SparkSession, make: Make, writer: TopicWriter, topic: str):
     def reading(sequence: int, second: int) -> bytes:
         return orjson.dumps({"device": "d1", "seq": sequence, "ts": START_MS + second * 1000, "v": 1.0})
@@ -328,6 +339,7 @@ def test_a_device_that_is_silent_or_begins_anew(spark: SparkSession, make: Make,
     ]
 
 
+@pytest.mark.soak
 def test_the_report_is_a_page_with_everything_in_it(
     spark: SparkSession, make: Make, writer: TopicWriter, topic: str, tmp_path: Path
 ):
@@ -358,6 +370,7 @@ def test_figures_for_prometheus():
     assert "entrepot_ingest_rows_total 500.0" in text
 
 
+@pytest.mark.soak
 def test_a_table_is_read_by_others(spark: SparkSession, make: Make, writer: TopicWriter, topic: str):
     """Parquet needs nobody's log: any reader of partitioned folders has each row once."""
     settings = make(format=TableFormat.PARQUET, is_deriving=False, max_offsets=300)

@@ -4,7 +4,6 @@ the tables once."""
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import threading
@@ -18,15 +17,16 @@ import pytest
 from spark_ingest.job.status import committed_offsets
 from spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
+from tests.support.seed import SEED, seeded
+from tests.support.soak_table import tell
 from tests.support.topic_log import TopicWriter, log_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
-SEED = random.SystemRandom().randrange(1 << 32)
 KILLS = 20
 DRIVER_KILLS = 2
 SOURCE_KILLS = 2
 MAX_ROUNDS = 3000
-START_SECONDS = 90.0
+START_SECONDS = 3 * PATIENCE_SECONDS
 
 
 class Job:
@@ -83,12 +83,12 @@ class Job:
         return self.batch()
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_each_message_is_in_the_tables_once(
     ingest: Callable[..., list[str]], writer: TopicWriter, topic: str, tmp_path: Path
 ):
-    print(f"seed {SEED}")
-    chance = random.Random(SEED)
+    chance = seeded()
     table = tmp_path / "factory"
     checkpoint = tmp_path / "factory_checkpoint"
     common = ["--no-derive", "--optimise-every", "7", "--vacuum-hours", "0", "--group", "-"]
@@ -125,13 +125,24 @@ def test_each_message_is_in_the_tables_once(
         stop.set()
         publisher.join()
         job.kill()
-    last = subprocess.run(ingest(topic, table, *common), capture_output=True, text=True, check=False, timeout=200)
+    last = subprocess.run(
+        ingest(topic, table, *common), capture_output=True, text=True, check=False, timeout=START_SECONDS
+    )
     assert last.returncode == 0, last.stderr[-4000:]
     places: list[tuple[str, int, int]] = []
     for path in (str(table), f"{table}_dead_letters"):
         rows = open_table(TableFormat.DELTA, path).dataset().to_table(columns=["topic", "queue_id", "queue_offset"])
         places += zip(*(rows.column(name).to_pylist() for name in rows.column_names), strict=True)
     log = [(topic, queue, offset) for topic, queue, offset, _ in log_of(writer.store, [topic])]
+    tell(
+        "Spark job through kills of driver and workers",
+        rounds=KILLS,
+        messages=len(log),
+        lost=len(set(log) - set(places)),
+        phantom=len(set(places) - set(log)),
+        duplicated=len(places) - len(set(places)),
+        faults=KILLS,
+    )
     assert len(log) > 1000
     assert sorted(places) == sorted(log)
     print(f"{KILLS} kills, {DRIVER_KILLS} of the driver; {job.starts} starts, {batch + 1} batches, {len(log)} messages")

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 
@@ -71,6 +72,7 @@ def rows(path: str) -> pa.Table:
     return ds.dataset(sorted(map(str, Path(path).glob("*.parquet"))), format="parquet").to_table()
 
 
+@pytest.mark.soak
 def test_each_batch_is_asked_for_once(
     spark: SparkSession, server: ServerProcess, writer: TopicWriter, topic: str, tmp_path: Path
 ):

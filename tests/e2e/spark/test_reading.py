@@ -17,6 +17,8 @@ from spark_ingest.source.columns import ENVELOPE
 from store_client.blocking import StoreLocation, open_reader
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter, digest, log_of, readings, rows_of
+from tests.support.waiting import wait_until
+from tests.tiers.marks import scaled
 
 Read = Callable[..., DataFrame]
 
@@ -72,8 +74,8 @@ def test_from_offsets_to_offsets(read: Read, writer: TopicWriter, topic: str):
 
 def test_from_a_time(read: Read, writer: TopicWriter, topic: str):
     writer.append(topic, (b"old" for _ in range(8)))
-    time.sleep(0.01)  # the two halves have times of their own: milliseconds tell them apart
-    middle = time.time_ns() // 1_000_000
+    middle = time.time_ns() // 1_000_000 + 1
+    wait_until(lambda: time.time_ns() // 1_000_000 > middle, "the two halves have times of their own")
     writer.append(topic, (b"new" for _ in range(8)))
     assert {body for *_, body in rows_of(read(topic, startingTimestamp=str(middle)))} == {b"new"}
     assert {body for *_, body in rows_of(read(topic, endingTimestamp=str(middle)))} == {b"old"}
@@ -129,18 +131,26 @@ def test_a_given_schema_is_the_schema(read: Read, writer: TopicWriter, topic: st
     assert [row.missing for row in rows] == [None, None]
 
 
+WRONG = (
+    ({"subscrib": "x"}, "did you mean subscribe"),
+    ({"startingOffsets": "{broken"}, "startingOffsets is earliest, latest or"),
+    ({"startingOffsets": '{"other": {"0": 1}}'}, "not subscribed"),
+    ({"parse": "xml"}, "parse is one of"),
+    ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number"),
+    ({"subscribePattern": "t.*"}, "one of the two"),
+    ({"columns": "topic,nothing"}, "no column 'nothing'"),
+)
+
+
+@pytest.mark.scaled  # for each of them Spark starts a Python; what is said is tested without Spark, too
 def test_wrong_options_say_what_is_right(read: Read, topic: str):
-    for options, said in (
-        ({"subscrib": "x"}, "did you mean subscribe"),
-        ({"startingOffsets": "{broken"}, "startingOffsets is earliest, latest or"),
-        ({"startingOffsets": '{"other": {"0": 1}}'}, "not subscribed"),
-        ({"parse": "xml"}, "parse is one of"),
-        ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number"),
-        ({"subscribePattern": "t.*"}, "one of the two"),
-        ({"columns": "topic,nothing"}, "no column 'nothing'"),
-    ):
+    for options, said in scaled(WRONG[:1], WRONG):
         with pytest.raises(PySparkException, match=said):
             read(topic, **options).collect()
+
+
+@pytest.mark.soak  # a topic that is new is waited for
+def test_a_topic_that_is_not_there_is_told(read: Read):
     with pytest.raises(PySparkException, match="there is no topic 'nowhere'"):
         read("nowhere").collect()
 

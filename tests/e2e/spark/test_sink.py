@@ -56,6 +56,7 @@ def test_the_same_write_again_writes_nothing(
     assert bodies(writer, topic) == WANTED
 
 
+@pytest.mark.soak
 def test_a_batch_whose_commit_was_lost_is_in_the_topic_once(
     spark: SparkSession, server: ServerProcess, writer: TopicWriter, topic: str, tmp_path: Path
 ):
@@ -81,6 +82,7 @@ def test_a_batch_whose_commit_was_lost_is_in_the_topic_once(
     assert bodies(writer, topic) == sorted(b"%d" % n for n in range(2000))
 
 
+@pytest.mark.soak
 def test_a_task_that_died_in_the_middle_goes_on_from_there(
     spark: SparkSession, server: ServerProcess, writer: TopicWriter, topic: str, tmp_path: Path
 ):

@@ -19,11 +19,12 @@ from spark_ingest.tables import TableFormat, open_table
 from tests.support.fleet import Fleet
 from tests.support.server import ServerProcess
 from tests.support.topic_log import TopicWriter, log_of
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
+pytestmark = pytest.mark.soak
 ROOT = Path(__file__).parents[3]
 SPARK_HOME = Path(pyspark.__file__).parent
-START_SECONDS = 150.0
+START_SECONDS = 4 * PATIENCE_SECONDS
 READ = """
 import sys
 from pyspark.sql import SparkSession
@@ -131,7 +132,9 @@ def test_the_source_is_found_by_its_name(cluster: Cluster, writer: TopicWriter, 
     script = cluster.folder / "read.py"
     script.write_text(READ)
     command = [sys.executable, str(script), cluster.master, server.address("broker"), topic]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env=cluster.environment, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=START_SECONDS, env=cluster.environment, check=False
+    )
     assert "rows 1000 at 4" in done.stdout, done.stderr[-3000:]
 
 
@@ -165,7 +168,7 @@ def test_a_submitted_job_whose_executors_are_killed(
     wait_until(lambda: commits.is_dir() and any(commits.iterdir()), told, START_SECONDS)
     for executor in cluster.executors()[:1]:
         executor.kill()
-    assert job.wait(200) == 0, told()
+    assert job.wait(START_SECONDS) == 0, told()
     places: list[tuple[str, int, int]] = []
     for path in (str(table), f"{table}_dead_letters"):
         rows = open_table(TableFormat.DELTA, path).dataset().to_table(columns=["topic", "queue_id", "queue_offset"])

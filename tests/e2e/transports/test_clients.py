@@ -9,12 +9,14 @@ import ssl
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import aiomqtt
 import paho.mqtt.client as paho
 import pytest
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
+from tests.support.cases import cases
 from tests.support.certificates import TestAuthority
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS
@@ -69,15 +71,19 @@ def echo_with_paho(client: paho.Client, host: str, port: int, topic: str) -> byt
     return found[0]
 
 
-@pytest.mark.parametrize("version", [paho.MQTTv311, paho.MQTTv5])
-@pytest.mark.parametrize("door", ["ws", "wss", "http"])
-def test_paho_by_websocket(server: ServerProcess, authority: TestAuthority, topic: str, door: str, version) -> None:
-    client = paho.Client(CallbackAPIVersion.VERSION2, transport="websockets", protocol=version)
-    if door == "wss":
+@cases("version", [MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5])
+@cases("door", ["ws", "wss", "http", "mqtts"])
+def test_paho(
+    server: ServerProcess, authority: TestAuthority, topic: str, door: str, version: MQTTProtocolVersion
+) -> None:
+    transport: Any = "tcp" if door == "mqtts" else "websockets"
+    client = paho.Client(CallbackAPIVersion.VERSION2, transport=transport, protocol=version)
+    if door in ("wss", "mqtts"):
         client.tls_set(str(authority.file))
     assert echo_with_paho(client, "localhost", server.port(door), topic) == BODY
 
 
+@pytest.mark.interop
 async def test_aiomqtt_by_tls(server: ServerProcess, authority: TestAuthority, topic: str) -> None:
     context = authority.client_context()
     async with aiomqtt.Client("localhost", server.port("mqtts"), tls_context=context) as client:
@@ -87,6 +93,7 @@ async def test_aiomqtt_by_tls(server: ServerProcess, authority: TestAuthority, t
             assert (await anext(aiter(client.messages))).payload == BODY
 
 
+@pytest.mark.interop
 @pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="mosquitto-clients is not installed (make peers)")
 def test_mosquitto_by_tls(server: ServerProcess, authority: TestAuthority, topic: str, tmp_path: Path) -> None:
     command = ["mosquitto_pub", "-h", "localhost", "-p", str(server.port("mqtts")), "-t", f"{topic}/x", "-m", "hello"]
@@ -97,6 +104,7 @@ def test_mosquitto_by_tls(server: ServerProcess, authority: TestAuthority, topic
     assert subprocess.run(refusing, timeout=PATIENCE_SECONDS, capture_output=True, check=False).returncode != 0
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("door", ["ws", "wss", "http", "mqtts"])
 def test_mqtt_js(server: ServerProcess, authority: TestAuthority, topic: str, door: str) -> None:
     if shutil.which("node") is None or not (PEERS / "node_modules" / "mqtt").is_dir():
@@ -104,7 +112,7 @@ def test_mqtt_js(server: ServerProcess, authority: TestAuthority, topic: str, do
     scheme = {"http": "ws"}.get(door, door)
     url = f"{scheme}://localhost:{server.port(door)}" + ("" if door == "mqtts" else "/mqtt")
     command = ["node", "-e", MQTT_JS, url, topic, *([str(authority.file)] if door in ("wss", "mqtts") else [])]
-    done = subprocess.run(command, cwd=PEERS, timeout=60, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=PEERS, timeout=PATIENCE_SECONDS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == [f"{topic}/js", 50_000]
 

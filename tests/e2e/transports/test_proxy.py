@@ -15,6 +15,7 @@ from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Connect
 from protocols.proxy.layout import SIGNATURE
 from tests.e2e.transports.conftest import ALL_DOORS
+from tests.support.cases import cases
 from tests.support.certificates import TestAuthority
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -67,10 +68,8 @@ def logged_peers(server: ServerProcess) -> list[str]:
     return re.findall(r"peer=(\S+)", server.log_text())
 
 
-@pytest.mark.parametrize(
-    ("header", "peer"), [(V1, "203.0.113.7:40001"), (V1_6, "[2001:db8::7]:40001"), (V2, "203.0.113.7:40001")]
-)
-@pytest.mark.parametrize("door", ["mqtt", "mqtts"])
+@cases("header, peer", [(V1, "203.0.113.7:40001"), (V1_6, "[2001:db8::7]:40001"), (V2, "203.0.113.7:40001")])
+@cases("door", ["mqtt", "mqtts"])
 def test_the_source_is_what_the_proxy_says(
     behind: ServerProcess, authority: TestAuthority, header: bytes, peer: str, door: str
 ) -> None:
@@ -112,7 +111,7 @@ def test_the_header_and_all_that_follows_in_one_piece(behind: ServerProcess, aut
                 continue
 
 
-@pytest.mark.parametrize("header", [V1, V2, V2_LOCAL])
+@cases("header", [V1, V2, V2_LOCAL])
 def test_a_header_in_pieces(behind: ServerProcess, header: bytes) -> None:
     with connection(behind.port("mqtt")) as plain:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -124,9 +123,7 @@ def test_a_header_in_pieces(behind: ServerProcess, header: bytes) -> None:
         assert plain.recv(100).startswith(b"TTP/1.1 101 ")
 
 
-@pytest.mark.parametrize(
-    "header", [b"PROXY TCP4 nonsense\r\n", SIGNATURE[:8] + b"nonsense", SIGNATURE + b"\x31\x11\x00\x00"]
-)
+@cases("header", [b"PROXY TCP4 nonsense\r\n", SIGNATURE[:8] + b"nonsense", SIGNATURE + b"\x31\x11\x00\x00"])
 def test_a_header_that_is_none_ends_the_connection(behind: ServerProcess, header: bytes) -> None:
     with connection(behind.port("mqtt")) as plain:
         assert answer(plain, header + CONNECT) == b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -21,6 +22,7 @@ from protocols.mqtt.packets import (
     Subscribe,
     Subscription,
 )
+from tests.support.cases import cases
 from tests.support.server import ServerProcess
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.websocket_client import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, WebSocketClient, frame
@@ -49,9 +51,7 @@ def session(client: WebSocketClient) -> WebSocketClient:
     return client
 
 
-@pytest.mark.parametrize(
-    ("offered", "chosen"), [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("x, mqttv3.1, mqtt", "mqtt")]
-)
+@cases("offered, chosen", [("mqtt", "mqtt"), ("mqttv3.1", "mqttv3.1"), ("x, mqttv3.1, mqtt", "mqtt")])
 def test_the_sub_protocol_is_chosen_and_nothing_else_is_agreed_on(port: int, offered: str, chosen: str) -> None:
     with WebSocketClient(port, protocols=offered, Sec_WebSocket_Extensions="permessage-deflate") as client:
         assert client.status == 101
@@ -59,7 +59,7 @@ def test_the_sub_protocol_is_chosen_and_nothing_else_is_agreed_on(port: int, off
         assert "sec-websocket-extensions" not in client.headers
 
 
-@pytest.mark.parametrize("offered", [None, "amqp", "mqtt5, MQTT"])
+@cases("offered", [None, "amqp", "mqtt5, MQTT"])
 def test_without_a_sub_protocol_of_ours_it_is_refused(port: int, offered: str | None) -> None:
     with WebSocketClient(port, protocols=offered) as client:
         assert client.status == 400
@@ -125,26 +125,32 @@ def test_a_frame_comes_byte_by_byte(session: WebSocketClient) -> None:
     assert isinstance(session.read_packet(), Pingresp)
 
 
-@pytest.mark.parametrize(
-    ("bad", "code"),
-    [
-        (frame(TEXT, b"hello"), 1003),
-        (frame(TEXT, b""), 1003),
-        (frame(BINARY, wire(Pingreq()), masked=False), 1002),
-        (frame(0x3, b"x"), 1002),
-        (frame(CONTINUATION, b"x"), 1002),
-        (frame(PING, b"x", fin=False), 1002),
-        (bytes((0xC2, 0x80)) + bytes(4), 1002),  # a reserved bit: compression was not agreed on
-        (frame(BINARY, wire(Pingreq()) * 33_000), 1009),
-        (b"\x82\xff" + (1 << 62).to_bytes(8, "big") + bytes(4) + wire(Pingreq()) * 40_000, 1009),
-    ],
-    ids=["text", "empty text", "no mask", "opcode", "continuation", "ping in parts", "reserved", "large", "endless"],
-)
-def test_what_ends_the_connection(session: WebSocketClient, bad: bytes, code: int) -> None:
-    session.send(bad)
-    assert session.read_close() == code
-    session.send(frame(CLOSE, code.to_bytes(2, "big")))
-    assert session.at_end()
+BAD = {
+    "text": (frame(TEXT, b"hello"), 1003),
+    "empty text": (frame(TEXT, b""), 1003),
+    "no mask": (frame(BINARY, wire(Pingreq()), masked=False), 1002),
+    "opcode": (frame(0x3, b"x"), 1002),
+    "continuation": (frame(CONTINUATION, b"x"), 1002),
+    "ping in parts": (frame(PING, b"x", fin=False), 1002),
+    "reserved": (bytes((0xC2, 0x80)) + bytes(4), 1002),  # compression was not agreed on
+    "large": (frame(BINARY, wire(Pingreq()) * 33_000), 1009),
+    "endless": (b"\x82\xff" + (1 << 62).to_bytes(8, "big") + bytes(4) + wire(Pingreq()) * 40_000, 1009),
+}
+
+
+def test_what_ends_the_connection(port: int) -> None:
+    with ExitStack() as stack:
+        ended: list[tuple[str, WebSocketClient]] = []
+        for name, (bad, code) in BAD.items():
+            client = stack.enter_context(WebSocketClient(port))
+            client.send(frame(BINARY, wire(Connect("", 5))))
+            assert isinstance(client.read_packet(), Connack)
+            client.send(bad)
+            assert client.read_close() == code, name
+            client.send(frame(CLOSE, code.to_bytes(2, "big")))
+            ended.append((name, client))
+        for name, client in ended:  # the server waits a moment for what is on its way, for all of them together
+            assert client.at_end(), name
 
 
 def test_what_came_before_a_bad_frame_counts(session: WebSocketClient, topic: str) -> None:
@@ -195,5 +201,5 @@ def test_pings_of_websocket_are_no_sign_of_life_to_mqtt(port: int) -> None:
             answers += found == (PONG, b"p")
             return found is None or found[0] in (BINARY, CLOSE)
 
-        wait_until(pinged_to_the_end, "the keep-alive ends it", 8)
-        assert answers > 10
+        wait_until(pinged_to_the_end, "the keep-alive ends it")
+        assert answers > 2

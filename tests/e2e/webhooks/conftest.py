@@ -9,17 +9,24 @@ import httpx2
 import pytest
 
 from gateway.settings import Settings
+from tests.support.http_client import http_client
 from tests.support.http_server import STORES, HttpServer, serving
+from tests.support.one_worker import keep_file_together
 from tests.support.webhook_receiver import WebhookReceiver
 
+CIRCUIT_SECONDS = 0.15
 WEBHOOKS = {
     "allow_http": True,
     "allowed_networks": ["127.0.0.0/8"],
     "origin": "events.example",
     "circuit_failures": 3,
-    "circuit_seconds": 0.3,
+    "circuit_seconds": CIRCUIT_SECONDS,
     "public_url": "https://events.example",
 }
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    keep_file_together(item)
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +44,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def client(server: HttpServer) -> Iterator[httpx2.Client]:
-    with httpx2.Client(base_url=server.url, timeout=20, trust_env=False) as running:
+    with http_client(server.url) as running:
         yield running
 
 

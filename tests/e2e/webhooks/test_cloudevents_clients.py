@@ -1,13 +1,11 @@
-"""Other people's clients: Python's cloudevents in both its APIs, npm's, Azure's asynchronous ones, curl, a browser."""
+"""Other people's clients: Python's cloudevents in both its APIs, npm's, curl, a browser."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import subprocess
 import threading
-import time
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,9 +13,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from azure.core.credentials import AzureKeyCredential
-from azure.core.messaging import CloudEvent as AzureEvent
-from azure.eventgrid.aio import EventGridConsumerClient, EventGridPublisherClient
 from cloudevents.core.bindings import http as binding
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
@@ -26,7 +21,9 @@ from cloudevents.v1 import http as legacy
 from gateway.settings import Settings
 from tests.e2e.http.steps import event, publish, receive
 from tests.e2e.webhooks.conftest import WEBHOOKS, Subscribe
+from tests.support.http_client import http_client
 from tests.support.http_server import HttpServer, serving
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from tests.support.webhook_receiver import WebhookReceiver, body_of
 
 PEERS = Path(__file__).parents[2] / "peers"
@@ -90,9 +87,10 @@ def node(script: str) -> list[str]:
     return ["node", str(place)]
 
 
+@pytest.mark.interop
 def test_npm_cloudevents_publishes_and_receives(server: HttpServer, topic: str) -> None:
     command = [*node("publish.mjs"), server.url, topic]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert {name: one["data"]["n"] for name, one in found.items()} == {
@@ -101,6 +99,7 @@ def test_npm_cloudevents_publishes_and_receives(server: HttpServer, topic: str) 
     assert {one["unit"] for one in found.values()} == {"celsius"}
 
 
+@pytest.mark.interop
 def test_npm_cloudevents_reads_webhooks_in_every_mode(client: httpx2.Client, topic: str, subscribe: Subscribe) -> None:
     with subprocess.Popen(node("receive.mjs"), stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -115,38 +114,16 @@ def test_npm_cloudevents_reads_webhooks_in_every_mode(client: httpx2.Client, top
     assert found == [{"id": "e1", "data": {"n": 1}, "unit": "c", "type": "reading"}] * 3
 
 
-async def test_azure_s_asynchronous_clients(server: HttpServer, topic: str) -> None:
-    credential = AzureKeyCredential("key")
-    async with (
-        EventGridPublisherClient(server.url, credential, namespace_topic=topic) as publisher,
-        EventGridConsumerClient(server.url, credential, namespace_topic=topic, subscription="workers") as consumer,
-    ):
-        sent = [AzureEvent(source="/s", type="reading", data={"n": n}) for n in range(5)]
-        await publisher.send(sent)
-        await publisher.send(AzureEvent(source="/s", type="reading", data=b"\x00\xff"))
-        received: list[Any] = []
-        while len(received) < 6:
-            received += await consumer.receive(max_events=10, max_wait_time=10)
-        tokens = [each.broker_properties.lock_token for each in received]
-        assert (await consumer.renew_locks(lock_tokens=tokens[:2])).succeeded_lock_tokens == tokens[:2]
-        assert (await consumer.release(lock_tokens=tokens[:1], release_delay=0)).failed_lock_tokens == []
-        assert (await consumer.reject(lock_tokens=tokens[1:2])).failed_lock_tokens == []
-        assert (await consumer.acknowledge(lock_tokens=tokens[2:])).succeeded_lock_tokens == tokens[2:]
-        [again] = await consumer.receive(max_events=10, max_wait_time=10)
-        assert again.broker_properties.delivery_count == 2
-        assert {each.event.id for each in received} >= {each.id for each in sent}
-        waiting = asyncio.ensure_future(consumer.receive(max_events=1, max_wait_time=30))
-        await publisher.send(sent[0])
-        assert len(await asyncio.wait_for(waiting, 20)) == 1
-
-
+@pytest.mark.interop
 def test_curl(server: HttpServer, client: httpx2.Client, topic: str) -> None:
     if shutil.which("curl") is None:
         pytest.skip("curl is not here")
     url = f"{server.url}/topics/{topic}"
 
     def curl(*arguments: str) -> str:
-        done = subprocess.run(["curl", "-sS", "-m", "20", *arguments], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["curl", "-sS", "-m", str(PATIENCE_SECONDS), *arguments], capture_output=True, text=True, check=True
+        )
         return done.stdout
 
     headers = [part for name, value in (("specversion", "1.0"), ("id", "c1"), ("source", "/sh"), ("type", "t"))
@@ -213,6 +190,7 @@ class Page:
         self.server.server_close()
 
 
+@pytest.mark.interop
 def test_a_page_in_a_browser_follows_a_topic(tmp_path: Path) -> None:
     """Headless Chromium with EventSource, from another origin; it goes on where it was when the stream is cut."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -221,7 +199,7 @@ def test_a_page_in_a_browser_follows_a_topic(tmp_path: Path) -> None:
     settings = Settings(webhooks=WEBHOOKS, http={"allowed_origins": ["*"]})
     with (
         serving("embedded", tmp_path / "data", settings) as server,
-        httpx2.Client(base_url=server.url, trust_env=False, timeout=20) as client,
+        http_client(server.url) as client,
     ):
         publish(client, "page", event(0))
         page = Page(f"{server.url}/topics/page/events?start=earliest")
@@ -229,17 +207,17 @@ def test_a_page_in_a_browser_follows_a_topic(tmp_path: Path) -> None:
         command = [browser, *flags, f"--user-data-dir={tmp_path / 'profile'}", page.origin]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            wait(lambda: len(page.seen) >= 1, 60)
+            wait_until(lambda: len(page.seen) >= 1, "the page")
             publish(client, "page", *[event(n, data={"n": n}) for n in range(1, 20)])
-            wait(lambda: len(page.seen) >= 20, 30)
+            wait_until(lambda: len(page.seen) >= 20, "the page")
             opened = page.opened
             server.call(cut_streams(server))
             publish(client, "page", *[event(n) for n in range(20, 30)])
-            wait(lambda: len(page.seen) >= 30, 30)
+            wait_until(lambda: len(page.seen) >= 30, "the page")
             assert page.opened > opened
         finally:
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_SECONDS)
             page.close()
     assert sorted(one["id"] for one in page.seen) == sorted(f"e{n}" for n in range(30))
     assert all(one["cursor"] for one in page.seen)
@@ -254,10 +232,3 @@ def cut_streams(server: HttpServer) -> Any:
                 connection.transport.abort()
 
     return cut
-
-
-def wait(condition: Any, seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come to hold"
-        time.sleep(0.02)

@@ -13,8 +13,9 @@ import httpx2
 import pytest
 
 from tests.e2e.http.steps import event, ids, publish, receive
-from tests.e2e.webhooks.conftest import Subscribe
-from tests.support.http_server import HttpServer, wait_for
+from tests.e2e.webhooks.conftest import CIRCUIT_SECONDS, Subscribe
+from tests.support.http_server import HttpServer
+from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver, body_of, events_of
 
 
@@ -123,10 +124,12 @@ def test_or_for_what_was_before_it_too(
     made = subscribe(config={"start": start}, filters=[{"exact": {"subject": "s1"}}])
     publish(client, topic, *[event(n, subject=f"s{n % 2}") for n in range(40, 50)])
     found = receiver.wait(topic, 25)
-    wait_for(lambda: not client.get(f"/subscriptions/{made['id']}").json()["status"]["catchingup"])
+    wait_until(
+        lambda: not client.get(f"/subscriptions/{made['id']}").json()["status"]["catchingup"], "the end of catching up"
+    )
     assert sorted(delivered(found)) == sorted(f"e{n}" for n in range(1, 50, 2))
     groups = [group["name"] for group in client.get("/api/v1/groups").json()["value"]]
-    wait_for(lambda: not any("catchup" in name and made["id"] in name for name in groups))
+    wait_until(lambda: not any("catchup" in name and made["id"] in name for name in groups), "the end of its group")
 
 
 def test_failures_are_tried_again_later_and_later(
@@ -144,33 +147,33 @@ def test_failures_are_tried_again_later_and_later(
 def test_a_receiver_that_stalls_is_left_after_the_time_limit(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
-    receiver.behave(topic, steps=[{"status": 200, "stall": 30}])
+    receiver.behave(topic, steps=[{"status": 200, "stall": 100_000}])
     made = subscribe(config={"timeoutseconds": 0.5})
     publish(client, topic, event(1))
-    found = receiver.wait(topic, 2)
-    assert found[1]["at"] - found[0]["at"] < 10
-    wait_for(lambda: client.get(f"/subscriptions/{made['id']}").json()["status"]["lastanswer"] == "200")
+    receiver.wait(topic, 2)
+    wait_until(lambda: client.get(f"/subscriptions/{made['id']}").json()["status"]["lastanswer"] == "200", "the answer")
 
 
 def test_retry_after_is_obeyed(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
-    receiver.behave(topic, steps=[{"status": 429, "headers": {"retry-after": "2"}}])
-    subscribe()
+    receiver.behave(topic, steps=[{"status": 429, "headers": {"retry-after": "1"}}])
+    made = subscribe()
     publish(client, topic, event(1))
-    receiver.wait(topic, 1)
+    wait_until(lambda: client.get(f"/subscriptions/{made['id']}").json()["status"]["lastanswer"] == "429", "the answer")
     publish(client, topic, event(2))
     found = receiver.wait(topic, 3)
-    assert all(later["at"] - found[0]["at"] >= 1.9 for later in found[1:])
+    assert all(later["at"] - found[0]["at"] >= 0.9 for later in found[1:])
 
 
+@pytest.mark.everywhere
 def test_after_the_last_attempt_it_is_a_dead_letter_with_the_reason(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
     receiver.behave(topic, then={"status": 500})
     made = subscribe(config={"maxattempts": 3})
     publish(client, topic, event(1, data={"n": 1}))
-    wait_for(lambda: len(dead_letters(client, made)) == 1)
+    wait_until(lambda: len(dead_letters(client, made)) == 1, "the dead letter")
     [letter] = dead_letters(client, made)
     assert letter["reason"] == "HTTP 500, after 3 attempts" and letter["attempts"] == 3
     assert len(receiver.seen(topic)) == 3
@@ -186,7 +189,7 @@ def test_what_is_refused_is_a_dead_letter_at_once(
     receiver.behave(topic, steps=[{"status": status}])
     made = subscribe()
     publish(client, topic, event(1))
-    wait_for(lambda: len(dead_letters(client, made)) == 1)
+    wait_until(lambda: len(dead_letters(client, made)) == 1, "the dead letter")
     assert dead_letters(client, made)[0]["reason"] == f"HTTP {status}"
     publish(client, topic, event(2))
     assert delivered(receiver.wait(topic, 2)) == ["e1", "e2"]
@@ -198,7 +201,7 @@ def test_dead_letters_can_be_delivered_again(
     receiver.behave(topic, steps=[{"status": 400}])
     made = subscribe()
     publish(client, topic, event(1))
-    wait_for(lambda: len(dead_letters(client, made)) == 1)
+    wait_until(lambda: len(dead_letters(client, made)) == 1, "the dead letter")
     again = client.post(f"/api/v1/groups/webhook~{made['id']}/dead-letters:resend", json={"all": True})
     assert again.status_code == 200, again.text
     assert delivered(receiver.wait(topic, 2)) == ["e1", "e1"]
@@ -211,7 +214,7 @@ def test_who_is_gone_is_sent_nothing_until_the_subscription_is_changed(
     made = subscribe()
     path = f"/subscriptions/{made['id']}"
     publish(client, topic, event(1))
-    wait_for(lambda: client.get(path).json()["status"]["state"] == "suspended")
+    wait_until(lambda: client.get(path).json()["status"]["state"] == "suspended", "the suspension")
     assert client.get(path).json()["status"]["reason"] == "HTTP 410"
     publish(client, topic, event(2))
     other = topic + "-other"
@@ -233,22 +236,26 @@ def test_a_sink_that_fails_is_left_alone_for_a_while(
     publish(client, topic, event(1))
     found = receiver.wait(topic, 7)
     gaps = [after["at"] - before["at"] for before, after in itertools.pairwise(found)]
-    assert min(gaps[2:]) >= 0.29, gaps
-    assert gaps[4] > 1.5 * 0.3, gaps  # it doubles
-    wait_for(lambda: client.get(f"/subscriptions/{made['id']}").json()["status"]["circuitopen"] is False)
+    assert min(gaps[2:]) >= 0.97 * CIRCUIT_SECONDS, gaps
+    assert gaps[4] > 1.5 * CIRCUIT_SECONDS, gaps  # it doubles
+    wait_until(
+        lambda: client.get(f"/subscriptions/{made['id']}").json()["status"]["circuitopen"] is False,
+        "the circuit to close",
+    )
 
 
 def test_one_bad_sink_does_not_hold_up_another(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
-    receiver.behave(topic, then={"status": 200, "stall": 100})
+    receiver.behave(topic, then={"status": 200, "stall": 100_000})
     subscribe(config={"timeoutseconds": 100})
     subscribe(sink=receiver.hook(topic + "-good"))
     for start in range(0, 200, 50):
         publish(client, topic, *[event(n) for n in range(start, start + 50)])
-    receiver.wait(topic + "-good", 200, seconds=60)
+    receiver.wait(topic + "-good", 200)
 
 
+@pytest.mark.everywhere
 def test_order_by_key_holds_through_retries(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe
 ) -> None:
@@ -256,7 +263,7 @@ def test_order_by_key_holds_through_retries(
     receiver.behave(topic, steps=steps)
     subscribe(config={"ordered": True, "maxattempts": 50})
     publish(client, topic, *[event(n, partitionkey=f"k{n % 3}") for n in range(30)])
-    found = receiver.wait(topic, 34, seconds=40)
+    found = receiver.wait(topic, 34)
     good = [one for number, one in enumerate(found) if steps[number]["status"] == 200]
     for key in range(3):
         mine = [int(one["headers"]["ce-id"][1:]) for one in good if one["headers"]["ce-partitionkey"] == f"k{key}"]
@@ -322,7 +329,7 @@ def test_events_that_are_too_old_are_dead_letters(
     receiver.behave(topic, then={"status": 500})
     made = subscribe(config={"maxageseconds": 1, "maxattempts": 1000})
     publish(client, topic, event(1))
-    wait_for(lambda: len(dead_letters(client, made)) == 1)
+    wait_until(lambda: len(dead_letters(client, made)) == 1, "the dead letter")
     assert dead_letters(client, made)[0]["reason"] == "expired"
 
 
@@ -337,6 +344,7 @@ def test_answers_are_read_no_further_than_the_limit(
     assert delivered(receiver.wait(topic, 2)) == ["e1", "e2"]
 
 
+@pytest.mark.everywhere
 def test_a_deleted_subscription_gets_nothing_more_and_leaves_nothing(
     client: httpx2.Client, topic: str, receiver: WebhookReceiver, subscribe: Subscribe, server: HttpServer
 ) -> None:
@@ -354,4 +362,4 @@ def test_a_deleted_subscription_gets_nothing_more_and_leaves_nothing(
         topics = [each.name for each in server.store.topics()]
         return [name for name in (*groups, *topics) if made["id"] in name or (topic in name and "dispatch" in name)]
 
-    wait_for(lambda: server.call(leftovers) == [])
+    wait_until(lambda: server.call(leftovers) == [], "the end of what is left")

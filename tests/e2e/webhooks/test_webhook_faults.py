@@ -11,7 +11,8 @@ from domain.message import Message, SystemProperty
 from tests.e2e.http.steps import event, publish
 from tests.e2e.webhooks.conftest import Subscribe
 from tests.e2e.webhooks.test_webhook_delivery import dead_letters, delivered
-from tests.support.http_server import HttpServer, wait_for
+from tests.support.http_server import HttpServer
+from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver
 
 
@@ -22,7 +23,7 @@ def store(server: HttpServer, topic: str, **attributes: object) -> None:
     message.system = {SystemProperty.CONTENT_TYPE: "application/cloudevents+json"}
     told: list[object] = []
     server.call(lambda: server.context.sender.send([message], lambda *outcome: told.append(outcome)))
-    wait_for(lambda: bool(told))
+    wait_until(lambda: bool(told), "the outcome")
     assert told == [(None, None)]
 
 
@@ -175,7 +176,7 @@ def test_nor_does_it_consent_for_it(
         assert status["consent"] != "granted"
         return status["consent"] == "denied"
 
-    wait_for(is_denied)
+    wait_until(is_denied, "the refusal of the consent")
     other = subscribe(sink=receiver.hook(topic + "-other"))
     publish(client, topic, event(1))
     receiver.wait(topic + "-other", 1)
@@ -206,5 +207,5 @@ def test_a_token_that_cannot_be_got_is_not_the_sink_s_fault(
     }  # fmt: skip
     other = subscribe(sinkcredential=credential, config={"maxattempts": 6})
     publish(client, topic, event(1))
-    wait_for(lambda: len(dead_letters(client, other)) == 1)
+    wait_until(lambda: len(dead_letters(client, other)) == 1, "the dead letter")
     assert client.get(f"/subscriptions/{made['id']}").json()["status"]["circuitopen"] is False

@@ -13,7 +13,7 @@ from domain.topic import Permission, Topic
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, codes, handles, pop, refusal_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.mark.parametrize("broker_count", [3])
@@ -252,5 +252,5 @@ async def test_nothing_can_be_changed_without_a_broker(world: BrokerWorld, store
         store.bounds("t"),
         store.get(["k"]),
     ):
-        assert await asyncio.wait_for(refusal_of(call), 3) == Code.UNAVAILABLE
+        assert await asyncio.wait_for(refusal_of(call), PATIENCE_SECONDS) == Code.UNAVAILABLE
     assert store.topic("t") is not None, "it is still known"

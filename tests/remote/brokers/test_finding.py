@@ -14,6 +14,7 @@ from domain.timing import TimedMessage, TimerCursor
 from domain.transaction import TransactionEnd
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
+from tests.support.cases import cases
 from tests.support.store_steps import (
     append,
     append_all,
@@ -79,7 +80,7 @@ async def test_a_query_begun_while_a_broker_is_away_goes_on_when_it_is_back(worl
     assert sorted(bodies(first.messages) + bodies(rest.messages)) == ["m0", "m2", "m4", "m6", "m8"]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "[]", '{"0": 3}', '{"0": "x"}', "7"])
+@cases("cursor", ["", "x", "[]", '{"0": 3}', '{"0": "x"}', "7"])
 async def test_cursors_that_are_none(world: BrokerWorld, store: RemoteStore, cursor: str):
     await fill(world, store, 2)
     assert await refusal_of(store.query(MessageQuery("t", cursor=cursor))) == Code.BAD_REQUEST

@@ -20,6 +20,7 @@ from store_client.remote.operating import ClusterOperations
 from tests.support.process_broker import ProcessBroker, start_broker, store_over
 from tests.support.store_steps import refusal_of
 from tests.support.waiting import until
+from tests.tiers.marks import soak_only
 
 STEPS = (wire.SEAL_KEY_VALUES, wire.IMPORT_KEY_VALUES, wire.SCAN, wire.KEEP_KEY_VALUES)
 COUNT = 10
@@ -105,7 +106,7 @@ async def test_all_of_them_move(moving: Moving, monkeypatch: pytest.MonkeyPatch)
     await moving.operations.drain(f"broker-{moving.old}", is_draining=False)
 
 
-@pytest.mark.parametrize("old", [0, 1])
+@pytest.mark.parametrize("old", [0, soak_only(1)])
 @pytest.mark.parametrize("is_done", [False, True])
 @pytest.mark.parametrize("at", range(COUNT))
 async def test_what_was_cut_is_done_again_and_undoes_nothing(

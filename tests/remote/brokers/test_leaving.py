@@ -15,6 +15,7 @@ from gateway.clock import SystemClock
 from protocols.remoting import operations as wire
 from tests.support.process_broker import start_broker, store_over
 from tests.support.store_steps import append_all, message, refusal_of
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_an_append_after_leaving_was_accepted_is_not_confirmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -32,7 +33,7 @@ async def test_an_append_after_leaving_was_accepted_is_not_confirmed(tmp_path: P
         await client.ask(wire.SET_DRAINING, True)
         await client.ask(wire.KEEP_KEY_VALUES, False, 0)
         await client.ask(wire.LEAVE, [])
-        assert await asyncio.wait_for(asyncio.shield(broker.process.stopped), 10) is None
+        assert await asyncio.wait_for(asyncio.shield(broker.process.stopped), PATIENCE_SECONDS) is None
         assert await append_all(store, message("t", "b")) == [Code.UNAVAILABLE]
         topic = broker.broker.topic("t")
         assert topic is not None

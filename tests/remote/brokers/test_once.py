@@ -8,6 +8,7 @@ from broker.consume.availability import AvailabilityWatch
 from domain.message import Message
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_a_message_for_further_queues_is_not_sent_again(world: BrokerWorld, store: RemoteStore):
@@ -34,7 +35,7 @@ async def test_a_watch_of_availability_that_was_closed_is_silent(world: BrokerWo
     for watch in watches:
         watch._woken()
     watches[0].close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while not told:
             await asyncio.sleep(0)
     assert told == ["open"]

@@ -17,17 +17,13 @@ from domain.shard import broker_of_queue
 from domain.topic import Topic
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
-from tests.support.store_steps import append, append_all, bodies, codes, handles, message, pop, refusal_of
-from tests.support.waiting import until
-
-WAIT_MS = 15_000
-SOON_SECONDS = 12.0
-"""Long before a long poll is over by itself."""
+from tests.support.store_steps import LONG_POLL_MS, append, append_all, bodies, codes, handles, message, pop, refusal_of
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def begin(store: RemoteStore, count: int = 1, invisible_ms: int | None = None) -> asyncio.Task[list[Delivery]]:
     """A long poll."""
-    return asyncio.create_task(pop(store, "t", count=count, wait_ms=WAIT_MS, invisible_ms=invisible_ms))
+    return asyncio.create_task(pop(store, "t", count=count, wait_ms=LONG_POLL_MS, invisible_ms=invisible_ms))
 
 
 async def waits(store: RemoteStore, count: int = 1) -> None:
@@ -37,9 +33,9 @@ async def waits(store: RemoteStore, count: int = 1) -> None:
     )
 
 
-async def soon(popping: asyncio.Task[list[Delivery]], seconds: float = SOON_SECONDS) -> list[str]:
+async def soon(popping: asyncio.Task[list[Delivery]]) -> list[str]:
     """What it got, long before its time is over."""
-    return bodies(await asyncio.wait_for(popping, seconds))
+    return bodies(await asyncio.wait_for(popping, PATIENCE_SECONDS))
 
 
 @pytest.mark.parametrize("broker_count", [2, 3])
@@ -80,10 +76,10 @@ async def test_a_long_poll_wakes_when_a_message_is_due_again(
 ):
     await world.topic()
     await append(store, "t", "a", queue_id=10000)
-    assert bodies(await pop(other, "t", invisible_ms=3000)) == ["a"]
+    assert bodies(await pop(other, "t", invisible_ms=1000)) == ["a"]
     popping = begin(store)
     await waits(store)
-    [delivery] = await asyncio.wait_for(popping, SOON_SECONDS)
+    [delivery] = await asyncio.wait_for(popping, PATIENCE_SECONDS)
     assert (delivery.message.body, delivery.attempt) == (b"a", 2)
 
 
@@ -94,7 +90,7 @@ async def test_a_long_poll_that_waits_already_wakes_when_a_message_is_due_again(
     polls = [begin(store, invisible_ms=700), begin(store, invisible_ms=700)]
     await waits(store, 2)
     await append(other, "t", "a", queue_id=10000)
-    got = await asyncio.wait_for(asyncio.gather(*polls), SOON_SECONDS)
+    got = await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_SECONDS)
     assert sorted((d.message.body, d.attempt) for [d] in got) == [(b"a", 1), (b"a", 2)]
 
 
@@ -134,7 +130,7 @@ async def test_many_polls_of_two_stores_get_each_message_once(
     for i in range(60):
         number = i % broker_count
         assert await append_all(store, message("t", f"m{i}", number * 10000 + i // 3 % 2)) == [None]
-    got = await asyncio.wait_for(asyncio.gather(*polls), SOON_SECONDS)
+    got = await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_SECONDS)
     assert sorted(body for share in got for body in bodies(share)) == sorted(f"m{i}" for i in range(60))
 
 
@@ -144,7 +140,7 @@ async def test_a_batch_wakes_as_many_as_it_has_messages(world: BrokerWorld, stor
     await waits(store, 20)
     sent = [message("t", f"m{i}", i % 2 * 10000) for i in range(20)]
     assert set(await append_all(store, *sent)) == {None}
-    got = await asyncio.wait_for(asyncio.gather(*polls), SOON_SECONDS)
+    got = await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_SECONDS)
     assert sorted(body for share in got for body in bodies(share)) == sorted(f"m{i}" for i in range(20))
 
 
@@ -154,11 +150,11 @@ async def test_a_long_poll_goes_on_while_a_broker_is_away(world: BrokerWorld, st
     await waits(store, 2)
     await world.stop(0)
     await append(other, "t", "a", queue_id=10000)
-    await until(lambda: any(poll.done() for poll in polls), "the other broker's message comes", SOON_SECONDS)
+    await until(lambda: any(poll.done() for poll in polls), "the other broker's message comes")
     await waits(store, 1)
     await world.serve(0)
     await append(other, "t", "b", queue_id=0)
-    got = await asyncio.wait_for(asyncio.gather(*polls), SOON_SECONDS)
+    got = await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_SECONDS)
     assert sorted(body for share in got for body in bodies(share)) == ["a", "b"]
 
 
@@ -217,7 +213,9 @@ async def test_fifo_keeps_order_over_brokers(world: BrokerWorld, store: RemoteSt
                 held.discard(key)
                 assert codes(await own.acknowledge("t", "g", [delivery.receipt_handle])) == [None]
 
-    await asyncio.wait_for(asyncio.gather(*(consume(each) for _ in range(3) for each in (store, other))), 20)
+    await asyncio.wait_for(
+        asyncio.gather(*(consume(each) for _ in range(3) for each in (store, other))), PATIENCE_SECONDS
+    )
     assert seen == {key: list(range(6)) for key in groups}
 
 
@@ -264,5 +262,5 @@ async def test_release_waiting_answers_all(world: BrokerWorld, store: RemoteStor
     polls = [begin(store) for _ in range(3)]
     await waits(store, 3)
     store.release_waiting()
-    assert await asyncio.wait_for(asyncio.gather(*polls), SOON_SECONDS) == [[], [], []]
-    assert await asyncio.wait_for(pop(store, "t", wait_ms=WAIT_MS), SOON_SECONDS) == []
+    assert await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_SECONDS) == [[], [], []]
+    assert await asyncio.wait_for(pop(store, "t", wait_ms=LONG_POLL_MS), PATIENCE_SECONDS) == []

@@ -1,12 +1,11 @@
 """Random histories over two brokers and two gateways: nothing lost, nothing made up, twice only where that is allowed.
 
-The seed is printed; `ENTREPOT_SEED` tries one again.
+The seed is printed; `ENTREPOT_TEST_SEED` tries one again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -19,10 +18,14 @@ from domain.message import ROUND_ROBIN, Delivery, Message
 from domain.ports import PopRequest
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over
+from tests.support.seed import seeded
+from tests.support.soak_table import tell
 from tests.support.store_steps import message, pop
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
+from tests.tiers.marks import scaled
 
-DISTURBANCES = 16
+DISTURBANCES = scaled(4, 60)
+LAST_LOOKS = scaled(10, 40)
 INVISIBLE_MS = 800
 
 
@@ -79,7 +82,7 @@ class History:
             for each in batch:  # each by itself: its outcome is its own
                 sender.send([each], lambda failure, refusals, each=each: self._sent(each, failure, refusals))  # type: ignore[misc]
             await asyncio.sleep(self.rng.random() * 0.05)
-        await asyncio.wait_for(sender.settle(), 20)
+        await asyncio.wait_for(sender.settle(), PATIENCE_SECONDS)
 
     def _sent(self, sent: Message, failure: EntrepotError | None, refusals: object) -> None:
         self.answers += 1
@@ -145,33 +148,41 @@ class History:
             asyncio.create_task(self.consume(store, settler, stop))
             for store, settler in zip(stores * 2, [*stores, *reversed(stores)], strict=True)
         ]
-        await asyncio.wait_for(self.disturb(), 40)
+        await asyncio.wait_for(self.disturb(), 4 * PATIENCE_SECONDS)
         self.is_producing = False
-        await asyncio.wait_for(asyncio.gather(*producing), 30)
+        await asyncio.wait_for(asyncio.gather(*producing), PATIENCE_SECONDS)
         await until(lambda: all(len(store.cluster.ready) == 2 for store in stores), "all are back")
         wanted = self.seen.confirmed
         await until(
             lambda: wanted <= self.seen.acknowledged | self.seen.open,
             lambda: f"never settled: {sorted(wanted - self.seen.acknowledged - self.seen.open)[:20]}",
-            20,
+            2 * PATIENCE_SECONDS,
         )
         stop.set()
-        await asyncio.wait_for(asyncio.gather(*consuming), 20)
-        for _ in range(40):  # what was refused or unknown may be left: there is nothing confirmed in it
+        await asyncio.wait_for(asyncio.gather(*consuming), PATIENCE_SECONDS)
+        for _ in range(LAST_LOOKS):  # what was refused or unknown may be left: there is nothing confirmed in it
             for delivery in await pop(stores[0], "t", wait_ms=50):
                 self.seen.deliver(delivery)
 
 
+@pytest.mark.scaled
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("fifo", [False, True])
 async def test_a_random_history(world: BrokerWorld, store: RemoteStore, other: RemoteStore, fifo: bool):
-    seed = int(os.environ.get("ENTREPOT_SEED") or random.randrange(1 << 32))
-    print(f"ENTREPOT_SEED={seed}")
     await world.topic(queues=2)
     await store.put_group(ConsumerGroup("g", fifo=fifo, max_attempts=1000))
     await world.agree()
-    history = History(world, random.Random(seed), fifo)
+    history = History(world, seeded(str(fifo)), fifo)
     await history.run()
     seen = history.seen
+    tell(
+        f"two brokers that come and go, {fifo=}",
+        rounds=DISTURBANCES,
+        messages=len(seen.confirmed),
+        lost=len(seen.confirmed - seen.delivered.keys()),
+        phantom=len(seen.delivered.keys() - seen.sent),
+        faults=DISTURBANCES,
+    )
     assert seen.wrong == []
     assert len(seen.confirmed) > 100
     assert history.answers == len(seen.sent), "every message had one answer"

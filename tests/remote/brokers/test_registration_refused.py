@@ -15,7 +15,7 @@ from domain.errors import Code, EntrepotError
 from domain.route import BrokerInfo
 from gateway.clock import SystemClock
 from tests.support.process_broker import start_broker, start_name_server
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 IMPOSTOR = BrokerInfo("other-1", 1, "127.0.0.1:1", "another store", 5)
 
@@ -71,5 +71,5 @@ async def test_a_broker_that_all_refuse_from_the_start_stops(
 ):
     servers = [f"127.0.0.1:{(await start_name_server(stack, IMPOSTOR))[1]}" for _ in range(2)]
     broker = await start_broker(tmp_path, "broker-1", SystemClock(), stack, keeps=True, name_servers=servers)
-    why = await asyncio.wait_for(asyncio.shield(broker.process.stopped), 10)
+    why = await asyncio.wait_for(asyncio.shield(broker.process.stopped), PATIENCE_SECONDS)
     assert why is not None and why.code == Code.PRECONDITION_FAILED

@@ -25,7 +25,7 @@ from tests.support.amqp_peers.peer import (
     Returned,
 )
 from tests.support.mqtt_peers.loop import LOOP
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 T = TypeVar("T")
 
@@ -54,7 +54,9 @@ def _run(work: Coroutine[Any, Any, T], why_closed: list[BaseException] | None = 
     try:
         return LOOP.run(work)
     except (AMQPError, RuntimeError) as error:
-        if isinstance(error, aiormq.exceptions.ChannelInvalidStateError) and why_closed:
+        if isinstance(error, aiormq.exceptions.ChannelInvalidStateError) and why_closed is not None:
+            # aiormq refuses work on a closed channel from when it reads the close, and calls back later
+            wait_until(lambda: why_closed, "the callback that says what closed the channel")
             raise _refusal(why_closed[0]) from error
         raise _refusal(error) from error
 

@@ -13,6 +13,7 @@ from pika.exceptions import (  # type: ignore[import-untyped]
 )
 
 from tests.support.amqp_peers.peer import Arrival, Message, Properties, Refused, Returned
+from tests.support.waiting import PATIENCE_SECONDS
 
 _CODE = re.compile(r"\((\d{3})\)")
 
@@ -24,9 +25,9 @@ def parameters(port: int, arrival: Arrival) -> pika.ConnectionParameters:
         arrival.vhost,
         pika.PlainCredentials(arrival.user, arrival.password),
         heartbeat=arrival.heartbeat_seconds,
-        socket_timeout=15,
-        stack_timeout=30,
-        blocked_connection_timeout=30,
+        socket_timeout=PATIENCE_SECONDS,
+        stack_timeout=PATIENCE_SECONDS,
+        blocked_connection_timeout=PATIENCE_SECONDS,
     )
 
 

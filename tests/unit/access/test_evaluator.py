@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from domain.access.evaluator import compile_statements, evaluate, is_loopback
+from domain.access.evaluator import compile_statements, evaluate, is_loopback, may_be_known
 from domain.access.model import (
     EVERYTHING,
     Action,
@@ -24,6 +24,7 @@ from domain.access.model import (
 from domain.access.pattern import parse_pattern
 from domain.errors import Code, EntrepotError
 from domain.routing.topic_filter import is_valid_filter, matches
+from tests.support.cases import cases
 from tests.unit.access.test_filter_sets import names_of
 
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -72,7 +73,6 @@ _statements = st.builds(
 )
 
 
-@settings(max_examples=500, deadline=None)
 @given(
     st.builds(Case, st.lists(_statements, max_size=4).map(tuple), _filters, st.sampled_from([Action.PUB, Action.SUB]))
 )
@@ -88,7 +88,6 @@ def test_policies_do_as_the_model_says(case: Case) -> None:
 _levels = st.text(alphabet="ab+#/$", min_size=0, max_size=3)
 
 
-@settings(max_examples=500, deadline=None)
 @given(_levels, st.lists(st.sampled_from(["a", "b", "ab", "+", "#", "$"]), min_size=1, max_size=2).map("/".join))
 def test_a_placeholder_stands_for_one_level_and_nothing_else(client_id: str, asked: str) -> None:
     granted = asks([allow("Topic:d/${clientid}")], f"d/{asked}", principal(client_id))
@@ -105,7 +104,7 @@ def test_nothing_said_is_denied() -> None:
     assert not asks([allow("Group:*")], "a")
 
 
-@pytest.mark.parametrize("client_id", ["", "+", "#", "a/b", "a+", "x/#"])
+@cases("client_id", ["", "+", "#", "a/b", "a+", "x/#"])
 def test_an_id_that_is_a_wildcard_opens_nothing(client_id: str) -> None:
     who = principal(client_id)
     for asked in ("devices/x", "devices/#", f"devices/{client_id}", f"devices/{client_id}/t"):
@@ -150,6 +149,24 @@ def test_sources_are_a_condition() -> None:
     assert not asks(denying, "a", principal(source="")), "who hides where he is escapes no denial"
 
 
+def knows(*statements: Statement, name: str = "factory/#", who: Principal | None = None) -> bool:
+    return may_be_known(who or principal(), TOPIC, name, [compile_statements("bob", statements)])
+
+
+def test_who_has_a_right_on_a_part_may_hear_of_the_whole() -> None:
+    assert not knows()
+    assert not knows(allow("Topic:other/#"), allow("Group:factory"))
+    for resource in ("Topic:factory", "Topic:factory/a/b", "Topic:+/a", "Topic:fac*", "Topic:*"):
+        assert knows(allow(resource))
+        assert knows(allow(resource), deny("Topic:factory/a/b/c"))
+        assert knows(allow(resource), deny("Topic:factory/#", actions=(Action.PUB,)))
+        assert not knows(allow(resource), deny("Topic:factory/#"))
+        assert not knows(allow(resource), deny("Topic:factory/#", actions=(Action.ALL,)))
+        assert not knows(allow(resource, sources=("192.168.0.0/16",)))
+    assert knows(allow("Topic:factory/${clientid}"))
+    assert not knows(allow("Topic:factory/${clientid}"), who=principal(client_id="+"))
+
+
 def test_groups() -> None:
     assert asks([allow("Group:w*")], "workers", resource_type=GROUP)
     assert not asks([allow("Group:workers")], "workers2", resource_type=GROUP)
@@ -173,7 +190,7 @@ def test_names_of_a_namespace_are_reached_by_name_only() -> None:
     assert asks([allow("Group:$ns/plant/*")], access_name("plant/workers"), resource_type=GROUP)
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",
@@ -193,7 +210,7 @@ def test_what_is_no_pattern_is_refused(text: str) -> None:
     assert refused.value.code is Code.BAD_REQUEST
 
 
-@pytest.mark.parametrize("text", ["10.0.0.1/8", "anywhere", "10.0.0.0/40"])
+@cases("text", ["10.0.0.1/8", "anywhere", "10.0.0.0/40"])
 def test_what_is_no_network_is_refused(text: str) -> None:
     with pytest.raises(EntrepotError):
         compile_statements("bob", [allow("Topic:a", sources=(text,))])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.access.filters import covers, overlap, prefix_covers, prefix_overlaps
 from domain.routing.topic_filter import is_valid_filter, matches
+from tests.support.cases import cases
 
 LEVELS = ("", "a", "b", "ab", "$s", "z")
 """`z` and `$s` are in few filters: they stand for all the levels that a filter does not spell out."""
@@ -26,13 +26,11 @@ def names_of(topic_filter: str) -> set[str]:
     return {name for name in NAMES if matches(topic_filter, name)}
 
 
-@settings(max_examples=600, deadline=None)
 @given(filters, filters)
 def test_covers_is_the_subset_of_names(wide: str, narrow: str) -> None:
     assert covers(wide.split("/"), narrow.split("/")) == (names_of(narrow) <= names_of(wide))
 
 
-@settings(max_examples=600, deadline=None)
 @given(filters, filters)
 def test_overlap_is_a_common_name(one: str, other: str) -> None:
     expected = bool(names_of(one) & names_of(other))
@@ -40,22 +38,20 @@ def test_overlap_is_a_common_name(one: str, other: str) -> None:
     assert overlap(other.split("/"), one.split("/")) == expected
 
 
-@settings(max_examples=600, deadline=None)
 @given(prefixes, filters)
 def test_a_prefix_covers_names_that_begin_with_it(prefix: str, topic_filter: str) -> None:
     names = names_of(topic_filter)
     assert prefix_covers(prefix, topic_filter.split("/")) == all(name.startswith(prefix) for name in names)
 
 
-@settings(max_examples=400, deadline=None)
 @given(prefixes, filters)
 def test_a_prefix_meets_a_filter_in_a_name(prefix: str, topic_filter: str) -> None:
     names = [prefix, *(prefix + separator + name for separator in ("", "/", "s", "s/") for name in NAMES)]
     assert prefix_overlaps(prefix, topic_filter.split("/")) == any(matches(topic_filter, name) for name in names)
 
 
-@pytest.mark.parametrize(
-    ("wide", "narrow", "expected"),
+@cases(
+    "wide, narrow, expected",
     [
         ("#", "$SYS/x", False),
         ("+/x", "$SYS/x", False),

@@ -19,6 +19,8 @@ from domain.access.vhost_permission import (
     statements_of,
 )
 from domain.errors import Code, EntrepotError
+from gateway.vhosts.needs import entity_name
+from tests.support.cases import cases
 
 PRINCIPAL = Principal("bob", Origin.PASSWORD, "10.0.0.1")
 NAMES = ("orders", "orders2", "app", "app.in", "app-out", "amq.gen-x", "a|b", "", "x/y")
@@ -34,7 +36,7 @@ def allows(permission: VhostPermission, namespace: str, action: Action, kind: Re
     return evaluate(PRINCIPAL, Request(action, kind, name), [compiled]).is_allowed
 
 
-@pytest.mark.parametrize(
+@cases(
     "expression",
     [
         "",
@@ -53,8 +55,8 @@ def allows(permission: VhostPermission, namespace: str, action: Action, kind: Re
         "^x/y$",
     ],
 )
-@pytest.mark.parametrize("what", OF)
-@pytest.mark.parametrize("namespace", ["default", "plant"])
+@cases("what", OF)
+@cases("namespace", ["default", "plant"])
 def test_it_grants_what_the_expression_matches(expression: str, what: str, namespace: str) -> None:
     try:
         permission = VhostPermission(**{"configure": "", "write": "", "read": "", what: expression})
@@ -63,13 +65,13 @@ def test_it_grants_what_the_expression_matches(expression: str, what: str, names
         assert expression == r"^(app)-out$"  # a group inside a name is not taken
         return
     for name in filter(None, NAMES):
-        asked = name if namespace == "default" else f"$ns/{namespace}/{name}"
+        asked = entity_name(namespace, name)
         is_meant = bool(expression) and re.search(expression, name) is not None
         for each, (action, kind) in OF.items():
             assert allows(permission, namespace, action, kind, asked) is (is_meant and each == what)
 
 
-@pytest.mark.parametrize("what", OF)
+@cases("what", OF)
 def test_everything_of_one_vhost_is_nothing_of_another(what: str) -> None:
     permission = VhostPermission(**{"configure": "", "write": "", "read": "", what: ".*"})
     action, kind = OF[what]
@@ -80,7 +82,7 @@ def test_everything_of_one_vhost_is_nothing_of_another(what: str) -> None:
     assert not allows(permission, "plant", action, kind, "$ns/plant2/q")
 
 
-@pytest.mark.parametrize(
+@cases(
     "expression", ["orders", "^a.b$", "^[ab]$", "^(a|(b))$", "^a+$", r"^\w$", "^a*$", "^()$", "a$", "^(a|)$", r"^a\*$"]
 )
 def test_what_cannot_be_said_is_refused(expression: str) -> None:

@@ -139,5 +139,5 @@ class Channels(RuleBasedStateMachine):
             assert self.machine.connection.is_channel_open(number) == (self.known.get(number) == "open")
 
 
-Channels.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
+Channels.TestCase.settings = settings(stateful_step_count=40)
 TestChannels = Channels.TestCase

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from protocols.amqp.connection_events import Acks, ChannelClosed, Method, Publish, Publishes
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.errors import AmqpError
@@ -27,12 +25,13 @@ from protocols.amqp.methods import (
 )
 from protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import LIMITS, frames_of, heard, opened_machine, published, said
+from tests.support.cases import cases
 
 HEADERS = ContentHeader.of(content_type="text/plain", headers={"a": 1}, delivery_mode=2, expiration="1000")
 
 
-@pytest.mark.parametrize("step", [1, 11, 4096, 100_000])
-@pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 20_000])
+@cases("step", [1, 11, 4096, 100_000])
+@cases("size", [0, 1, 4087, 4088, 4089, 20_000])
 def test_a_message_comes_as_it_was_sent(size: int, step: int) -> None:
     machine = opened_machine()
     body = bytes(range(256)) * 80
@@ -85,7 +84,7 @@ def test_a_body_behind_an_empty_message_has_no_place() -> None:
     assert machine.closing.reply_code == ReplyCode.UNEXPECTED_FRAME
 
 
-@pytest.mark.parametrize("step", [1, 100_000])
+@cases("step", [1, 100_000])
 def test_a_message_that_is_too_large_ends_its_channel_only(step: int) -> None:
     machine = opened_machine(channels=2)
     wire = published(1, "e", "k", bytes(20_001)) + said(1, BasicAck(1)) + published(2, "e", "k", b"other")
@@ -175,7 +174,7 @@ def test_runs_end_where_the_channel_changes() -> None:
     assert [(event.channel, event.settlements[0][1]) for event in machine.events] == [(1, 1), (2, 1), (1, 2)]  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("method", [ConfirmSelect(), TxSelect(), ChannelFlow(False), BasicCancelOk("c")])
+@cases("method", [ConfirmSelect(), TxSelect(), ChannelFlow(False), BasicCancelOk("c")])
 def test_other_methods_are_the_callers(method: object) -> None:
     machine = opened_machine()
     assert machine.say(1, method) == []  # type: ignore[arg-type]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.amqp.connection_events import Acks, ChannelClosed, ChannelOpened, Closed, Closing, Method
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.errors import AmqpError
@@ -21,6 +19,7 @@ from protocols.amqp.methods import (
 )
 from protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import HELLO, LIMITS, START_OK, TUNE_OK, Machine, heard, opened_machine, published, said
+from tests.support.cases import cases
 
 NOT_FOUND = AmqpError(ReplyCode.NOT_FOUND, "no queue 'q' in vhost '/'", 50, 10)
 TOLD = ChannelClose(404, "NOT_FOUND - no queue 'q' in vhost '/'", 50, 10)
@@ -162,7 +161,7 @@ def test_order_is_kept_up_to_the_end() -> None:
     assert machine.events[3] == Method(1, QueueDeclare("q"))
 
 
-@pytest.mark.parametrize("wire", [HELLO, HELLO + START_OK, HELLO + START_OK + TUNE_OK])
+@cases("wire", [HELLO, HELLO + START_OK, HELLO + START_OK + TUNE_OK])
 def test_a_client_may_go_before_it_is_in(wire: bytes) -> None:
     machine = Machine()
     machine.feed(wire)

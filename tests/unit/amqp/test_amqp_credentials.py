@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.amqp.credentials import Credentials, credentials_of
 from protocols.amqp.field_table import encode_table
+from tests.support.cases import cases
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
@@ -20,7 +20,7 @@ def test_both_mechanisms(user: str, password: str, identity: str) -> None:
     assert repr(wanted) == f"Credentials({user!r})"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("mechanism", "response"),
     [
         ("PLAIN", b""),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import DeathReason, dead_header, goes_round
+from tests.support.cases import cases
 
 
 def died(header: ContentHeader, queue: str, reason: DeathReason, at: int = 100, **how: object) -> ContentHeader:
@@ -51,7 +50,7 @@ def test_the_same_death_again_counts_and_comes_first() -> None:
     assert (headers["x-first-death-queue"], headers["x-last-death-queue"]) == ("a", "a")
 
 
-@pytest.mark.parametrize(
+@cases(
     ("deaths", "queue", "expected"),
     [
         ([("a", DeathReason.EXPIRED)], "a", True),

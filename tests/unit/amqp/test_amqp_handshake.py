@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.amqp.connection_events import ChannelOpened, Closing, ConnectionLimits, Login, LoginContinues, Open
 from protocols.amqp.methods import (
     ChannelOpen,
@@ -37,6 +35,7 @@ from tests.support.amqp_machine import (
     published,
     said,
 )
+from tests.support.cases import cases
 
 TIMID_START_OK = said(0, ConnectionStartOk({"capabilities": {"authentication_failure_close": 1}}, "PLAIN"))
 """Of a client without capabilities: 1 is not true."""
@@ -48,7 +47,7 @@ def tuned_by(channel_max: int, frame_max: int, heartbeat: int, limits: Connectio
     return machine
 
 
-@pytest.mark.parametrize(
+@cases(
     "first",
     [
         b"AMQP\x00\x01\x00\x00",
@@ -58,7 +57,7 @@ def tuned_by(channel_max: int, frame_max: int, heartbeat: int, limits: Connectio
         b"\x16\x03\x01\x02\0\1\0\1",
     ],
 )
-@pytest.mark.parametrize("step", [1, 100])
+@cases("step", [1, 100])
 def test_another_protocol_is_told_which_one_is_spoken(first: bytes, step: int) -> None:
     machine = Machine()
     wire = first + b"TP/1.1\r\n" + START_OK
@@ -84,7 +83,7 @@ def test_every_step_is_answered() -> None:
     assert (opens, channel) == (Open("/"), ChannelOpened(1))
 
 
-@pytest.mark.parametrize("step", [1, 5, 10_000])
+@cases("step", [1, 5, 10_000])
 def test_all_in_one_go(step: int) -> None:
     machine = Machine()
     wire = HANDSHAKE + CHANNEL + published(1, "e", "k", b"body")
@@ -93,7 +92,7 @@ def test_all_in_one_go(step: int) -> None:
     assert machine.bodies() == [(1, b"body")]
 
 
-@pytest.mark.parametrize("step", [1, 10_000])
+@cases("step", [1, 10_000])
 def test_what_comes_behind_an_undecided_login_waits(step: int) -> None:
     machine = Machine(decides=False)
     wire = HANDSHAKE + CHANNEL + published(1, "e", "k", b"body")
@@ -150,7 +149,7 @@ def test_a_refused_login_is_a_closed_socket_otherwise() -> None:
     assert machine.connection.is_closed
 
 
-@pytest.mark.parametrize(
+@cases(
     ("asked", "holds"),
     [
         ((0, 0, 0), (4, 8192, 0)),
@@ -164,7 +163,7 @@ def test_limits_that_hold(asked: tuple[int, int, int], holds: tuple[int, int, in
     assert (tuned.channel_max, tuned.frame_max, tuned.heartbeat_seconds) == holds
 
 
-@pytest.mark.parametrize("frame_max", [8193, 2**32 - 1, 4095, 1])
+@cases("frame_max", [8193, 2**32 - 1, 4095, 1])
 def test_frame_max_that_is_refused(frame_max: int) -> None:
     machine = tuned_by(0, frame_max, 0)
     assert machine.closing is not None
@@ -195,7 +194,7 @@ def test_a_virtual_host_that_is_not_there() -> None:
     assert machine.events[-1] == Open("/none")
 
 
-@pytest.mark.parametrize(
+@cases(
     "wire",
     [
         HELLO + said(0, QueueDeclare("q")),
@@ -215,9 +214,7 @@ def test_before_tuning_a_violation_is_a_closed_socket(wire: bytes) -> None:
     assert machine.connection.is_closed
 
 
-@pytest.mark.parametrize(
-    "wire", [CHANNEL, START_OK, published(1, "e", "k", b"x"), said(1, ChannelOpen(), QueueDeclare())]
-)
+@cases("wire", [CHANNEL, START_OK, published(1, "e", "k", b"x"), said(1, ChannelOpen(), QueueDeclare())])
 def test_from_tuning_on_it_is_told(wire: bytes) -> None:
     machine = Machine()
     sent = heard(machine.feed(HELLO + START_OK + TUNE_OK + wire))
@@ -226,7 +223,7 @@ def test_from_tuning_on_it_is_told(wire: bytes) -> None:
     assert machine.closing.reply_code == ReplyCode.CHANNEL_ERROR
 
 
-@pytest.mark.parametrize("wire", [b"", HELLO, HELLO + START_OK, HELLO + START_OK + TUNE_OK])
+@cases("wire", [b"", HELLO, HELLO + START_OK, HELLO + START_OK + TUNE_OK])
 def test_a_handshake_has_its_time(wire: bytes) -> None:
     machine = Machine(now=100.0)
     machine.feed(wire, now=105.0)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.amqp.connection_events import Closing
 from protocols.amqp.frames import HEARTBEAT_FRAME
 from protocols.amqp.methods import BasicQosOk, ConnectionTuneOk
 from tests.support.amqp_machine import CHANNEL, HELLO, OPEN, START_OK, Machine, said
+from tests.support.cases import cases
 
 
 def machine_with(heartbeat: int) -> Machine:
@@ -73,7 +72,7 @@ def test_heartbeats_are_no_events() -> None:
     assert len(machine.events) == before
 
 
-@pytest.mark.parametrize("now", [1e3, 1e9])
+@cases("now", [1e3, 1e9])
 def test_0_is_none(now: float) -> None:
     machine = machine_with(0)
     assert machine.connection.deadline() == float("inf")

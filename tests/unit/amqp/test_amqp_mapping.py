@@ -10,6 +10,7 @@ from domain.message import StoredMessage, SystemProperty
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.mapping import expiration_ms, header_of, origin_of, template_of, to_message
+from tests.support.cases import cases
 
 names = st.text(max_size=60).filter(lambda text: len(text.encode()) <= 255)
 headers = st.dictionaries(names, st.one_of(st.text(), st.integers(-(1 << 31), 1 << 31), st.booleans(), st.binary()))
@@ -75,7 +76,7 @@ def test_headers_that_the_queue_adds() -> None:
     assert b"x-delivery-count" not in template_of(message).frames(1, 4096)
 
 
-@pytest.mark.parametrize("text", ["", "-1", "1.5", "١", "abc", "1e3", " 1"])
+@cases("text", ["", "-1", "1.5", "١", "abc", "1e3", " 1"])
 def test_expirations_that_are_none(text: str) -> None:
     with pytest.raises(ValueError):
         expiration_ms(text)

@@ -23,6 +23,7 @@ from protocols.amqp.methods import (
 )
 from protocols.amqp.reply_codes import ReplyCode
 from tests.support.amqp_machine import CHANNEL, HELLO, OPEN, START_OK, Machine, heard, opened_machine, said
+from tests.support.cases import cases
 
 PROPERTIES = ContentHeader.of(message_id="m", headers={"a": [1, None]}).data
 
@@ -53,7 +54,7 @@ def test_a_delivery() -> None:
     assert sent(machine) == [BasicDeliver("tag", 2**64 - 1, True, "ex", "key"), header(4), (BODY, b"body")]
 
 
-@pytest.mark.parametrize("size", [0, 1, 4087, 4088, 4089, 8176, 8177, 20_000])
+@cases("size", [0, 1, 4087, 4088, 4089, 8176, 8177, 20_000])
 def test_bodies_are_cut_where_the_client_wants_it(size: int) -> None:
     body = bytes(range(251)) * 80
     message = template(body[:size])

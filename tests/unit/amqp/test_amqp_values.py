@@ -24,6 +24,7 @@ from protocols.amqp.methods import (
     decode_method,
     encode_method,
 )
+from tests.support.cases import cases
 
 
 class Number(IntEnum):
@@ -41,7 +42,7 @@ def nested(depth: int, kind: type) -> object:
     return value
 
 
-@pytest.mark.parametrize(
+@cases(
     ("value", "wire"),
     [
         (2**31 - 1, b"I\x7f\xff\xff\xff"),
@@ -64,7 +65,7 @@ def test_the_type_that_is_written(value: object, wire: bytes) -> None:
     assert encode_table({"k": value}) == len(content_bytes).to_bytes(4, "big") + content_bytes
 
 
-@pytest.mark.parametrize(
+@cases(
     "value",
     [
         2**63,
@@ -90,7 +91,7 @@ def test_values_that_no_table_holds(value: object) -> None:
         encode_table({"k": value})
 
 
-@pytest.mark.parametrize("kind", [dict, list])
+@cases("kind", [dict, list])
 def test_as_deep_as_it_may_be(kind: type) -> None:
     table = {"k": nested(MAX_DEPTH, kind)}
     wire = encode_table(table)
@@ -102,7 +103,7 @@ def test_a_long_key_is_an_error() -> None:
         encode_table({"é" * 128: 1})
 
 
-@pytest.mark.parametrize(
+@cases(
     "method",
     [
         BasicAck(2**64),
@@ -122,7 +123,7 @@ def test_methods_that_do_not_fit(method: BasicAck) -> None:
         encode_method(method)
 
 
-@pytest.mark.parametrize(
+@cases(
     "values", [{"priority": 256}, {"priority": -1}, {"timestamp": 2**64}, {"type": "x" * 256}, {"headers": {"k": {1}}}]
 )
 def test_properties_that_do_not_fit(values: dict[str, object]) -> None:

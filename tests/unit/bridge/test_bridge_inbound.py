@@ -19,7 +19,7 @@ from gateway.bridge.window import Window
 from gateway.messaging.send import Refusals, Sender
 from gateway.settings import BridgeRemote, BridgeRule
 from tests.support.clock import ManualClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 REMOTE = BridgeRemote(
     name="old",
@@ -182,6 +182,6 @@ async def test_the_window_is_never_more_than_full_and_nobody_waits_for_ever() ->
     tasks = [asyncio.create_task(carry()) for _ in range(20)]
     await asyncio.sleep(0)
     tasks[5].cancel()  # one that waits
-    await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 5)
+    await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), PATIENCE_SECONDS)
     assert most == 3
     assert await window.take(9) == 3

@@ -15,7 +15,7 @@ from gateway.bridge.lease import LEASE_MS, MARGIN_MS, BridgeLease
 from gateway.bridge.origin import MARK, has_come_by, mark_of, store_origin
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def lease_of(store: MemoryStore, clock: ManualClock, owner: str, name: str = "b") -> BridgeLease:
@@ -37,7 +37,7 @@ async def test_one_holds_it_until_it_gives_it_up() -> None:
     assert first.is_held and not waiting.done()
     assert second.record is not None and (second.record.owner, second.record.state) == ("1", "connected")
     await first.release()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert second.is_held and not first.is_held
 
 
@@ -49,7 +49,7 @@ async def test_it_is_taken_over_when_it_has_ended_and_its_holder_knew_before() -
     clock.advance(LEASE_MS - MARGIN_MS)
     assert not first.is_held, "a margin before others may"
     clock.advance(MARGIN_MS)
-    await asyncio.wait_for(second.acquire(), 5)
+    await asyncio.wait_for(second.acquire(), PATIENCE_SECONDS)
     with pytest.raises(LeaseLostError):
         await first.keep()
     await first.release()

@@ -10,6 +10,7 @@ import pytest
 
 from domain.routing.topic_filter import matches, overlap
 from gateway.settings import LoadedSettings, SettingsError, load_settings
+from tests.support.cases import cases
 
 RULE = {"direction": "both", "filter": "a/#"}
 
@@ -27,14 +28,20 @@ def test_what_is_left_out_has_a_default() -> None:
     assert (remote.version, remote.rules[0].qos, remote.rules[0].start) == (5, 1, "latest")
 
 
-@pytest.mark.parametrize(
-    ("remote", "word"),
+@cases(
+    "remote, word",
     [
         ({"name": "a b"}, "64 characters"),
         ({"url": "mqtt://me:secret@example.com"}, "credentials"),
         ({"url": "http://example.com"}, "mqtt://host"),
         ({"url": "mqtt://example.com:99999"}, "ort"),
         ({"url": "mqtt://example.com/x"}, "mqtt://host"),
+        ({"url": "mqtt://exam ple.com"}, "no blanks"),
+        ({"url": "mqtt://example.com\t"}, "no blanks"),
+        ({"url": "mqtt://exam\x00ple.com"}, "no control characters"),
+        ({"url": "mqtt://"}, "names no host"),
+        ({"url": "mqtt://example.com:0"}, "from 1 to 65535"),
+        ({"url": "mqtt://example.com#x"}, "it goes on after the port"),
         ({"ca_file": "ca.pem"}, "mqtts"),
         ({"url": "mqtts://h", "key_file": "k.pem"}, "cert_file"),
         ({"password_file": "p"}, "username"),
@@ -71,7 +78,7 @@ def test_a_3_1_1_remote_may_go_both_ways_under_different_names_or_if_it_knows_br
 FILTERS = ["a", "a/b", "a/+", "+/b", "#", "a/#", "+", "+/+", "a/b/#", "b/#", "b", "/", "a/", "+/#"]
 
 
-@pytest.mark.parametrize(("one", "other"), list(product(FILTERS, FILTERS)))
+@cases("one, other", list(product(FILTERS, FILTERS)))
 def test_filters_overlap_when_there_is_a_name_for_both(one: str, other: str) -> None:
     levels = ("a", "b", "", "c")
     names = ["/".join(path) for depth in (1, 2, 3, 4) for path in product(levels, repeat=depth)]

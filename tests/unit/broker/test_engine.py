@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from domain.errors import Code, EntrepotError
+from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SMALL, SimulatedStore, World
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         {"tag": "x" * 256},
@@ -31,11 +30,13 @@ def test_a_message_that_does_not_fit_a_record_is_refused_by_itself(change: dict[
     refusals = store.append_all([first, replace(odd, **change), last])
     assert refusals is not None
     assert [refusal and refusal.code for refusal in refusals] == [None, Code.MESSAGE_PROPERTIES_TOO_LARGE, None]
+    said = refusals[1].message if refusals[1] else ""
+    assert "format" not in said and ("the limit is" in said or "born_time_ms" in change)
     store.answer()
     assert [m.message_id for m in store.stored()["t", 0]] == [first.message_id, last.message_id]
 
 
-@pytest.mark.parametrize(
+@cases(
     "change",
     [
         {"tag": "\ud800"},
@@ -68,3 +69,17 @@ def test_a_message_larger_than_a_segment_is_refused():
     store.append("t", count=3)
     store.answer()
     assert len(store.stored()["t", 0]) == 3
+
+
+def test_what_comes_while_a_sync_is_under_way_is_not_seen_before_its_own():
+    """The record that begins where the durable log ends is not durable."""
+    store = SimulatedStore(SimulatedDisk(), World(), deferred=True)
+    store.put_topic("t", 1)
+    store.answer()
+    store.append("t")
+    store.begin_sync()
+    store.append("t")
+    store.finish_sync()
+    assert len(store.stored()["t", 0]) == 1
+    store.answer()
+    assert len(store.stored()["t", 0]) == 2

@@ -20,7 +20,9 @@ from broker.store.index_file import IndexLayout
 from broker.store.message_index import HEAD_ROW, MessageIndex
 from broker.store.open_files import OpenFiles
 from domain.errors import CorruptedError
+from tests.support.cases import cases
 from tests.support.simulated_disk import SimulatedDisk
+from tests.tiers.marks import scaled
 
 ROOT = "/data"
 SMALL = IndexLayout(slots=7, entries=50)
@@ -220,7 +222,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndexMachine = IndexMachine.TestCase
-TestIndexMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestIndexMachine.settings = settings(stateful_step_count=30)
 
 
 # -- searching ---------------------------------------------------------------------------------------------------------
@@ -257,8 +259,8 @@ def test_keys_of_one_hash_are_candidates_for_each_other():
     assert list(index.find(first)) == list(index.find(second)) == [1, 0]
 
 
-@pytest.mark.parametrize("times", [[50_000, 10_500, 60_000], [0, 5 * FAR_MS, 7 * FAR_MS], [FAR_MS, 0, 2 * FAR_MS]])
-@pytest.mark.parametrize("flushed", [True, False])
+@cases("times", [[50_000, 10_500, 60_000], [0, 5 * FAR_MS, 7 * FAR_MS], [FAR_MS, 0, 2 * FAR_MS]])
+@cases("flushed", [True, False])
 def test_the_sieve_of_times_loses_nothing(times: list[int], flushed: bool):
     """Clocks are set back, and seconds have their ends."""
     index = opened(SimulatedDisk())
@@ -386,12 +388,13 @@ def answers(index: MessageIndex) -> Iterator[list[int] | None]:
             yield None
 
 
+@pytest.mark.scaled
 def test_any_flipped_bit_of_a_sealed_file_is_found():
     disk = SimulatedDisk()
     rows = filled(disk).rows()
     path = f"{ROOT}/index/{1:020d}"
     layout = IndexLayout(11, 20)  # what is settled for new files is nothing to old ones
-    for bit in range(len(disk.files()[path]) * 8):
+    for bit in range(0, len(disk.files()[path]) * 8, scaled(7, 1)):
         disk.flip(path, bit)
         index = opened(disk, rows, layout)
         assert not index.is_intact(every_byte=True), bit
@@ -400,8 +403,8 @@ def test_any_flipped_bit_of_a_sealed_file_is_found():
     assert list(answers(opened(disk, rows, layout))) == [offsets_of(key) for key in KEYS]
 
 
-@pytest.mark.parametrize("number", range(4))
-@pytest.mark.parametrize("how", ["delete", "cut", "empty", "flip"])
+@cases("number", range(4))
+@cases("how", ["delete", "cut", "empty", "flip"])
 def test_a_harmed_file_is_found_and_derived_anew(number: int, how: str):
     disk = SimulatedDisk()
     index = filled(disk)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from domain.errors import Code, EntrepotError, StorageFullError
 from protocols.cloudevents import media_type
 from protocols.cloudevents.errors import PROBLEMS, CloudEventError, UnsupportedFormatError, problem_of
 from protocols.cloudevents.event import CloudEvent, check_attributes, is_attribute_name
+from tests.support.cases import cases
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
 
@@ -20,7 +19,7 @@ def is_valid(**attributes: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize(
+@cases(
     "time",
     [
         "2018-04-05T17:31:00Z",
@@ -37,7 +36,7 @@ def test_rfc_3339_times(time: str) -> None:
     assert is_valid(time=time)
 
 
-@pytest.mark.parametrize(
+@cases(
     "time",
     [
         "",
@@ -110,8 +109,8 @@ def test_every_code_has_a_problem() -> None:
         assert problem.title
 
 
-@pytest.mark.parametrize(
-    ("error", "status"),
+@cases(
+    "error, status",
     [
         (EntrepotError(Code.TOPIC_NOT_FOUND, "x"), 404),
         (EntrepotError(Code.ILLEGAL_TOPIC, "x"), 400),

@@ -15,6 +15,7 @@ from protocols.cloudevents.event import (
     CloudEvent,
 )
 from protocols.cloudevents.json_format import is_json
+from tests.support.cases import cases
 from tests.unit.cloudevents.strategies import events
 
 REQUIRED = [(b"ce-specversion", b"1.0"), (b"ce-id", b"1"), (b"ce-source", b"/s"), (b"ce-type", b"t")]
@@ -24,8 +25,8 @@ def binary(*headers: tuple[bytes, bytes], body: bytes = b"") -> CloudEvent:
     return http.from_binary([*REQUIRED, *headers], body)
 
 
-@pytest.mark.parametrize(
-    ("content_type", "mode"),
+@cases(
+    "content_type, mode",
     [
         (None, http.ContentMode.BINARY),
         ("", http.ContentMode.BINARY),
@@ -70,8 +71,8 @@ def test_binary_mode_takes_attributes_from_headers_and_data_from_the_body() -> N
     assert event.data == b'{"a": 1.0}'
 
 
-@pytest.mark.parametrize(
-    ("header", "value"),
+@cases(
+    "header, value",
     [
         (b"Euro%20%E2%82%AC%20%F0%9F%98%80", "Euro € 😀"),
         (b"Euro%20%e2%82%ac%20%f0%9f%98%80", "Euro € 😀"),
@@ -142,8 +143,8 @@ def assert_same(got: CloudEvent, sent: CloudEvent) -> None:
         assert got.data == sent.data.strip(b" \t\r\n")
 
 
-@pytest.mark.parametrize(
-    ("headers", "fragment"),
+@cases(
+    "headers, fragment",
     [
         ([], "required attribute 'id' is missing"),
         (REQUIRED[1:], "required attribute 'specversion' is missing"),
@@ -195,7 +196,7 @@ def test_limits_of_attributes() -> None:
         binary((b"ce-" + b"n" * (MAX_ATTRIBUTE_NAME_LENGTH + 1), b"v"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "content_type",
     [
         "application/cloudevents",

@@ -20,6 +20,7 @@ from protocols.cloudevents.json_format import (
     encode_event,
     is_json,
 )
+from tests.support.cases import cases
 from tests.unit.cloudevents.strategies import json_texts, json_values
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -30,7 +31,7 @@ def decode(**members: Any) -> CloudEvent:
     return decode_event(json.dumps({**REQUIRED, **members}).encode())
 
 
-@pytest.mark.parametrize(
+@cases(
     "data",
     [
         b'{"n":12345678901234567890123456789012345678901234567890,"f":1.10,"e":1E+2,"z":-0.0}',
@@ -47,7 +48,7 @@ def decode(**members: Any) -> CloudEvent:
         b"[[[[]]]]",
     ],
 )
-@pytest.mark.parametrize("content_type", [None, "application/json", "application/vnd.x+json"])
+@cases("content_type", [None, "application/json", "application/vnd.x+json"])
 def test_json_data_is_kept_as_it_stands(data: bytes, content_type: str | None) -> None:
     label = b"" if content_type is None else b',"datacontenttype":"%s"' % content_type.encode()
     for body in (HEAD + label + b',"data":' + data + b"}", b'{ "data" :\n' + data + b"\t," + HEAD[1:] + label + b"}"):
@@ -81,8 +82,8 @@ def test_data_of_other_types() -> None:
     assert decode().data is None
 
 
-@pytest.mark.parametrize(
-    ("content_type", "data", "member"),
+@cases(
+    "content_type, data, member",
     [
         ("application/json", b'{"a" : 1}', '"data":{"a" : 1}'),
         ("application/json", b"not json", '"data_base64":"bm90IGpzb24="'),
@@ -125,8 +126,8 @@ def test_typed_extensions_keep_their_types() -> None:
     assert members["flag"] is True
 
 
-@pytest.mark.parametrize(
-    ("body", "fragment"),
+@cases(
+    "body, fragment",
     [
         (b"", "not a JSON object"),
         (b"[]", "not a JSON object"),

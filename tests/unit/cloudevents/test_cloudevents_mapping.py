@@ -33,6 +33,7 @@ from protocols.cloudevents.mapping import (
     to_event,
     to_message,
 )
+from tests.support.cases import cases
 from tests.unit.cloudevents.strategies import events
 
 REQUIRED = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
@@ -108,8 +109,8 @@ def test_event_to_message_and_back(event: CloudEvent) -> None:
     ]
 
 
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("content_type", [None, "application/json", "text/plain", "image/png"])
+@cases("body", BODIES)
+@cases("content_type", [None, "application/json", "text/plain", "image/png"])
 def test_bodies_are_the_same_bytes_by_every_mode(body: bytes, content_type: str | None) -> None:
     attributes = REQUIRED if content_type is None else {**REQUIRED, "datacontenttype": content_type}
     event = CloudEvent(dict(attributes), body or None)
@@ -134,8 +135,8 @@ def test_json_without_a_content_type_is_json_at_other_doors_and_stays_unlabelled
     assert "datacontenttype" not in json.loads(encode_event(back))
 
 
-@pytest.mark.parametrize(
-    ("subject", "sub_topic"),
+@cases(
+    "subject, sub_topic",
     [
         ("line1/temp", "t/line1/temp"),
         ("a+b", "t/a%2Bb"),
@@ -202,8 +203,8 @@ def test_a_message_of_a_namespace() -> None:
     assert to_event(foreign(topic="team/factory", sub_topic="factory")).subject is None
 
 
-@pytest.mark.parametrize(
-    ("written", "deliver_at_ms"),
+@cases(
+    "written, deliver_at_ms",
     [
         ("2026-04-05T17:31:00.123Z", "1775410260123"),
         ("2026-04-05t19:31:00.1239+02:00", "1775410260123"),
@@ -218,15 +219,15 @@ def test_a_delivery_time_there_and_back(written: str, deliver_at_ms: str) -> Non
     assert check_valid(to_event(changed)).attributes["deliverytime"] == "2026-04-05T17:31:00.124Z"
 
 
-@pytest.mark.parametrize("written", ["", "5", "soon", "2026-04-05", "2026-04-05T17:31:00", "2026-02-29T17:31:00Z"])
+@cases("written", ["", "5", "soon", "2026-04-05", "2026-04-05T17:31:00", "2026-02-29T17:31:00Z"])
 def test_what_is_no_delivery_time(written: str) -> None:
     with pytest.raises(CloudEventError) as refused:
         to_message(CloudEvent({**REQUIRED, "deliverytime": written}), "factory")
     assert refused.value.attribute == "deliverytime"
 
 
-@pytest.mark.parametrize(
-    ("system", "time"),
+@cases(
+    "system, time",
     [
         ({SystemProperty.DELIVER_AT_MS: str(BORN)}, "2026-04-05T17:31:00.123Z"),
         ({SystemProperty.DELIVER_AT_MS: b"0"}, "1970-01-01T00:00:00.000Z"),
@@ -241,8 +242,8 @@ def test_delivery_time_of_another_doors_message(system: dict[str, Any], time: st
     assert check_valid(to_event(message)).attributes.get("deliverytime") == time
 
 
-@pytest.mark.parametrize(
-    ("topic", "sub_topic", "subject"),
+@cases(
+    "topic, sub_topic, subject",
     [
         ("factory", "factory", None),
         ("factory", "", None),
@@ -259,8 +260,8 @@ def test_subject_of_another_doors_message(topic: str, sub_topic: str, subject: s
     assert check_valid(to_event(foreign(topic=topic, sub_topic=sub_topic))).subject == subject
 
 
-@pytest.mark.parametrize(
-    ("body", "system", "content_type"),
+@cases(
+    "body, system, content_type",
     [
         (b'{"a": 1}', {}, "application/json"),
         (b"21.5", {}, "application/json"),
@@ -281,8 +282,8 @@ def test_content_type_of_another_doors_message(body: bytes, system: dict[str, An
     assert event.data == (body or None)
 
 
-@pytest.mark.parametrize(
-    ("born", "time"),
+@cases(
+    "born, time",
     [
         (0, None),
         (1, "1970-01-01T00:00:00.001Z"),
@@ -368,7 +369,7 @@ def test_a_dead_letter_tells_where_it_came_from() -> None:
     assert "deadlettertopic" not in to_event(foreign(properties=(("deadlettertopic", "mine"),))).attributes
 
 
-@pytest.mark.parametrize("value", ["", "1.5", "--1", "2147483648", "9" * 5000, "²", "TRUE"])
+@cases("value", ["", "1.5", "--1", "2147483648", "9" * 5000, "²", "TRUE"])
 def test_a_type_that_a_value_is_not_of_is_forgotten(value: str) -> None:
     properties = (*((f"ce_{name}", each) for name, each in REQUIRED.items()), ("ce_x", value))
     for mark in ("x:i", "x:b", "y:i", "x", "", ":", "x:z x:i"):
@@ -401,9 +402,14 @@ def test_every_message_is_a_valid_event(message: StoredMessage) -> None:
     assert http.to_binary(event)[1] == message.body
 
 
-@pytest.mark.parametrize(
-    ("written", "queue"), [("0", 0), ("2", 2), ("9", 3), ("12345678901", 0), ("-1", 0), ("high", 0)]
-)
+def test_a_number_that_json_says_otherwise_is_a_text() -> None:
+    for written, kind in (("7", ExtensionType.INTEGER), ("07", None), ("-0", None)):
+        system = {SystemProperty.DEAD_LETTER_TOPIC: "t", SystemProperty.DEAD_LETTER_ATTEMPTS: written}
+        event = check_valid(to_event(foreign(b"", message_id=b"1", system=system)))
+        assert event.typed_extensions.get("deadletterattempts") is kind
+
+
+@cases("written, queue", [("0", 0), ("2", 2), ("9", 3), ("12345678901", 0), ("-1", 0), ("high", 0)])
 def test_a_priority_is_the_queue_of_a_priority_topic(written: str, queue: int) -> None:
     attributes = {"id": "1", "source": "s", "type": "t", "priority": written}
     assert priority_queues(to_message(CloudEvent(attributes, b""), "t"), own_queues(4, 4)) == [queue]
@@ -420,7 +426,7 @@ def test_another_doors_message_that_holds_an_event_is_that_event() -> None:
     assert to_event(foreign(body, system=dead)).attributes["deadletterreason"] == "rejected"
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"no json", b'{"specversion": "0.3"}'])
+@cases("body", [b"", b"{}", b"[]", b"no json", b'{"specversion": "0.3"}'])
 def test_what_only_says_that_it_is_one_is_a_message_like_any_other(body: bytes) -> None:
     event = to_event(foreign(body, system={SystemProperty.CONTENT_TYPE: "application/cloudevents+json"}))
     check_attributes(event.attributes)

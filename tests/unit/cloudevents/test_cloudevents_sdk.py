@@ -6,7 +6,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
 from cloudevents.core.bindings import http as sdk_http
 from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent as SdkEvent
@@ -17,6 +16,7 @@ from domain.message import StoredMessage
 from protocols.cloudevents import http
 from protocols.cloudevents.event import MAX_INTEGER, MIN_INTEGER, CloudEvent
 from protocols.cloudevents.mapping import to_event, to_message
+from tests.support.cases import cases
 from tests.unit.cloudevents.strategies import json_values, names, non_empty
 
 FORMAT = JSONFormat()
@@ -118,7 +118,7 @@ def test_our_structured_mode(event: SdkEvent) -> None:
     assert theirs.get_data() == event.get_data()
 
 
-@pytest.mark.parametrize("size", [0, 1, 3])
+@cases("size", [0, 1, 3])
 def test_our_batch_is_an_array_of_events_they_read(size: int) -> None:
     sent = [SdkEvent({"id": str(i), "source": "/s", "type": "t"}, {"n": i}) for i in range(size)]
     ours = [http.from_structured(sdk_http.to_structured(event, FORMAT).body) for event in sent]

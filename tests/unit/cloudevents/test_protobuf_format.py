@@ -13,6 +13,7 @@ from protocols.cloudevents import http as binding
 from protocols.cloudevents.errors import BatchTooLargeError, CloudEventError
 from protocols.cloudevents.event import ExtensionType
 from protocols.cloudevents.protobuf_format import decode_batch, decode_event
+from tests.support.cases import cases
 
 Value = pb.CloudEvent.CloudEventAttributeValue
 
@@ -54,7 +55,7 @@ def test_data_of_every_kind() -> None:
     assert decode_event(message().SerializeToString()).data is None
 
 
-@pytest.mark.parametrize(
+@cases(
     "made",
     [
         pb.CloudEvent(id="1", source="/s", type="t"),

@@ -15,12 +15,13 @@ from gateway.subscriptions.definition import SubscriptionModel, record_of
 from protocols.cloudevents import webhook
 from protocols.cloudevents.errors import CloudEventError
 from protocols.cloudevents.webhook import Consent, Verdict
+from tests.support.cases import cases
 
 ORIGIN = "events.example"
 
 
-@pytest.mark.parametrize(
-    ("headers", "consent"),
+@cases(
+    "headers, consent",
     [
         ({}, None),
         ({"webhook-allowed-origin": "*"}, Consent(None)),
@@ -36,8 +37,8 @@ def test_consent(headers: dict[str, str], consent: Consent | None) -> None:
     assert webhook.consent_of(headers, ORIGIN) == consent
 
 
-@pytest.mark.parametrize(
-    ("status", "verdict"),
+@cases(
+    "status, verdict",
     [
         *((status, Verdict.DELIVERED) for status in (200, 201, 202, 204)),
         *((status, Verdict.RETRY) for status in (301, 302, 307, 404, 408, 409, 425, 429, 500, 502, 503, 504)),
@@ -49,8 +50,8 @@ def test_verdicts(status: int, verdict: Verdict) -> None:
     assert webhook.verdict_of(status) is verdict
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
+@cases(
+    "text, seconds",
     [("120", 120.0), ("0", 0.0), (" 5 ", 5.0), ("Thu, 01 Jan 1970 00:01:40 GMT", 90.0), ("9" * 30, 86_400.0),
      ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0), ("soon", None), ("", None), (None, None), ("-1", None), ("1.5", None),
      ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None), ("Mon, 01 Jan 2024 00:00:00 +99999999999", None)],

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.allocation import AllocationStrategy, allocate
+from tests.support.cases import cases
+from tests.support.waiting import PATIENCE_SECONDS
 
 queue_ids = st.sets(st.integers(0, 99_999), max_size=80).map(sorted)
 member_ids = st.sets(st.text(min_size=1, max_size=20), max_size=12).map(sorted)
@@ -90,7 +91,7 @@ def test_consistent_hash_is_roughly_even():
     assert all(256 < len(share) < 1024 for share in shares.values()), "512 each, within a factor of two"
 
 
-@pytest.mark.parametrize("seed", ["0", "1"])
+@cases("seed", ["0", "1"])
 def test_another_process_comes_to_the_same(seed):
     members = ["a", "b", "c", "\u00fc"]
     script = (
@@ -104,7 +105,7 @@ def test_another_process_comes_to_the_same(seed):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     ).stdout
     assert json.loads(told) == {strategy: allocate(strategy, range(64), members) for strategy in AllocationStrategy}
 

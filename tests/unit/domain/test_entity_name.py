@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from domain.errors import Code, EntrepotError
 from domain.names import check_group_name, check_topic_name, is_topic_name
 from domain.routing.entity_name import MAX_ENCODED_LENGTH, decoded_name, encoded_name
+from tests.support.cases import cases
 
 entities = st.text(st.characters(codec="utf-8"), max_size=80).filter(lambda name: len(name.encode()) <= 255)
 short_entities = st.text(st.characters(codec="utf-8"), max_size=9)
@@ -44,8 +45,8 @@ def test_what_is_not_encoded_is_not_decoded(name):
     assert entity is None or encoded_name(entity) == name
 
 
-@pytest.mark.parametrize(
-    ("entity", "name"),
+@cases(
+    "entity, name",
     [
         ("", "|"),
         ("celery", "celery"),

@@ -15,6 +15,7 @@ from domain.routing.exchange import (
     exchange_type,
     inequivalence,
 )
+from tests.support.cases import cases
 
 DIRECT = Exchange("e", ExchangeType.DIRECT)
 
@@ -34,8 +35,8 @@ def test_exchanges_are_values():
     assert one != Exchange("e")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "text"),
+@cases(
+    "wanted, text",
     [
         (Exchange("e"), None),
         (Exchange("e", arguments={"anything": "else"}), None),
@@ -83,8 +84,8 @@ def test_a_second_declaration_with_another_alternate():
     )
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments", "text"),
+@cases(
+    "kind, arguments, text",
     [
         (
             ExchangeType.FANOUT,
@@ -122,8 +123,8 @@ def test_arguments_that_are_refused(kind, arguments, text):
     assert (refusal.value.code, refusal.value.message) == (Code.PRECONDITION_FAILED, text)
 
 
-@pytest.mark.parametrize(
-    ("kind", "arguments"),
+@cases(
+    "kind, arguments",
     [
         (ExchangeType.DIRECT, {"hash-property": "app_id", "x-delayed-type": "none", "unknown": [1]}),
         (ExchangeType.DELAYED, {"x-delayed-type": "topic", "alternate-exchange": "other"}),
@@ -138,8 +139,8 @@ def test_arguments_that_are_taken(kind, arguments):
     assert exchange.routing_type is (ExchangeType.TOPIC if kind is ExchangeType.DELAYED else kind)
 
 
-@pytest.mark.parametrize(
-    ("check", "text"),
+@cases(
+    "check, text",
     [
         (lambda: check_new_name(""), "operation not permitted on the default exchange"),
         (lambda: check_new_name("amq.mine"), "exchange name 'amq.mine' contains reserved prefix 'amq.*'"),

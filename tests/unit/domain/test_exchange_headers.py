@@ -5,13 +5,13 @@ from __future__ import annotations
 import datetime
 from decimal import Decimal
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.routing.binding import Binding
 from domain.routing.exchange_headers import HeadersTable
 from domain.routing.exchange_table import RoutedMessage
+from tests.support.cases import cases
 from tests.unit.domain.routing_model import headers_match
 
 NOON = datetime.datetime(2026, 4, 1, 12, tzinfo=datetime.UTC)
@@ -28,8 +28,8 @@ def is_match(arguments: dict[str, object], headers: dict[str, object]) -> bool:
     return matching(table, headers) == {"q"}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "headers", "expected"),
+@cases(
+    "arguments, headers, expected",
     [
         # all, which is what no x-match means
         ({"x-match": "all", "a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}, True),
@@ -89,7 +89,6 @@ bindings = st.tuples(
 ).map(lambda both: {**both[0], **both[1]})
 
 
-@settings(max_examples=300)
 @given(st.lists(bindings, max_size=15), st.lists(tables, min_size=1, max_size=4), st.data())
 def test_many_bindings(arguments, messages, data):
     table = HeadersTable()

@@ -14,6 +14,8 @@ from domain.routing import exchange_routing, remembered_routes
 from domain.routing.binding import Binding, DestinationKind
 from domain.routing.exchange import PREDECLARED, Exchange, ExchangeType
 from domain.routing.exchange_routing import Removal, Routing, UnknownExchange
+from tests.support.cases import cases
+from tests.tiers.marks import scaled
 from tests.unit.domain.routing_model import RoutingModel
 
 QUEUE, EXCHANGE = DestinationKind.QUEUE, DestinationKind.EXCHANGE
@@ -159,12 +161,16 @@ class RoutingMachine(RuleBasedStateMachine):
             assert list(self.routing.bindings_of_destination(QUEUE, name)) == leading
 
 
-RoutingMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=30, deadline=None)
+RoutingMachine.TestCase.settings = settings(stateful_step_count=scaled(20, 30))
 TestRoutingMachine = RoutingMachine.TestCase
 
 
 @pytest.fixture
 def routing():
+    return routing_of_three_queues()
+
+
+def routing_of_three_queues() -> Routing:
     made = Routing()
     for name in ("q0", "q1", "q2"):
         made.declare_queue(name)
@@ -356,8 +362,8 @@ def test_one_event_after_another_removes_as_much_as_all_at_once(routing):
     assert routing.route("amq.fanout", ("key",)) == ()
 
 
-@pytest.mark.parametrize(
-    ("binding", "code", "text"),
+@cases(
+    "binding, code, text",
     [
         (Binding("gone", "q0"), Code.TOPIC_NOT_FOUND, "no exchange 'gone' in vhost '/'"),
         (Binding("amq.direct", "gone"), Code.TOPIC_NOT_FOUND, "no queue 'gone' in vhost '/'"),
@@ -391,7 +397,8 @@ def test_one_event_after_another_removes_as_much_as_all_at_once(routing):
         (Binding("hash", "q0", "1_0"), Code.PRECONDITION_FAILED, 'The binding key must be an integer: <<"1_0">>'),
     ],
 )
-def test_bindings_that_are_refused(routing, binding, code, text):
+def test_bindings_that_are_refused(binding, code, text):
+    routing = routing_of_three_queues()
     declare(routing, "hash", ExchangeType.CONSISTENT_HASH)
     with pytest.raises(EntrepotError) as refusal:
         routing.bind(binding)

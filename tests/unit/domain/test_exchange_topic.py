@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import random
 
-import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from domain.routing.binding import Binding
 from domain.routing.exchange_table import RoutedMessage
 from domain.routing.exchange_topic import TopicTable, has_wildcards, pattern_words
+from tests.support.cases import cases
 from tests.unit.domain.routing_model import split, topic_matches
 
 pattern_texts = st.lists(st.sampled_from(["a", "b", "*", "#", "", "a*", "#b"]), max_size=6).map(".".join)
@@ -32,7 +32,6 @@ def table_of(patterns: list[str]) -> TopicTable:
     return table
 
 
-@settings(max_examples=400)
 @given(st.lists(pattern_texts, unique=True, max_size=25), st.lists(keys, min_size=1, max_size=3))
 @example(["#.#", "#", "*.#", "#.*", "#.*.#.*"], ["a"])
 @example(["", "#", "*"], [""])
@@ -44,7 +43,6 @@ def test_it_finds_what_trying_everything_finds(patterns, routing_keys):
     assert matching(table_of(patterns), *routing_keys) == expected
 
 
-@settings(max_examples=200)
 @given(st.lists(pattern_texts, unique=True, min_size=1, max_size=20), st.lists(keys, min_size=1, max_size=5), st.data())
 def test_what_is_taken_off_is_found_no_more(patterns, routing_keys, data):
     gone = data.draw(st.sets(st.sampled_from(patterns)))
@@ -65,8 +63,8 @@ def test_an_empty_table_has_nothing_left_of_what_was_in_it():
     assert not table._by_key
 
 
-@pytest.mark.parametrize(
-    ("pattern", "words"),
+@cases(
+    "pattern, words",
     [
         ("", []),
         ("a.b", ["a", "b"]),

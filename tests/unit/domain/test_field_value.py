@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.field_value import argument_inequivalence, atom, comparable, table_identity, term, text_of, type_name
+from tests.support.cases import cases
 
 
 class Seconds(int):
@@ -35,8 +36,8 @@ def test_the_order_of_a_table_of_arguments_does_not_matter(table):
     assert table_identity(dict(reversed(table.items()))) == table_identity(table)
 
 
-@pytest.mark.parametrize(
-    ("value", "name", "text"),
+@cases(
+    "value, name, text",
     [
         (True, "bool", "true"),
         (5, "signedint", "5"),
@@ -57,8 +58,8 @@ def test_types_and_texts(value, name, text):
     assert (type_name(value), term(value)) == (name, text)
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
+@cases(
+    "one, other, same",
     [
         ({"a": 5}, {"a": 5}, True),
         ({"a": 5}, {"a": Seconds(5)}, False),

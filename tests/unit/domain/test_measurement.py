@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.measurement import BOUNDS, Histogram
+from tests.support.cases import cases
 
 
 def test_an_empty_one():
@@ -17,7 +18,7 @@ def test_an_empty_one():
     assert histogram.total_seconds == 0
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
+@cases("bound", BOUNDS)
 def test_a_bound_belongs_to_its_bucket(bound: float):
     histogram = Histogram()
     histogram.observe(bound)

@@ -15,6 +15,7 @@ from domain.membership import (
     check_lease,
     check_member_id,
 )
+from tests.support.cases import cases
 
 QUEUES = (0, 1, 2, 3)
 
@@ -84,7 +85,7 @@ def test_the_limit_of_members():
     assert refused.value.code == Code.TOO_MANY_REQUESTS
 
 
-@pytest.mark.parametrize("member_id", ["", "a\n", "x" * (MAX_MEMBER_LENGTH + 1)])
+@cases("member_id", ["", "a\n", "x" * (MAX_MEMBER_LENGTH + 1)])
 def test_what_is_no_id(member_id):
     with pytest.raises(EntrepotError) as refused:
         check_member_id(member_id)

@@ -7,6 +7,7 @@ import pytest
 from domain.errors import Code, EntrepotError
 from domain.queue_arguments import DeadLetterStrategy, DelayedRetry, Overflow, QueueArguments, QueueType
 from domain.queue_declaration import check_new_name, declared_queue, inequivalence, locked, not_found
+from tests.support.cases import cases
 
 QUORUM = {"x-queue-type": "quorum"}
 STREAM = {"x-queue-type": "stream"}
@@ -87,15 +88,15 @@ def test_a_quorum_queue():
     assert arguments.attempts_allowed == 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "attempts"),
+@cases(
+    "arguments, attempts",
     [({}, None), (QUORUM, 20), ({**QUORUM, "x-delivery-limit": -1}, None), ({**QUORUM, "x-delivery-limit": 0}, 0)],
 )
 def test_how_often_a_message_may_come_back(arguments, attempts):
     assert declare(arguments).arguments.attempts_allowed == attempts
 
 
-@pytest.mark.parametrize("missing", ["x-overflow", "x-dead-letter-exchange", "x-dead-letter-strategy"])
+@cases("missing", ["x-overflow", "x-dead-letter-exchange", "x-dead-letter-strategy"])
 def test_dead_letters_are_kept_only_where_all_is_said(missing):
     given = {
         **QUORUM,
@@ -111,8 +112,8 @@ def test_quorum_queues_drop_where_they_cannot_dead_letter_what_they_refuse():
     assert declare({**QUORUM, "x-overflow": "reject-publish-dlx"}).arguments.full_queue is Overflow.DROP_HEAD
 
 
-@pytest.mark.parametrize(
-    ("age", "milliseconds"),
+@cases(
+    "age, milliseconds",
     [
         ("1s", 1000),
         ("2m", 120_000),
@@ -126,8 +127,8 @@ def test_ages(age, milliseconds):
     assert declare({**STREAM, "x-max-age": age}).arguments.max_age_ms == milliseconds
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
+@cases(
+    "arguments, fault",
     [
         ({"x-message-ttl": -1}, "x-message-ttl: {value_negative,-1}"),
         ({"x-message-ttl": "60"}, 'x-message-ttl: "expected integer, got longstr"'),
@@ -170,8 +171,8 @@ def test_values_that_are_refused(arguments, fault):
     assert refusal_of(arguments) == f"invalid arg '{name}' for queue 'q' in vhost '/': {term}"
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "value"),
+@cases(
+    "kind, name, value",
     [
         ("classic", "x-delivery-limit", 3),
         ("classic", "x-max-age", "1D"),
@@ -199,8 +200,8 @@ def test_a_dead_letter_exchange_is_a_name():
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "properties", "name"),
+@cases(
+    "arguments, properties, name",
     [
         (QUORUM, {"durable": False}, "non-durable"),
         (STREAM, {"durable": False}, "non-durable"),
@@ -231,8 +232,8 @@ def test_names_and_texts():
 # -- declared anew -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("current", "wanted", "text"),
+@cases(
+    "current, wanted, text",
     [
         ({}, {}, None),
         ({"x-max-length": 1}, {"x-max-length": 1}, None),

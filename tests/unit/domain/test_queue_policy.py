@@ -16,6 +16,7 @@ from domain.queue_policy import (
     policy_of_queue,
     with_policy,
 )
+from tests.support.cases import cases
 
 
 def arguments_of(**given: object) -> QueueArguments:
@@ -23,8 +24,8 @@ def arguments_of(**given: object) -> QueueArguments:
     return declared_queue("q", "/", durable=True, arguments=spelt).arguments
 
 
-@pytest.mark.parametrize(
-    ("apply_to", "queues", "exchange"),
+@cases(
+    "apply_to, queues, exchange",
     [
         (ApplyTo.ALL, "classic quorum stream", True),
         (ApplyTo.EXCHANGES, "", True),
@@ -46,8 +47,8 @@ def test_the_pattern_may_match_anywhere():
     assert Policy("p", "b+").applies_to_exchange("abbc")
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "kinds"),
+@cases(
+    "key, value, kinds",
     [
         ("max-length", 1, "classic quorum"),
         ("max-length-bytes", 1, "classic quorum stream"),
@@ -68,8 +69,8 @@ def test_the_highest_priority_holds_and_among_equals_the_first_by_name():
     assert policy_of_queue([other], "q", QueueType.CLASSIC) is None
 
 
-@pytest.mark.parametrize(
-    ("definition", "text"),
+@cases(
+    "definition, text",
     [
         ({"message-ttl": -1}, "-1 is not a valid message TTL"),
         ({"message-ttl": "1"}, '<<"1">> is not a valid message TTL'),
@@ -96,7 +97,7 @@ def test_an_operators_policy_only_limits():
         Policy("p", "", {"dead-letter-exchange": "dlx"}, is_operators=True)
 
 
-@pytest.mark.parametrize("pattern", ["(", "a" * 1025])
+@cases("pattern", ["(", "a" * 1025])
 def test_patterns_that_are_refused(pattern):
     with pytest.raises(EntrepotError) as refusal:
         Policy("p", pattern)
@@ -135,14 +136,14 @@ def test_a_policy_gives_what_the_queue_does_not_say():
     assert left.given == {}, "a second declaration is compared with what was declared"
 
 
-@pytest.mark.parametrize(("argument", "of_policy", "left"), [(5, 9, 5), (9, 5, 5), (0, 5, 0), (5, 0, 0)])
+@cases("argument, of_policy, left", [(5, 9, 5), (9, 5, 5), (0, 5, 0), (5, 0, 0)])
 def test_of_two_numbers_the_lower_holds(argument, of_policy, left):
     for key, name in (("message-ttl", "message_ttl_ms"), ("max-length", "max_length")):
         arguments = arguments_of(**{key.replace("-", "_"): argument})
         assert getattr(with_policy(arguments, {key: of_policy}), name) == left
 
 
-@pytest.mark.parametrize(("argument", "of_policy", "left"), [(3, 5, 3), (-1, 5, 5), (5, -1, 5), (-1, -1, -1)])
+@cases("argument, of_policy, left", [(3, 5, 3), (-1, 5, 5), (5, -1, 5), (-1, -1, -1)])
 def test_of_two_delivery_limits_the_lower_holds_and_below_0_is_none(argument, of_policy, left):
     arguments = arguments_of(queue_type="quorum", delivery_limit=argument)
     assert with_policy(arguments, {"delivery-limit": of_policy}).delivery_limit == left

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from domain.errors import Code, EntrepotError
 from domain.recall_handle import RecallHandle
+from tests.support.cases import cases
 
 NAMES = st.text("abcXYZ019_-%|/", min_size=1, max_size=192)
 
@@ -27,7 +28,7 @@ BAD = ["", "A", "AAAA", GOOD[:-1], GOOD[:8], GOOD + "=", GOOD + "\n", " " + GOOD
 BAD += ["AgAAAAAAAAAAAWE", "AQAAAAAAAAAAAP8", "AQAAAAAAAAAAAA", "AQAAAAAAAAAAAf8"]
 
 
-@pytest.mark.parametrize("text", BAD)
+@cases("text", BAD)
 def test_what_is_none(text: str):
     with pytest.raises(EntrepotError) as refused:
         RecallHandle.decode(text)

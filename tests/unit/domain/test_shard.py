@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from domain.shard import (
     local_queue,
 )
 from domain.topic import MAX_QUEUES
+from tests.support.cases import cases
 
 BROKERS = st.integers(0, MAX_BROKER_NUMBER)
 
@@ -46,7 +46,7 @@ def test_a_name_that_ends_with_a_number_has_it(name: str, number: int):
     assert broker_number(f"{name}{number}") == number
 
 
-@pytest.mark.parametrize("name", ["broker", "", "broker-10000", "2x", "b" + "9" * 5000, "broker-٣"])
+@cases("name", ["broker", "", "broker-10000", "2x", "b" + "9" * 5000, "broker-٣"])
 def test_other_names_have_one_by_their_hash(name: str):
     assert broker_number(name) >= FIRST_HASHED_NUMBER
     assert broker_number(name) == broker_number(name)

@@ -8,6 +8,7 @@ from domain.errors import Code, EntrepotError
 from domain.names import MAX_GROUP_LENGTH, check_group_name, check_topic_name, dead_letter_topic, is_topic_name
 from domain.routing.entity_name import encoded_name
 from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
+from tests.support.cases import cases
 
 share_names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="/+#\0"), min_size=1, max_size=8)
 filters = st.text("abc/+#é$", min_size=1, max_size=10)
@@ -24,14 +25,12 @@ def test_two_shares_never_have_one_group(one: str, other: str, its_filter: str, 
         check_group_name(name)
 
 
-@pytest.mark.parametrize(
-    ("share_name", "group"), [("workers", "workers"), ("a.b", "a%2Eb"), ("50%", "50%25"), ("a~b", "a%7Eb")]
-)
+@cases("share_name, group", [("workers", "workers"), ("a.b", "a%2Eb"), ("50%", "50%25"), ("a~b", "a%7Eb")])
 def test_what_is_not_plain_is_encoded(share_name: str, group: str):
     assert share_group(share_name) == group
 
 
-@pytest.mark.parametrize("share_name", ["", "n" * (MAX_GROUP_LENGTH + 1), "." * 50])
+@cases("share_name", ["", "n" * (MAX_GROUP_LENGTH + 1), "." * 50])
 def test_names_that_are_refused(share_name: str):
     with pytest.raises(EntrepotError) as refused:
         share_group(share_name)
@@ -46,16 +45,16 @@ def test_a_name_that_leaves_no_room_for_the_hash_is_refused():
     assert refused.value.code == Code.ILLEGAL_CONSUMER_GROUP
 
 
-@pytest.mark.parametrize(
-    ("topic_filter", "topic"),
+@cases(
+    "topic_filter, topic",
     [("t/#", "t"), ("t", None), ("t/a/#", None), ("+/#", None), ("#", None), ("/#", None), ("$SYS/#", None)],
 )
 def test_which_filters_want_one_whole_topic(topic_filter: str, topic: str | None):
     assert whole_topic(topic_filter) == topic
 
 
-@pytest.mark.parametrize(
-    ("topic_filter", "topic"),
+@cases(
+    "topic_filter, topic",
     [("%AMQP%q/#", "%AMQP%q"), ("%AMQP%q", None), ("%AMQP%q/a/#", None), ("%DLQ%q/#", None), ("q/#", None)],
 )
 def test_which_filters_want_an_amqp_queue(topic_filter: str, topic: str | None):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.timestamp import MAX_EPOCH_MS, to_epoch_ms, to_rfc3339
+from tests.support.cases import cases
 
 
-@pytest.mark.parametrize(
-    ("text", "epoch_ms"),
+@cases(
+    "text, epoch_ms",
     [
         ("1970-01-01T00:00:00Z", 0),
         ("1970-01-01t00:00:00.1z", 100),
@@ -26,7 +26,7 @@ def test_what_is_a_timestamp(text: str, epoch_ms: int):
     assert to_epoch_ms(text) == epoch_ms
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "",

@@ -77,6 +77,7 @@ CASES: list[Any] = [
         ("'TRUE' AND 1", True),
         ("FALSE AND 1 / 0 = 0", False),
         ("TRUE OR nowhere", True),
+        ("TRUE OR (1 != 1 / 0)", True),
         ("FALSE AND nofunction()", False),
     ),
     *sound(

@@ -313,8 +313,9 @@ def _cut(name: str, text: str, numbers: list[int]) -> tuple[Any, str | None]:
         count = numbers[0]
         if count < 0:
             return text, "functionEvaluation"
-        kept = range(count) if name == "LEFT" else range(len(text) - count, len(text))
-        return "".join(text[index] for index in kept if 0 <= index < len(text)), None
+        left = len(text) - count
+        kept = [number for number in range(len(text)) if (number < count if name == "LEFT" else number >= left)]
+        return "".join(text[number] for number in kept), None
     position, length = numbers[0], (numbers[1] if len(numbers) > 1 else len(text))
     if position > len(text) or position < -len(text) or length < 0:
         return "", "functionEvaluation"

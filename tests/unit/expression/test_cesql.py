@@ -11,12 +11,11 @@ from domain.expression.cesql.function import MAX_STRING_LENGTH
 from domain.expression.cesql.parser import MAX_CESQL_DEPTH, MAX_CESQL_LENGTH, MAX_CESQL_PATTERNS, parse_cesql
 from domain.expression.cesql.tokens import CesqlParseError
 from domain.expression.cesql.value import EvaluationError, to_integer
+from tests.support.cases import cases
 from tests.unit.expression.cesql_cases import CASES, FAULTS
 
 
-@pytest.mark.parametrize(
-    ("section", "text", "value", "error", "attributes"), CASES, ids=lambda each: each[:50] if type(each) is str else ""
-)
+@cases("section, text, value, error, attributes", CASES, ids=lambda each: each[:50] if type(each) is str else "")
 def test_value_and_error(section, text, value, error, attributes):
     found = compile_cesql(text).evaluate(attributes)
     assert (type(found.value), found.value) == (type(value), value)
@@ -24,7 +23,7 @@ def test_value_and_error(section, text, value, error, attributes):
     assert compile_cesql(text).matches(attributes) is (value is True and error is None)
 
 
-@pytest.mark.parametrize(("text", "offset", "expected"), FAULTS)
+@cases("text, offset, expected", FAULTS)
 def test_a_fault_has_its_place(text, offset, expected):
     with pytest.raises(CesqlParseError) as caught:
         compile_cesql(text)
@@ -38,8 +37,8 @@ def test_a_fault_has_its_place(text, offset, expected):
     assert len(error.message) < 250
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
+@cases(
+    "text, place",
     [
         ("type = 'a' AND nowhere = 1", 15),
         ("type = 'a' AND 10 / (1 - 1) = 0", 18),
@@ -55,8 +54,8 @@ def test_an_error_of_evaluation_has_its_place(text, place):
     assert error.place == place
 
 
-@pytest.mark.parametrize(
-    ("text", "places"),
+@cases(
+    "text, places",
     [
         ("nofunction(1)", [0]),
         ("type = 'a' OR LENGTH(1, 2) = 3", [14]),
@@ -70,6 +69,23 @@ def test_an_error_of_evaluation_has_its_place(text, place):
         ("type = 'a' AND 'maybe'", [15]),
         ("'maybe' = (type = 'a')", [0]),
         ("hop < 5 AND type = 'a'", []),
+        ("TRUE OR (1 != 1 / 0)", []),
+        ("FALSE AND (1 != 1 / 0)", []),
+        ("FALSE OR (1 != 1 / 0)", [17]),
+        ("TRUE AND (1 != 1 / 0)", [17]),
+        ("TRUE XOR (1 != 1 / 0)", [17]),
+        ("type = 'a' OR 1 / 0 = 1", [16]),
+        ("(type = 'a' AND FALSE) AND nofunction()", [27]),
+        ("type = 'a' AND FALSE AND nofunction()", []),
+        ("type = 'a' AND FALSE OR nofunction()", [24]),
+        ("FALSE AND 'x' OR 1 = 1 OR nofunction()", []),
+        ("TRUE XOR TRUE AND nofunction()", []),
+        ("TRUE XOR hop AND nofunction()", [17]),
+        ("1 IN (1, 1 / 0)", []),
+        ("'2' IN (1, 2, 1 / 0)", []),
+        ("1 IN (2, 1 / 0)", [11]),
+        ("hop IN (1, 1 / 0)", [13]),
+        ("NOT (EXISTS hop OR 1 / 0 = 1)", [21]),
     ],
 )
 def test_errors_that_are_certain_are_known_before(text, places):
@@ -83,8 +99,8 @@ def test_what_is_certain_is_what_evaluation_says():
             assert expression.evaluate({}).error is not None
 
 
-@pytest.mark.parametrize(
-    ("text", "kind"),
+@cases(
+    "text, kind",
     [("type", None), ("type = 'a'", bool), ("1 + type", int), ("TRIM(type)", str), ("EXISTS type", bool), ("-a", int)],
 )
 def test_the_type_is_known_before(text, kind):
@@ -145,8 +161,8 @@ def test_an_expression_is_a_value():
     assert compile_node(parse_cesql("a  =  1")).type is bool
 
 
-@pytest.mark.parametrize(
-    ("text", "number"),
+@cases(
+    "text, number",
     [
         ("0" * 65_000 + "7", 7),
         ("-" + "0" * 5000 + "2147483648", -(2**31)),
@@ -160,7 +176,7 @@ def test_an_expression_is_a_value():
         ("--1", None),
         ("\u0661", None),
     ],
-    ids=range(11),
+    ids=[str(number) for number in range(11)],
 )
 def test_a_text_that_is_an_integer_has_as_many_zeros_as_it_likes(text, number):
     if number is None:

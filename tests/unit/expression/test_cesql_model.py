@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.expression.cesql.expression import compile_cesql
@@ -72,13 +72,11 @@ def node_of(tree: Any) -> Node:
     raise AssertionError(tree)
 
 
-@settings(max_examples=300)
 @given(trees)
 def test_what_is_printed_parses_to_the_same(tree):
     assert parse_cesql(printed(tree)) == node_of(tree)
 
 
-@settings(max_examples=500)
 @given(trees, attributes)
 def test_evaluation_is_that_of_the_naive_reading(tree, event):
     value, error = evaluated(tree, event)
@@ -101,7 +99,6 @@ def assert_same(tree: Any) -> None:
 integers = st.integers(LOWEST, HIGHEST) | st.integers(-20, 20)
 
 
-@settings(max_examples=500)
 @given(integers, integers, st.sampled_from([*SIGNS["add"], *SIGNS["multiply"]]))
 def test_arithmetic_of_any_two_integers(left, right, sign):
     name = "add" if sign in SIGNS["add"] else "multiply"
@@ -109,7 +106,6 @@ def test_arithmetic_of_any_two_integers(left, right, sign):
     assert_same((name, ("constant", str(left)), [(sign, ("constant", right))]))
 
 
-@settings(max_examples=500)
 @given(values, values, st.sampled_from([*SIGNS["compare"], *SIGNS["logic"], "IN"]))
 def test_any_two_values_compared(left, right, sign):
     one, other = ("constant", left), ("constant", right)
@@ -154,13 +150,11 @@ WORDS = [
 WORDS += ["2147483648", "-", "+", "*", "/", "%", "=", "!=", "<>", "<", "<=", "type", "LENGTH(", "CONCAT_WS(", "\\", "_"]
 
 
-@settings(max_examples=400)
 @given(st.text(max_size=60) | st.lists(st.sampled_from(WORDS), max_size=30).map(" ".join))
 def test_any_text_is_an_expression_or_refused(text):
     outcome(text)
 
 
-@settings(max_examples=400)
 @given(st.sampled_from([case[1] for case in CASES]), st.randoms(use_true_random=False))
 def test_a_damaged_expression_is_an_expression_or_refused(text: str, rng: random.Random):
     for _ in range(rng.randint(1, 3)):

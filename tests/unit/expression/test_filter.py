@@ -18,14 +18,15 @@ from domain.expression.filter import (
 from domain.filter_hash import filter_hash, sub_topic_hash
 from domain.message import Message
 from domain.routing.topic_filter import MAX_LEVELS, MAX_TOPIC_BYTES, is_valid_filter
+from tests.support.cases import cases
 
 
 def sub_topic_filter(text: str) -> MessageFilter:
     return compile_filter(FilterExpression(FilterKind.SUB_TOPIC, text))
 
 
-@pytest.mark.parametrize(
-    ("text", "sub_topic", "expected"),
+@cases(
+    "text, sub_topic, expected",
     [
         ("factory/line1/temp", "factory/line1/temp", True),
         ("factory/line1/temp", "factory/line1", False),
@@ -66,8 +67,8 @@ def test_an_exact_name_is_told_by_its_hash() -> None:
     assert sub_topic_filter("orders").may_match(sub_topic_hash("orders"))
 
 
-@pytest.mark.parametrize(
-    ("text", "position"),
+@cases(
+    "text, position",
     [
         ("", 1),
         ("a/b+/c", 4),
@@ -136,7 +137,7 @@ def test_what_matches_may_match(expression: FilterExpression, sub_topic: str, ta
         raise AssertionError("a filter that accepts all refused one")
 
 
-@pytest.mark.parametrize("kind", FilterKind)
+@cases("kind", FilterKind)
 def test_an_expression_is_compiled_once(kind: FilterKind) -> None:
     expression = FilterExpression(kind, "abc")
     compiled = compile_filter(expression)

@@ -12,6 +12,7 @@ from domain.expression import event_filter_json
 from domain.expression.cesql import function, parser
 from domain.expression.cesql.expression import compile_cesql
 from domain.expression.event_filter_json import EventFilterError, parse_event_filters, parse_sql_filter
+from tests.support.cases import cases
 
 TEXT = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()
 
@@ -54,14 +55,14 @@ def test_errors_are_as_shown():
     assert f"`{caught.value.message}`" in TEXT
 
 
-@pytest.mark.parametrize("text", ["hop < 'abc'", "hop + 1", "nosuch(hop) = 1", "hop / 0 = 1"])
+@cases("text", ["hop < 'abc'", "hop + 1", "nosuch(hop) = 1", "hop / 0 = 1"])
 def test_what_no_event_can_pass_is_refused(text):
     with pytest.raises(EventFilterError):
         parse_sql_filter(text)
 
 
-@pytest.mark.parametrize(
-    ("said", "same", "event"),
+@cases(
+    "said, same, event",
     [
         ("a = 1 OR b = 1 AND c = 1", "(a = 1 OR b = 1) AND c = 1", {"a": "1", "b": "1", "c": "2"}),
         ("NOT a = 1", "(NOT a) = 1", {"a": "false"}),
@@ -73,7 +74,7 @@ def test_what_differs_from_other_sql(said, same, event):
     assert compile_cesql(said).evaluate(event) == compile_cesql(same).evaluate(event)
 
 
-@pytest.mark.parametrize(
+@cases(
     "limit",
     [
         event_filter_json.MAX_FILTERS,

@@ -15,6 +15,7 @@ from domain.expression.filter import FilterExpression, FilterKind, compile_filte
 from domain.expression.parser import MAX_SQL_DEPTH, MAX_SQL_LENGTH, MAX_SQL_PATTERNS
 from domain.expression.tokens import KEYWORDS
 from domain.message import Message
+from tests.support.cases import cases
 
 
 def matches(text: str, *properties: tuple[str, str | bytes], **fields: Any) -> bool:
@@ -49,8 +50,8 @@ PROPERTIES = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
+@cases(
+    "text, expected",
     [
         # equality
         ("a = 5", True),
@@ -209,7 +210,7 @@ def test_what_matches(text: str, expected: bool) -> None:
     assert matches(text, *PROPERTIES) is expected
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         "1_000",
@@ -234,7 +235,7 @@ def test_what_is_no_number(text: str) -> None:
     assert not matches("a >= 0 OR a < 0", ("a", text))
 
 
-@pytest.mark.parametrize("text", ["+5", "05", "5.", "5.0", "50e-1", "0.5E1", "+.5e+1"])
+@cases("text", ["+5", "05", "5.", "5.0", "50e-1", "0.5E1", "+.5e+1"])
 def test_what_is_a_number(text: str) -> None:
     assert matches("a = 5", ("a", text))
 
@@ -259,7 +260,7 @@ def written(truth: bool | None) -> str:
     return {True: "TRUE", False: "FALSE", None: "NULL"}[truth]
 
 
-@pytest.mark.parametrize(("left", "right"), list(itertools.product(ALL_TRUTHS, repeat=2)))
+@cases("left, right", list(itertools.product(ALL_TRUTHS, repeat=2)))
 def test_three_valued_logic(left: bool | None, right: bool | None) -> None:
     conjunction = False if left is False or right is False else None if None in (left, right) else True
     disjunction = True if left is True or right is True else None if None in (left, right) else False
@@ -273,14 +274,14 @@ def test_three_valued_logic(left: bool | None, right: bool | None) -> None:
         assert matches(f"NOT (l {word} r)", *properties) == (expected is False)
 
 
-@pytest.mark.parametrize("truth", ALL_TRUTHS)
+@cases("truth", ALL_TRUTHS)
 def test_not_of_unknown_is_unknown(truth: bool | None) -> None:
     assert matches(f"NOT {written(truth)}") == (truth is False)
     assert matches(f"(NOT {written(truth)}) IS NULL") == (truth is None)
 
 
-@pytest.mark.parametrize(
-    ("text", "position", "words"),
+@cases(
+    "text, position, words",
     [
         ("", 1, "the end of the expression"),
         ("  ", 3, "the end of the expression"),
@@ -363,7 +364,7 @@ def test_refusals_say_where(text: str, position: int, words: str) -> None:
     assert len(message) < 300
 
 
-@pytest.mark.parametrize("opening", ["(", "NOT ", "- ", "NOT ("])
+@cases("opening", ["(", "NOT ", "- ", "NOT ("])
 def test_nesting_ends_somewhere(opening: str) -> None:
     levels = (MAX_SQL_DEPTH if opening != "NOT (" else MAX_SQL_DEPTH // 2) + 1
     place = len(opening) * (levels - 1) + 1
@@ -385,7 +386,7 @@ def test_the_deepest_expression_fits_on_a_stack_in_use() -> None:
     parsed(sys.getrecursionlimit() - STACK_FOR_PARSING)
 
 
-@pytest.mark.parametrize("word", ["AND", "OR"])
+@cases("word", ["AND", "OR"])
 def test_long_chains_are_not_deep(word: str) -> None:
     text = f" {word} ".join(["a=1"] * (MAX_SQL_LENGTH // 10))
     assert matches(text, ("a", "1"))

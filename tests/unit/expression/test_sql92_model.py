@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -209,7 +209,6 @@ def is_taken(node: Any) -> bool:
     return all(map(is_taken, node[1:]))
 
 
-@settings(max_examples=600, deadline=None)
 @given(tree=st.deferred(lambda: trees.filter(is_taken)), properties=stored, tag=st.sampled_from(["", *TEXTS]))
 def test_the_filter_means_what_its_tree_means(tree: Any, properties: dict[str, str | bytes], tag: str) -> None:
     message = Message("t", b"", tag=tag, properties=tuple(properties.items()))

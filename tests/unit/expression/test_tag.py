@@ -9,13 +9,14 @@ from domain.expression.filter import FilterExpression, FilterKind, MessageFilter
 from domain.expression.tag import MAX_TAG_ALTERNATIVES, MAX_TAG_EXPRESSION_LENGTH
 from domain.filter_hash import filter_hash
 from domain.message import Message
+from tests.support.cases import cases
 
 
 def tag_filter(text: str) -> MessageFilter:
     return compile_filter(FilterExpression(FilterKind.TAG, text))
 
 
-@pytest.mark.parametrize("text", ["*", "", " ", "\t* "])
+@cases("text", ["*", "", " ", "\t* "])
 def test_everything_is_wanted(text: str) -> None:
     wanted = tag_filter(text)
     assert wanted.accepts_all
@@ -24,8 +25,8 @@ def test_everything_is_wanted(text: str) -> None:
         assert wanted.may_match(filter_hash("t/x", tag))
 
 
-@pytest.mark.parametrize(
-    ("text", "tags"),
+@cases(
+    "text, tags",
     [
         ("red", {"red"}),
         (" red ", {"red"}),
@@ -50,8 +51,8 @@ def test_alternatives(text: str, tags: set[str]) -> None:
         assert wanted.may_match(filter_hash("t/x", tag)) == (tag in tags)
 
 
-@pytest.mark.parametrize(
-    ("text", "position"),
+@cases(
+    "text, position",
     [
         ("||", 1),
         ("  || ||", 3),

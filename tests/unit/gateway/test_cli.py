@@ -5,16 +5,20 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType
 from typing import Any
 
 import pytest
+import typer
 
-from gateway.cli import commands
-from gateway.cli.app import run
+from gateway.cli import commands, output
+from gateway.cli.app import app, run
 from gateway.settings import KNOWN_KEYS, LoadedSettings
+from tests.support.cases import cases
+from tests.support.command_line import build_commands_once
 
 
 @dataclass
@@ -71,6 +75,7 @@ def server():
 @pytest.fixture
 def entrepot(capsys, monkeypatch, server):
     """Run a command against the stub server; gives (exit code, standard output, standard error)."""
+    build_commands_once(monkeypatch)
     monkeypatch.setenv("ENTREPOT_SERVER", server.url)
 
     def command(*arguments: str) -> tuple[int, str, str]:
@@ -177,6 +182,100 @@ def test_a_terminal_is_asked_before_anything_is_deleted(entrepot, server, monkey
     assert err.endswith("entrepot: stopped: nothing was done\n")
 
 
+DESTROYING = (
+    ("topic", "delete", "x"),
+    ("group", "delete", "x"),
+    ("group", "reset", "x", "y", "--to", "latest"),
+    ("namespace", "delete", "x"),
+    ("session", "delete", "x"),
+    ("retained", "delete", "x"),
+    ("retained", "delete", "--filter", "#"),
+    ("timer", "recall", "x"),
+    ("user", "delete", "x"),
+    ("acl", "delete", "x"),
+    ("cluster", "drain", "x", "--leave"),
+)
+
+
+def test_without_a_terminal_nothing_is_destroyed_unasked(entrepot, server, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    for arguments in DESTROYING:
+        code, out, err = entrepot(*arguments)
+        assert (code, out, server.asked) == (2, "", []), arguments
+        assert err.endswith(" There is no terminal to ask: say --yes\n")
+    for path, command in commands_of(typer.main.get_command(app)):
+        if path[-1] in ("delete", "recall", "reset"):
+            assert tuple(path) in {each[:2] for each in DESTROYING}, path
+            assert "--yes" in options_of(command), path
+
+
+def commands_of(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that does something, with its words."""
+    names = command.list_commands(None) if hasattr(command, "list_commands") else []
+    if not names or path == ("ingest",):
+        yield path, command
+    for name in names:
+        yield from commands_of(command.get_command(None, name), (*path, name))
+
+
+def options_of(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+PLAIN = {
+    **dict.fromkeys(("serve", "nameserver", "broker", "gateway"), "--ready-file and log.format=json are for programs"),
+    "group export": "JSON lines in any case",
+    "retained get": "the body itself",
+    "config schema": "JSON in any case",
+}
+"""Commands without --json, and why."""
+
+
+def test_every_command_speaks_json():
+    found = {
+        " ".join(path): "--json" in options_of(command) for path, command in commands_of(typer.main.get_command(app))
+    }
+    assert len(found) > 50
+    assert {name for name, has in found.items() if not has} == PLAIN.keys()
+
+
+@cases(
+    "arguments, answers, wanted",
+    [
+        (("topic", "delete", "x", "-y"), [None], {"topic": "x", "deleted": True}),
+        (("group", "delete", "x", "-y"), [None], {"group": "x", "deleted": True}),
+        (("namespace", "delete", "x", "-y"), [None], {"namespace": "x", "deleted": True}),
+        (("session", "delete", "x", "-y"), [None], {"session": "x", "deleted": True}),
+        (("retained", "delete", "x", "-y"), [None], {"deleted": 1}),
+        (("timer", "recall", "x", "-y"), [None], {"handle": "x", "recalled": True}),
+        (("user", "delete", "x", "-y"), [None], {"user": "x", "deleted": True}),
+        (("acl", "delete", "x", "-y"), [None], {"subject": "x", "deleted": True}),
+        (("client", "kick", "x"), [None], {"client": "x", "disconnected": True}),
+        (("client", "trace", "x"), [{"until": "then"}], {"until": "then"}),
+        (("client", "trace", "x", "--stop"), [None], {"target": "x", "until": None}),
+        (("user", "signing-secret", "x", "--remove"), [{"name": "x"}, {"name": "x"}], {"name": "x"}),
+        (("cluster", "undrain", "x"), [{"name": "x"}], {"name": "x"}),
+    ],
+)
+def test_what_was_done_is_told_as_json(entrepot, server, arguments, answers, wanted):
+    for answer in answers:
+        server.will_answer(answer)
+    code, out, err = entrepot(*arguments, "--json")
+    assert (code, json.loads(out), err) == (0, wanted, "")
+
+
+def test_a_made_secret_is_told_as_json(entrepot, server):
+    for _ in range(2):
+        server.will_answer({"name": "x"})
+    told = json.loads(entrepot("user", "signing-secret", "x", "--json")[1])
+    assert told == {"name": "x", "signingSecret": json.loads(server.asked[1].body)["signingSecret"]}
+
+
+def test_the_version(entrepot):
+    assert entrepot("--version") == entrepot("version")
+    assert entrepot("--version")[1].startswith("entrepot 0")
+
+
 def test_groups(entrepot, server):
     server.will_answer({"value": [GROUP]})
     code, out, _ = entrepot("group", "list")
@@ -235,7 +334,9 @@ def test_receive(entrepot, server):
     assert code == 0
     assert out.splitlines() == ["e1  t  a/b  attempt 2", '  {"x": [1]}', "  lock token tok/1="]
     path = "/topics/%25DLQ%25w/eventsubscriptions/g:receive?maxEvents=5&maxWaitTime=1"
-    assert [(a.method, a.path) for a in server.asked] == [("POST", path)]
+    server.will_answer({"value": []})
+    assert entrepot("message", "receive", "%DLQ%w", "g", "--max", "5", "--wait", "1", "--create")[0] == 0
+    assert [(a.method, a.path) for a in server.asked] == [("POST", f"{path}&create=false"), ("POST", path)]
 
 
 def test_receive_nothing(entrepot, server):
@@ -267,8 +368,8 @@ def test_a_refused_acknowledgement_fails(entrepot, server):
 # how it ends
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "said"),
+@cases(
+    "status, body, said",
     [
         (404, {"title": "Not Found", "detail": "there is no topic 'x'"}, "there is no topic 'x'"),
         (409, {"title": "Conflict"}, "Conflict"),
@@ -289,14 +390,14 @@ def test_no_server(entrepot):
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("address", ["ftp://x", "http://x:notaport", "http://"])
+@cases("address", ["ftp://x", "http://x:notaport", "http://", "http://a b", "http://a\tb"])
 def test_no_address(entrepot, address):
     code, _, err = entrepot("topic", "list", "--server", address)
     assert code == 2
     assert len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
+@cases(
     "arguments",
     [
         ("nonsense",),
@@ -308,6 +409,10 @@ def test_no_address(entrepot, address):
         ("serve", "--set", "mqtt.port=1", "--mqtt-port", "2"),
         ("serve", "--config", "/does/not/exist.toml"),
         ("message", "receive", "t", "g", "--max", "101"),
+        ("shovel", "rabbitmq", "--from", "amqp://me:pw@ho st", "--all"),
+        ("shovel", "rabbitmq", "--from", "amqp://host\t", "--all"),
+        ("shovel", "rabbitmq", "--from", "amqp://", "--all"),
+        ("shovel", "rabbitmq", "--from", "http://host", "--all"),
     ],
 )
 def test_wrong_usage_is_one_line_and_code_2(entrepot, server, arguments):
@@ -505,8 +610,20 @@ def test_a_reader_that_leaves_early_is_no_error():
 
 def test_help_loads_neither_server_nor_store():
     script = (
-        "import sys; from gateway.cli.app import run; run(['--help']);"
+        "import sys; from gateway.cli.app import app, run; run(['--help']);"
         "sys.exit(any(m in sys.modules for m in ('fastapi', 'broker.store', 'store_client', 'asyncio', 'httpx2')))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_body_is_raw_in_a_pipe_and_text_on_a_terminal(
+    capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = [b"\x1b[31m\xc3", b"\xb4\x9b\n\xff"]
+    output.print_bytes(body)
+    assert capfdbinary.readouterr().out == b"".join(body)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    output.print_bytes(body)
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out.decode() == "\\x1b[31mô\\x9b\n\\xff\n"

@@ -6,10 +6,9 @@ import heapq
 from collections.abc import Callable
 from typing import Any, cast
 
-import pytest
-
 from gateway.deadlines import TICK_SECONDS, DeadlineWheel
 from protocols.amqp.heartbeats import MISSED, Heartbeats
+from tests.support.cases import cases
 
 LATE_SECONDS = 1e-6
 """By how much a timer is late; none is early."""
@@ -55,8 +54,8 @@ class Silent:
             self.sent.append(now)
 
 
-@pytest.mark.parametrize("begins", [100.0, 100.1, 100.26, 100.499, 100.7, 100.99])
-@pytest.mark.parametrize("interval", [1, 2, 10, 60])
+@cases("begins", [100.0, 100.1, 100.26, 100.499, 100.7, 100.99])
+@cases("interval", [1, 2, 10, 60])
 def test_a_heartbeat_goes_out_in_every_interval(begins: float, interval: int) -> None:
     """Within the tick: so a client that waits for two intervals is never the first to give up."""
     loop = Loop(begins)

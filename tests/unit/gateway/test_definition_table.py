@@ -11,7 +11,7 @@ from domain.key_value import ABSENT, KeyValueChange, is_older
 from domain.shard import first_place
 from gateway.messaging.definition_table import DefinitionTable
 from store_client.memory import MemoryStore
-from tests.support.http_server import SystemClock
+from tests.support.http_server import ServerClock
 
 
 def decode(value: bytes) -> str:
@@ -22,7 +22,7 @@ def decode(value: bytes) -> str:
 
 @pytest.fixture
 async def store() -> AsyncIterator[MemoryStore]:
-    made = MemoryStore(SystemClock())
+    made = MemoryStore(ServerClock())
     yield made
     await made.close()
 

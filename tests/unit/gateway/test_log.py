@@ -3,11 +3,15 @@
 import io
 import json
 import logging
+from typing import Any
 
 import pytest
 import structlog
 
 from gateway.log import configure_logging
+from gateway.log_floods import BURST, MAX_KINDS, FloodProcessor, Floods
+from tests.support.terminal import acting_on_a_terminal
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -54,3 +58,87 @@ def test_setting_up_again_replaces():
         configure_logging("info", "json", stream)
     logging.getLogger("x").info("once")
     assert len(stream.getvalue().splitlines()) == 1
+
+
+HOSTILE = "x\x1b[31m\x9b\u202e\n2026-01-01T00:00:00Z [info     ] forged"
+
+
+def log_hostile_things() -> None:
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError as error:
+        structlog.get_logger().exception("failed", client=HOSTILE, path=HOSTILE.encode(), given={HOSTILE: [HOSTILE]})
+        structlog.get_logger().warning("told", problem=error, **{HOSTILE: "a name"})
+        logging.getLogger("uvicorn.error").exception("%s is gone", HOSTILE)
+    structlog.get_logger().info("surrogates", name="\udcff\ud800")
+
+
+def test_nothing_of_a_value_acts_on_the_console_or_forges_a_line():
+    stream = io.StringIO()
+    configure_logging("info", "console", stream)
+    log_hostile_things()
+    text = stream.getvalue()
+    assert acting_on_a_terminal(text) == ""
+    assert r"\x1b[31m" in text and r"\u202e" in text and r"\udcff\ud800" in text and "Traceback" in text
+    assert [line for line in text.splitlines() if line.startswith("2026-01-01")] == []
+    assert sum("] " in line and not line.startswith("  ") for line in text.splitlines()) == 4  # four events
+
+
+def test_json_lines_stay_json_and_act_on_nothing():
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    log_hostile_things()
+    assert acting_on_a_terminal(stream.getvalue()) == ""
+    first, _, third, last = map(json.loads, stream.getvalue().splitlines())
+    assert first["client"] == HOSTILE and first["given"] == {HOSTILE: [HOSTILE]}
+    assert third["event"] == f"{HOSTILE} is gone" and last["name"] == "\udcff\ud800"
+
+
+def test_a_flood_of_lines() -> None:
+    """A burst of each kind, then one a second with the number of those left out; other lines go out as ever."""
+    now = [0.0]
+    processor = FloodProcessor(Floods(lambda: now[0]))
+
+    def told(kind: str | None) -> dict[str, Any] | None:
+        event: dict[str, Any] = {"event": "closed"} if kind is None else {"event": "closed", "seldom": kind}
+        try:
+            return dict(processor(None, "info", event))
+        except structlog.DropEvent:
+            return None
+
+    assert [told("a") for _ in range(BURST)] == [{"event": "closed"}] * BURST
+    assert [told("a") for _ in range(30)] == [None] * 30
+    assert told("b") == {"event": "closed"}
+    assert [told(None) for _ in range(100)] == [{"event": "closed"}] * 100
+    now[0] = 1.0
+    assert told("a") == {"event": "closed", "suppressed": 30}
+    assert told("a") is None
+    now[0] = 1000.0
+    assert told("a") == {"event": "closed", "suppressed": 1}
+    assert [told("a") for _ in range(BURST - 1)] == [{"event": "closed"}] * (BURST - 1)
+
+
+def test_kinds_are_bounded() -> None:
+    floods = Floods()
+    for number in range(3 * MAX_KINDS):
+        floods.allows(("closed", str(number)))
+    assert len(floods._kinds) == MAX_KINDS
+
+
+async def test_what_nothing_follows_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.log_floods.REST_SECONDS", 0.001)
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    for _ in range(BURST + 7):
+        structlog.get_logger().warning("refused", seldom="a", peer="x")
+    await until(lambda: len(stream.getvalue().splitlines()) > BURST, "the rest is told")
+    last = json.loads(stream.getvalue().splitlines()[-1])
+    assert {"event": "refused", "level": "warning", "kind": "a", "suppressed": 7}.items() <= last.items()
+
+
+def test_a_flood_of_the_standard_librarys_lines() -> None:
+    stream = io.StringIO()
+    configure_logging("info", "json", stream)
+    for number in range(BURST + 7):
+        logging.getLogger("uvicorn.error").warning("Invalid request of %d", number)
+    assert len(stream.getvalue().splitlines()) == BURST

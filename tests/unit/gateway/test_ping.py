@@ -18,6 +18,8 @@ from domain.errors import EntrepotError
 from gateway.cli.app import run
 from gateway.listener import address_of, bind
 from store_client.remote.ping import ping
+from tests.support.cases import cases
+from tests.support.waiting import PATIENCE_SECONDS
 
 PLAIN = (None, None, None)
 
@@ -35,13 +37,13 @@ async def name_server(cluster: str = "", tls: TlsFiles | None = None) -> AsyncIt
 
 async def test_who_greets_is_there() -> None:
     async with name_server("plant") as address:
-        assert 0 < await ping(address, cluster="plant", tls=PLAIN, seconds=10) < 10
+        assert await ping(address, cluster="plant", tls=PLAIN, seconds=PATIENCE_SECONDS) > 0
 
 
 async def test_one_of_another_cluster_is_not() -> None:
     async with name_server("plant") as address:
         with pytest.raises(EntrepotError, match="this is cluster 'plant', not 'other'"):
-            await ping(address, cluster="other", tls=PLAIN, seconds=10)
+            await ping(address, cluster="other", tls=PLAIN, seconds=PATIENCE_SECONDS)
 
 
 async def test_tls_needs_what_the_other_side_asks_for(tmp_path: Path) -> None:
@@ -52,11 +54,11 @@ async def test_tls_needs_what_the_other_side_asks_for(tmp_path: Path) -> None:
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     async with name_server(tls=TlsFiles(certificate, key, certificate)) as address:
-        assert await ping(address, tls=(certificate, key, certificate), seconds=10) > 0
+        assert await ping(address, tls=(certificate, key, certificate), seconds=PATIENCE_SECONDS) > 0
         with pytest.raises(EntrepotError):
-            await ping(address, tls=(None, None, certificate), seconds=10)
+            await ping(address, tls=(None, None, certificate), seconds=PATIENCE_SECONDS)
         with pytest.raises(EntrepotError):
-            await ping(address, tls=PLAIN, seconds=10)
+            await ping(address, tls=PLAIN, seconds=PATIENCE_SECONDS)
 
 
 async def test_who_says_nothing_is_given_up() -> None:
@@ -76,7 +78,7 @@ def test_nobody_there_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> Non
         assert capsys.readouterr().err.startswith(f"entrepot: cannot reach http://{address}")
 
 
-@pytest.mark.parametrize("target", ["here", ":1883", "host:", "host:0", "host:70000", "host:1x"])
+@cases("target", ["here", ":1883", "host:", "host:0", "host:70000", "host:1x"])
 def test_what_is_no_address_is_wrong_usage(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ping", target]) == 2
     assert "is neither HOST:PORT nor a URL" in capsys.readouterr().err

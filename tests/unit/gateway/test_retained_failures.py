@@ -19,7 +19,7 @@ from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.retained_record import encode_retained
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 AWAY = EntrepotError(Code.UNAVAILABLE, "it is away")
 
@@ -112,7 +112,7 @@ async def test_a_failure_is_told_and_what_comes_later_goes_on(store, retained):
 async def test_what_comes_while_a_write_is_under_way_is_the_next_one(store, retained):
     store.may_end.clear()
     first = keeping(retained, "a", "1")
-    await asyncio.wait_for(store.begun.wait(), 15)
+    await asyncio.wait_for(store.begun.wait(), PATIENCE_SECONDS)
     others = [keeping(retained, "a", "2"), keeping(retained, "b"), keeping(retained, "a", "3")]
     store.may_end.set()
     assert await asyncio.gather(first, *others) == [None] * 4

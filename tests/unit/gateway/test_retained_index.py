@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.routing.topic_filter import matches
@@ -33,7 +33,6 @@ def found(index: RetainedIndex, topic_filter: str, after: str | None = None) -> 
     return [name for page in index.pages(topic_filter, NOW_MS, after) for name in page]
 
 
-@settings(max_examples=600, deadline=None)
 @given(st.lists(CHANGE, max_size=40), FILTER.filter(bool), NAME)
 def test_as_the_slow_model(changes, topic_filter, probe):
     index, model = filled(changes)
@@ -47,7 +46,6 @@ def test_as_the_slow_model(changes, topic_filter, probe):
     assert (probe in index) is (probe in model)
 
 
-@settings(max_examples=600, deadline=None)
 @given(st.lists(CHANGE, max_size=40), FILTER.filter(bool), st.one_of(NAME, st.just("")))
 def test_in_the_order_of_levels_behind_a_name(changes, topic_filter, after):
     index, model = filled(changes)
@@ -56,7 +54,6 @@ def test_in_the_order_of_levels_behind_a_name(changes, topic_filter, after):
     assert found(index, topic_filter, after) == sorted(wanted, key=lambda name: name.split("/"))
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(CHANGE, max_size=40))
 def test_all_is_gone_when_all_was_removed(changes):
     index, model = filled(changes)
@@ -65,7 +62,6 @@ def test_all_is_gone_when_all_was_removed(changes):
     assert (index.count, index.size_bytes, index._root, index._due) == (0, 0, {}, {})
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(CHANGE, max_size=40), st.integers(0, 70_000), st.integers(0, 50))
 def test_what_is_due(changes, now_ms, limit):
     index, model = filled(changes)

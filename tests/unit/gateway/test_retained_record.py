@@ -17,6 +17,7 @@ from gateway.messaging.retained import _size_at_most
 from gateway.messaging.retained_record import decode_retained, encode_retained, head_of
 from protocols.mqtt.mapping import is_expired, to_properties
 from protocols.mqtt.properties import PropertyId
+from tests.support.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 NAME = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="+#\0"), min_size=1, max_size=40)
@@ -56,13 +57,13 @@ def test_a_message_comes_back_as_it_was(message, expires_at_ms):
 LONG = "a" * (MAX_KEY_BYTES - len(RETAINED_PREFIX))
 
 
-@pytest.mark.parametrize("name", ["a", "/", "a//b ", "größe/°C", "$x/y", LONG])
+@cases("name", ["a", "/", "a//b ", "größe/°C", "$x/y", LONG])
 def test_names_that_keys_say(name):
     assert retained_key(name) == RETAINED_PREFIX + name
     assert name_in_key(retained_key(name)) == name
 
 
-@pytest.mark.parametrize("name", [LONG + "a", "ü" * 508, "a\x01", "a\u00a0b", "line\nfeed", "x" * 65_535])
+@cases("name", [LONG + "a", "ü" * 508, "a\x01", "a\u00a0b", "line\nfeed", "x" * 65_535])
 def test_names_that_are_no_keys(name):
     key = retained_key(name)
     assert key.startswith(RETAINED_PREFIX + "#") and key.isprintable() and len(key) < 100
@@ -96,8 +97,8 @@ def test_mqtt_reads_it_as_any_stored_message():
 HASHED = retained_key("a\x01")
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
+@cases(
+    "key, value",
     [
         ("retained/a", b""),
         ("retained/a", b"text"),

@@ -13,6 +13,7 @@ from gateway.settings import (
     environment_name,
     load_settings,
 )
+from tests.support.cases import cases
 
 
 @pytest.fixture
@@ -74,9 +75,7 @@ def test_later_layers_win_and_every_value_knows_its_origin(file):
     assert loaded.origins["http.port"] == "default"
 
 
-@pytest.mark.parametrize(
-    ("text", "value"), [("true", True), ("false", False), ("1", True), ("0", False), ("yes", True), ("off", False)]
-)
+@cases("text, value", [("true", True), ("false", False), ("1", True), ("0", False), ("yes", True), ("off", False)])
 def test_booleans_from_text(text, value):
     assert load_settings(environ={"ENTREPOT__MQTT__ENABLED": text}).settings.mqtt.enabled is value
 
@@ -125,8 +124,8 @@ def test_an_unknown_key_inside_a_rule(file):
     assert f"unknown key 'topics.rules[0].filtre' (file {path}); did you mean 'filter'?" in problems(path)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
+@cases(
+    "key, value",
     [
         ("mqtt.port", "65536"),
         ("mqtt.port", "-1"),
@@ -149,6 +148,9 @@ def test_an_unknown_key_inside_a_rule(file):
         ("topics.rules", '[{"filter": "a"}]'),
         ("topics.rules", "7"),
         ("groups.start", "yesterday"),
+        ("webhooks.public_url", "https://events.exa mple"),
+        ("webhooks.public_url", "https://"),
+        ("webhooks.public_url", "events.example"),
     ],
 )
 def test_a_bad_value_is_named_with_its_place(key, value):

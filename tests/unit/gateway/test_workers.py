@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 Start = Callable[[str], "subprocess.Popen[bytes]"]
 
@@ -49,7 +49,7 @@ def test_a_stop_in_the_pause_before_a_restart_ends_the_parent(start: Start, even
     worker_ended = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     wait_until(lambda: not worker_ended.read_text().strip(), "it has ended, and the parent has seen that")
     parent.send_signal(signal.SIGTERM)
-    assert parent.wait(10) == 0
+    assert parent.wait(PATIENCE_SECONDS) == 0
     assert noted(events).count("started") == 1, "none was started any more"
 
 
@@ -62,5 +62,5 @@ def test_a_worker_is_told_once_however_often_the_parent_is(start: Start, events:
         wait_until(lambda n=told: noted(events).count("told") > n, "the parent has passed it on")  # type: ignore[misc]
         wait_until(lambda: "signalled" in noted(events), f"the worker was told at signal {times}")
     Path(f"{events}.go").touch()
-    assert parent.wait(10) == 0
+    assert parent.wait(PATIENCE_SECONDS) == 0
     assert noted(events).count("signalled") == 1, "a second one would cut its draining short"

@@ -13,6 +13,7 @@ from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import PUBACK_WORD, PUBREC_WORD, PublishTemplate, encode, publish_template
 from protocols.mqtt.outgoing import RESTORED
 from protocols.mqtt.packets import (
+    Acknowledgement,
     Connack,
     Connect,
     Disconnect,
@@ -24,8 +25,10 @@ from protocols.mqtt.packets import (
     Publish,
     Pubrec,
     Pubrel,
+    Suback,
     Subscribe,
     Subscription,
+    Unsubscribe,
 )
 from protocols.mqtt.properties import PropertyId
 from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
@@ -33,6 +36,7 @@ from tests.support.mqtt_machine import LIMITS, Machine
 from tests.wire.mqtt.strategies import any_packet
 
 FOREVER = float("inf")
+ELSEWHERE = {PropertyId.SERVER_REFERENCE: "another.example:1883"}
 
 
 def connected(version: int = 5, now: float = 0.0, limits: ConnectionLimits = LIMITS, **connect: object) -> Machine:
@@ -236,6 +240,76 @@ def test_a_goodbye_without_text_where_the_text_does_not_fit() -> None:
     assert machine.read(machine.connection.data_to_send()) == [Disconnect(ReasonCode.SERVER_SHUTTING_DOWN)]
 
 
+def _said(machine: Machine, size: int) -> list[Packet]:
+    """What the client is told last; no packet of it is larger than `size`."""
+    data = machine.connection.data_to_send()
+    assert len(data) <= size
+    return machine.read(data)
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (300, Disconnect(ReasonCode.USE_ANOTHER_SERVER, {PropertyId.REASON_STRING: "x" * 100, **ELSEWHERE})),
+        (60, Disconnect(ReasonCode.USE_ANOTHER_SERVER, ELSEWHERE)),
+        (14, Disconnect(ReasonCode.USE_ANOTHER_SERVER)),
+    ],
+)
+def test_a_goodbye_says_as_much_as_the_client_takes(size: int, said: Packet) -> None:
+    """3.1.2-24, 3.14.2-3: the reason string is left out first."""
+    machine = connected(properties={PropertyId.MAXIMUM_PACKET_SIZE: size})
+    machine.connection.close(ReasonCode.USE_ANOTHER_SERVER, "x" * 100, "another.example:1883")
+    assert _said(machine, size) == [said]
+
+
+@pytest.mark.parametrize(("size", "hears"), [(28, True), (18, True), (8, True), (7, False), (5, False), (4, None)])
+def test_a_connack_the_client_can_take(size: int, hears: bool | None) -> None:
+    """3.1.2-24: what the client can do without is left out; else it is refused, without a word where none fits."""
+    machine = Machine(accepts=False)
+    connect = Connect("c", 5, properties={PropertyId.MAXIMUM_PACKET_SIZE: size})
+    machine.say(connect)
+    closing = machine.connection.accept(connect, False, {PropertyId.RESPONSE_INFORMATION: "r/c"})
+    said = _said(machine, size)
+    assert (closing is None) == bool(hears)
+    assert machine.connection.is_open == bool(hears)
+    assert [type(packet) for packet in said] == ([] if hears is None else [Connack])
+    if hears:
+        assert said[0].properties[PropertyId.RECEIVE_MAXIMUM] == LIMITS.receive_maximum  # type: ignore[union-attr]
+    elif hears is not None:
+        assert said == [Connack(False, ReasonCode.PACKET_TOO_LARGE)]
+
+
+@pytest.mark.parametrize("size", [20, 4])
+def test_a_refusal_the_client_can_take(size: int) -> None:
+    """3.2.2-19: CONNACK without its text, and none where not even that fits."""
+    machine = Machine(accepts=False)
+    machine.say(Connect("c", 5, properties={PropertyId.MAXIMUM_PACKET_SIZE: size}))
+    machine.connection.refuse(ReasonCode.NOT_AUTHORIZED, "x" * 100)
+    assert _said(machine, size) == ([Connack(False, ReasonCode.NOT_AUTHORIZED)] if size > 4 else [])
+
+
+def test_what_could_not_be_answered_has_no_effect() -> None:
+    """3.1.2-24: SUBACK and UNSUBACK have nothing to leave out."""
+    for many in (
+        Subscribe(1, [Subscription(f"t/{number}") for number in range(40)]),
+        Unsubscribe(1, [f"t/{number}" for number in range(40)]),
+    ):
+        machine = connected(properties={PropertyId.MAXIMUM_PACKET_SIZE: 40})
+        assert machine.say(Subscribe(2, [Subscription("t")] * 35))[0] == Suback(2, [ReasonCode.GRANTED_QOS_0] * 35)
+        assert machine.say(many) == [Disconnect(ReasonCode.PACKET_TOO_LARGE)]
+        assert machine.closing is not None
+        assert not any(isinstance(event, Unsubscribe) for event in machine.events)
+
+
+def test_an_exchange_the_client_cannot_take() -> None:
+    """3.1.2-24, of AUTH."""
+    machine = Machine()
+    asked = {PropertyId.MAXIMUM_PACKET_SIZE: 20, PropertyId.AUTHENTICATION_METHOD: "m"}
+    machine.say(Connect("c", 5, properties=asked))
+    assert not machine.connection.challenge(b"x" * 20)
+    assert machine.connection.data_to_send() == b""
+
+
 @pytest.mark.parametrize(
     ("reason", "code"),
     [
@@ -292,21 +366,42 @@ def test_pubrec_again_is_answered_again() -> None:
     assert machine.connection.window.released == {packet_id}
 
 
-@pytest.mark.parametrize("wrong", [Puback(1), Pubcomp(1)])
-def test_what_does_not_belong_to_a_handshake_does_not_end_it(wrong: Packet) -> None:
-    """PUBACK for QoS 2, and PUBCOMP before PUBREC."""
-    machine = connected()
-    assert delivered(machine, 1, 2) == [1]
-    assert machine.say(wrong) == []
-    assert machine.say(Pubrec(1), Puback(1)) == [Pubrel(1)]
-    assert machine.connection.window.released == {1}
+WRONG: list[tuple[str, int, tuple[Acknowledgement, ...]]] = [
+    ("PUBACK of QoS 2", 2, (Puback(1),)),
+    ("PUBACKs in a row, of QoS 2", 2, (Puback(7), Puback(1))),
+    ("PUBCOMP before PUBREC", 2, (Pubcomp(1),)),
+    ("PUBACK behind PUBREC", 2, (Pubrec(1), Puback(1))),
+    ("PUBREC of QoS 1", 1, (Pubrec(1),)),
+    ("PUBREC of QoS 1, with an error", 1, (Pubrec(1, ReasonCode.QUOTA_EXCEEDED),)),
+    ("PUBCOMP of QoS 1", 1, (Pubcomp(1),)),
+]
 
 
-def test_pubrec_for_qos_1_does_not_end_it() -> None:
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(("name", "qos", "wrong"), WRONG, ids=lambda drawn: drawn if isinstance(drawn, str) else "")
+def test_an_acknowledgement_of_the_wrong_type(
+    name: str, qos: int, wrong: tuple[Acknowledgement, ...], version: int
+) -> None:
+    """4.3.2, 4.3.3: it ends the connection, and never the message, which is sent again."""
+    machine = connected(version)
+    assert delivered(machine, 2, 1) == [1, 2] if qos == 1 else delivered(machine, 1, 2) == [1]
+    if version == 4:
+        wrong = tuple(type(each)(each.packet_id) for each in wrong)
+    said = machine.say(*wrong)
+    goodbyes = [packet.reason for packet in said if isinstance(packet, Disconnect)]
+    assert goodbyes == ([ReasonCode.PROTOCOL_ERROR] if version == 5 else []), name
+    assert machine.closing is not None
+    assert machine.closing.reason is ReasonCode.PROTOCOL_ERROR
+    assert 1 in machine.connection.window.held
+
+
+def test_what_came_before_a_wrong_acknowledgement_counts() -> None:
     machine = connected()
-    assert delivered(machine, 1, 1) == [1]
-    assert machine.say(Pubrec(1)) == [Pubrel(1, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND)]
-    assert list(machine.connection.window.held) == [1]
+    delivered(machine, 1, 1)
+    delivered(machine, 1, 2)
+    machine.say(Puback(1), Puback(2))
+    assert isinstance(machine.events[-2], Acknowledged)
+    assert list(machine.connection.window.held) == [2]
 
 
 @pytest.mark.parametrize("step", [1, 1000])
@@ -552,17 +647,19 @@ def test_any_packets_end_in_an_open_or_a_closed_connection(
 ) -> None:
     wire = b"".join(encode(packet, version) for version, packet in said)
     machine, whole = Machine(), Machine()
-    out = b""
+    acknowledges = any(isinstance(packet, Puback | Pubrec | Pubcomp) for _, packet in said)
+    out, sent = b"", 0
     for at in range(0, len(wire), step):
         out += machine.feed(wire[at : at + step])
         if machine.connection.is_open and deliveries and machine.connection.window.room:
-            deliveries -= 1
+            deliveries, sent = deliveries - 1, sent + 1
             send(machine, publish_template("a", b"x", 1 + deliveries % 2, version=machine.connection.version))
     out += machine.connection.data_to_send()
     whole.feed(wire)
     machine.read(out)
-    assert machine.connection.is_open == whole.connection.is_open
-    assert (machine.closing and machine.closing.reason) == (whole.closing and whole.closing.reason)
+    if not (sent and acknowledges):  # else it depends on what was sent whether an acknowledgement is of the right type
+        assert machine.connection.is_open == whole.connection.is_open
+        assert (machine.closing and machine.closing.reason) == (whole.closing and whole.closing.reason)
     if machine.connection.is_closed:
         assert isinstance(machine.events[-1], Closing)
         assert sum(isinstance(event, Closing) for event in machine.events) == 1

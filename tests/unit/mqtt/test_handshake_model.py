@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.mqtt.connection_events import Acknowledged, ConnectionLimits, Publishes
@@ -198,7 +198,6 @@ class World:
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
-@settings(max_examples=300)
 @given(actions=st.lists(st.tuples(st.integers(0, 11), st.integers(0, 9)), max_size=80))
 def test_both_handshakes(version: int, actions: list[Action]) -> None:
     """Each message of the client is handed on exactly once, and every place comes back."""
@@ -233,7 +232,6 @@ def _clients_packets() -> st.SearchStrategy[list[Packet]]:
     return st.lists(one, max_size=25)
 
 
-@settings(max_examples=300)
 @given(said=_clients_packets(), sizes=st.lists(st.integers(1, 9), min_size=1, max_size=8), deliveries=st.integers(0, 3))
 def test_the_cut_of_the_bytes_changes_nothing(said: list[Packet], sizes: list[int], deliveries: int) -> None:
     """What is handed on, what is over and what is left are the same, whole or in pieces."""

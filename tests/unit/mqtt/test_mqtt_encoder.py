@@ -10,12 +10,13 @@ from protocols.mqtt.packets import Auth, Connack, Connect, Disconnect, Packet, P
 from protocols.mqtt.properties import EMPTY, PropertyId, encode_properties
 from protocols.mqtt.reason_codes import ReasonCode
 from protocols.mqtt.wire import MAX_VARINT, write_u16, write_u32, write_varint
+from tests.support.cases import cases
 
 TOO_LONG = "x" * 65_536
 
 
-@pytest.mark.parametrize("topic", [TOO_LONG, "é" * 32_768, "a\0b", "\ud800"])
-@pytest.mark.parametrize("qos", [0, 1])
+@cases("topic", [TOO_LONG, "é" * 32_768, "a\0b", "\ud800"], ids=["long", "long in UTF-8", "NUL", "surrogate"])
+@cases("qos", [0, 1])
 def test_topics_no_peer_would_read(topic: str, qos: int) -> None:
     with pytest.raises(ValueError):
         encode_publish(topic, b"", qos, 1)
@@ -41,8 +42,8 @@ def test_impossible_qos_of_a_template(qos: int) -> None:
         publish_template("a", b"", qos)
 
 
-@pytest.mark.parametrize(
-    ("packet", "version"),
+@cases(
+    "packet, version",
     [
         (Puback(0), 4),
         (Puback(65_536), 5),
@@ -88,8 +89,8 @@ def test_template_with_properties() -> None:
     assert template.packet_again(9) == encode_publish("a", b"p", 2, 9, True, True, properties)
 
 
-@pytest.mark.parametrize(
-    ("value", "wire"),
+@cases(
+    "value, wire",
     [
         *((0, "00"), (127, "7f"), (128, "8001"), (16_383, "ff7f"), (16_384, "808001")),
         *((2_097_151, "ffff7f"), (2_097_152, "80808001"), (MAX_VARINT, "ffffff7f")),
@@ -100,8 +101,8 @@ def test_varint(value: int, wire: str) -> None:
     assert write_varint(value) == bytes.fromhex(wire)
 
 
-@pytest.mark.parametrize("write", [write_varint, write_u16, write_u32])
-@pytest.mark.parametrize("value", [-1, 1 << 32])
+@cases("write", [write_varint, write_u16, write_u32])
+@cases("value", [-1, 1 << 32])
 def test_integers_out_of_range(write: object, value: int) -> None:
     with pytest.raises(ValueError):
         write(value)  # type: ignore[operator]

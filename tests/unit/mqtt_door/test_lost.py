@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from protocols.mqtt.packets import Publish, Subscription
+from protocols.mqtt.packets import Connack, Connect, Disconnect, Publish, Subscription, Will
+from protocols.mqtt.properties import PropertyId
+from protocols.mqtt.reason_codes import ReasonCode
 from tests.support.mqtt_door import MqttDoor
 from tests.support.waiting import until
 
@@ -39,3 +41,25 @@ async def test_while_it_gets_what_is_retained() -> None:
         await until(lambda: client.conversation.outbox.waiting, "some of it waits")
         client.lose()
         await until(lambda: len(asyncio.all_tasks()) == tasks, "its tasks have ended")
+
+
+async def test_where_it_cannot_take_its_connack() -> None:
+    """3.1.2-24: nothing of it stays but the session that was there before."""
+    async with MqttDoor() as door:
+        will = Will("w", b"gone")
+        for before in (False, True):
+            if before:
+                first = door.client()
+                await first.connect("c")
+                first.lose()
+                await until(lambda: door.mqtt.connected("c") is None, "nobody has the client id")
+            client = door.client()
+            tight = {PropertyId.MAXIMUM_PACKET_SIZE: 7, PropertyId.SESSION_EXPIRY_INTERVAL: 600}
+            client.say(Connect("c", 5, False, will=will, properties=tight))
+            assert (await client.expect(Connack)).reason == ReasonCode.PACKET_TOO_LARGE
+            await until(lambda: door.mqtt.connected("c") is None, "it is over")
+            again = door.client()
+            assert (await again.connect("c")).session_present == before
+            again.say(Disconnect(ReasonCode.NORMAL_DISCONNECTION, {PropertyId.SESSION_EXPIRY_INTERVAL: 0}))
+            await until(lambda: door.mqtt.connected("c") is None, "it has gone")
+        assert door.store.topic("w") is None

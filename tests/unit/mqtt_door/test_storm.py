@@ -6,7 +6,6 @@ Reader and publisher go to and fro between gateways.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
@@ -14,7 +13,9 @@ import pytest
 
 from protocols.mqtt.packets import Connack, Pubcomp, Publish, Pubrec, Pubrel, Subscription
 from tests.support.mqtt_door import DoorClient, MqttDoor
+from tests.support.seed import seeded
 from tests.support.waiting import until
+from tests.tiers.marks import scaled
 
 
 class Publisher:
@@ -94,10 +95,10 @@ class Reader:
 
 
 @pytest.mark.parametrize("gateways", [1, 2])
-@pytest.mark.parametrize("seed", range(10))
-async def test_exactly_once(seed: int, gateways: int) -> None:
-    print(f"seed {seed}")
-    chance = random.Random(seed)
+@pytest.mark.parametrize("storm", range(scaled(2, 20)))
+@pytest.mark.scaled
+async def test_exactly_once(storm: int, gateways: int) -> None:
+    chance = seeded(f"storm {storm}")
     async with AsyncExitStack() as stack:
         door = await stack.enter_async_context(MqttDoor(is_alone=gateways == 1))
         doors = [door]

@@ -19,6 +19,7 @@ from protocols.proxy import (
     parse_header,
 )
 from protocols.proxy.layout import SIGNATURE
+from tests.support.cases import cases
 
 V4 = st.ip_addresses(v=4).map(str)
 V6 = st.ip_addresses(v=6).map(str)
@@ -100,8 +101,8 @@ def test_extensions_of_version_2(name: str, host: str) -> None:
     assert parse_header(wire) == (ProxyHeader(ours, theirs, ProxyTls(name), host), len(wire))
 
 
-@pytest.mark.parametrize(
-    ("client", "verify", "expected"),
+@cases(
+    "client, verify, expected",
     [
         (0x01 | 0x02, 0, ProxyTls("me")),
         (0x01 | 0x04, 0, ProxyTls("me")),
@@ -125,7 +126,7 @@ def test_the_checksum_is_checked() -> None:
         parse_header(wire[:-4] + (crc32c(wire) ^ 1).to_bytes(4, "big"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "wire",
     [
         b"PROXY UNKNOWN\r\n",
@@ -142,7 +143,7 @@ def test_headers_that_name_nobody(wire: bytes) -> None:
     assert parse_header(wire + b"rest") == (ProxyHeader(), len(wire))
 
 
-@pytest.mark.parametrize(
+@cases(
     "wire",
     [
         b"\x10\x0e",

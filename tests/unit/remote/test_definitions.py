@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.remoting.listener import Service
@@ -108,7 +108,6 @@ async def change(broker: OneBroker, kind: str, name: str, is_put: bool, revision
     ),
     st.lists(st.permutations(range(3)).flatmap(lambda order: st.integers(1, 3).map(lambda n: order[:n])), max_size=4),
 )
-@settings(max_examples=400)
 def test_brokers_come_to_agree(told: tuple[list, list[int]], rounds: list[list[int]]):
     """Changes reach some brokers, out of order; repairs reach some brokers, others are away; then all are there."""
     asyncio.run(come_to_agree(*told, rounds))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store_client.remote.fault_detector import AVOID_SECONDS, FAILURE_SECONDS, LATENCY_SECONDS, FaultDetector
+from tests.support.cases import cases
 
 
-@pytest.mark.parametrize(
+@cases(
     ("seconds", "avoided"),
     [(0, 0), (0.05, 0), (0.549, 0), (0.55, 2), (1.8, 5), (3.0, 6), (14.9, 6), (15.0, 30), (1e9, 30)],
 )

@@ -18,6 +18,7 @@ from protocols.remoting import operations as wire
 from protocols.remoting.message_batch import decode_stored, encode_stored
 from store_client.remote.cluster import Cluster
 from store_client.remote.finder import RemoteFinder
+from tests.support.cases import cases
 
 
 class OneBroker:
@@ -89,7 +90,7 @@ def places_of(brokers: list[OneBroker]) -> list[int]:
     return [first_place(b.number) + local_place(m.commit_log_offset) for b in brokers for m in b.messages]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "[]", '{"0": 1}', "7", "{"])
+@cases("cursor", ["", "x", "[]", '{"0": 1}', "7", "{"])
 def test_what_is_no_cursor_is_refused(cursor: str):
     async def asked() -> None:
         cluster = SimpleNamespace(of_topic=lambda topic: [OneBroker(0, [1])])

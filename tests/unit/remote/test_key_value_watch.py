@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.remoting.link import ConnectionLostError
@@ -116,7 +116,6 @@ CHANGES = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=2)), max_size=
 
 
 @given(CHANGES, st.lists(st.tuples(CHANGES, CHANGES), max_size=4))
-@settings(max_examples=200)
 def test_who_watches_believes_what_is_there(before: list, rounds: list):
     """`rounds`: changes while it is connected, and while it is not."""
     asyncio.run(watch_on(before, rounds))

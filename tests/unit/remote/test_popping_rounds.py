@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
@@ -11,6 +12,7 @@ from domain.ports import PopRequest
 from protocols.remoting.message_batch import encode_deliveries
 from store_client.remote.cluster import Cluster
 from store_client.remote.popping import Popping
+from tests.support.waiting import until
 
 
 class Broker:
@@ -45,6 +47,21 @@ class Brokers:
         return False
 
 
+class TellingBroker(Broker):
+    """Tells whoever watches it when there may be something."""
+
+    def __init__(self) -> None:
+        super().__init__(knows=True)
+        self.link = self
+        self.told: list[Any] = []
+
+    def open_stream(self, operation: object, payload: bytes, on_item: Any, on_end: Any) -> TellingBroker:
+        self.told.append(on_item)
+        return self
+
+    def close(self) -> None: ...
+
+
 async def test_a_broker_without_the_topic_is_passed_over() -> None:
     request = PopRequest("t", "g", max_messages=1, invisible_ms=1000, wait_ms=0)
     brokers = Brokers(Broker(knows=False), Broker(knows=True))
@@ -59,3 +76,18 @@ async def test_a_topic_that_no_broker_knows_is_told_of() -> None:
     popping = Popping(cast("Cluster", Brokers(Broker(knows=False), Broker(knows=False))))
     with pytest.raises(EntrepotError, match="no topic"):
         await popping.pop(request)
+
+
+async def test_who_is_cancelled_just_when_it_was_woken_wakes_the_next() -> None:
+    """One is woken for one message: with who went, nobody would look for it."""
+    brokers = TellingBroker(), TellingBroker()
+    popping = Popping(cast("Cluster", Brokers(*brokers)))
+    request = PopRequest("t", "g", max_messages=1, invisible_ms=1000, wait_ms=3_600_000)
+    first, second = (asyncio.create_task(popping.pop(request)) for _ in range(2))
+    await until(lambda: [broker.asked for broker in brokers] == [2, 2], "both have looked")
+    brokers[0].told[0](b"")
+    first.cancel()
+    await until(lambda: [broker.asked for broker in brokers] == [3, 3], "the second has looked again")
+    popping.release()
+    assert await second == []
+    assert first.cancelled()

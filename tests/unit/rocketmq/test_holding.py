@@ -8,9 +8,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from domain.access.model import ANONYMOUS, Origin, Principal
 from domain.topic import Topic
+from gateway.frontends.rocketmq.caller import Caller
 from gateway.frontends.rocketmq.holding import Holding
+from gateway.frontends.rocketmq.receiving import Receiving
 from gateway.settings.grpc import GrpcSettings
+from protocols.rocketmq import v2_pb2 as v2
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, pop
@@ -49,3 +53,27 @@ async def test_a_receive_that_outlives_a_goodbye(store: MemoryStore, clock: Manu
     await until(lambda: not holding.held, "given up")
     assert [delivery.attempt for delivery in await pop(store, "t", wait_ms=5000)] == [2]
     await holding.close()
+
+
+async def test_who_says_how_long_it_holds_a_message_is_not_renewed_over(store: MemoryStore, clock: ManualClock) -> None:
+    """A push consumer that failed says so when the message is to come again."""
+    frontend = SimpleNamespace(
+        store=store,
+        clock=clock,
+        settings=GrpcSettings(lease_seconds=30),
+        access=SimpleNamespace(check_consume=lambda caller, topic, group: None),
+    )
+    holding = Holding(frontend)  # type: ignore[arg-type]
+    receiving = Receiving(frontend, holding, SimpleNamespace())  # type: ignore[arg-type]
+    await append(store, "t", "a")
+    [delivery] = deliveries = await pop(store, "t", invisible_ms=30_000)
+    caller = Caller("one", Principal(ANONYMOUS, Origin.ANONYMOUS, "127.0.0.1"), "127.0.0.1", None)
+    holding.hold(caller.identity, "t", [("g", "", deliveries)])
+    question = v2.ChangeInvisibleDurationRequest(
+        topic=v2.Resource(name="t"), group=v2.Resource(name="g"), receipt_handle=delivery.receipt_handle
+    )
+    question.invisible_duration.FromSeconds(5)
+    assert (await receiving.change(question, caller)).status.code == v2.OK
+    assert holding.held == 0
+    clock.advance(5_000)
+    assert [again.attempt for again in await pop(store, "t")] == [2]

@@ -26,6 +26,7 @@ from protocols.rocketmq.mapping import (
 )
 from protocols.rocketmq.names import Namespaces
 from protocols.rocketmq.properties import NOT_FACTS, PREFIX, RESERVED
+from tests.support.cases import cases
 
 HOME = Namespaces()
 NOW = 1_700_000_000_000
@@ -164,7 +165,7 @@ RANKED = replace(PLAIN, system={SystemProperty.PRIORITY: "3"})
 EACH = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("message", "accepted", "is_half", "kind"),
     [
         (PLAIN, EACH, False, v2.NORMAL),
@@ -186,7 +187,7 @@ def test_the_type_of_a_message(
     assert message_type(message, accepted, NOW, is_half=is_half) == kind
 
 
-@pytest.mark.parametrize(
+@cases(
     ("message", "accepted", "is_half", "code"),
     [
         (GROUPED, (v2.NORMAL,), False, Code.BAD_REQUEST),

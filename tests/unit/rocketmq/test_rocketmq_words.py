@@ -22,6 +22,7 @@ from protocols.rocketmq.names import (
     milliseconds,
     timestamp,
 )
+from tests.support.cases import cases
 
 NO_WIRE_CODE = {Code.STORAGE_FULL}
 """Ours alone: on the wire it is another refusal's word."""
@@ -33,13 +34,13 @@ def test_the_table_of_errors_is_complete_both_ways():
     assert not set(DOMAIN_CODE) & SUCCESSES
 
 
-@pytest.mark.parametrize("code", sorted(set(Code) - NO_WIRE_CODE))
+@cases("code", sorted(set(Code) - NO_WIRE_CODE))
 def test_a_refusal_comes_back_as_what_it_was(code: Code):
     found = refusal_of(status_of(EntrepotError(code, "why")))
     assert found is not None and found.code == code and "why" in found.message
 
 
-@pytest.mark.parametrize("code", sorted(set(Code)))
+@cases("code", sorted(set(Code)))
 def test_codes_of_one_name_have_one_number(code: Code):
     same = dict(v2.Code.items()).get(code.name)
     if same is not None and code is not Code.MESSAGE_CORRUPTED:  # theirs is of a request, ours of what is stored

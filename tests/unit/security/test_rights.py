@@ -12,6 +12,7 @@ from domain.key_value import KeyValueChange
 from gateway.security.administration import UserChange
 from gateway.security.security import PrincipalChange, Security
 from store_client.memory import MemoryStore
+from tests.support.cases import cases
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 TOPIC = ResourceType.TOPIC
@@ -114,12 +115,12 @@ async def test_there_is_always_a_super_user(opened: Opened) -> None:
     assert not await security.administration.delete_user(ME, "root")
 
 
-@pytest.mark.parametrize("name", ["", "*", "anonymous", " x", "a\nb", "x" * 257])
+@cases("name", ["", "*", "anonymous", " x", "a\nb", "x" * 257])
 async def test_names_that_cannot_be(security: Security, name: str) -> None:
     await refuses(Code.BAD_REQUEST, security, name, UserChange("x"))
 
 
-@pytest.mark.parametrize("password", ["", "x" * 1025, "a\0b"])
+@cases("password", ["", "x" * 1025, "a\0b"])
 async def test_passwords_that_cannot_be(security: Security, password: str) -> None:
     await refuses(Code.BAD_REQUEST, security, "bob", UserChange(password))
 
@@ -131,8 +132,30 @@ async def test_the_admin_of_the_settings_is_made_once(opened: Opened, tmp_path) 
     assert first.may_administer(await first.authenticate(shown("admin", "secret")))
     second = await opened(initial_admin="admin", initial_admin_password="other")
     assert (await second.authenticate(shown("admin", "secret"))).name == "admin"
-    with pytest.raises(EntrepotError):
-        await opened(initial_admin="third", initial_admin_password_file=tmp_path / "none")
+    await first.administration.put_user(ME, "second", UserChange("second", is_super=True))
+    await first.administration.delete_user(ME, "admin")
+    third = await opened(initial_admin="admin", initial_admin_password="other")
+    assert third.administration.user("admin") is None, "who was deleted does not come back"
+
+
+@cases("text", [None, "", "\nsecret"])
+async def test_a_password_that_cannot_be_read_makes_nobody(opened: Opened, tmp_path, text: str | None) -> None:
+    file = tmp_path / "password"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(EntrepotError, match="first user"):
+        await opened(initial_admin="admin", initial_admin_password_file=file)
+    assert (await opened()).administration.users() == []
+
+
+async def test_a_super_user_comes_back_where_there_is_none(opened: Opened, store: MemoryStore) -> None:
+    first = await opened(initial_admin="admin", initial_admin_password="one")
+    await first.administration.put_user(ME, "bob", UserChange("bob"))
+    (found,) = await store.get(["user/admin"])
+    assert found is not None
+    await store.write([KeyValueChange("user/admin", None, found.version)])  # as two gateways may do at one moment
+    second = await opened(initial_admin="admin", initial_admin_password="two")
+    assert second.may_administer(await second.authenticate(shown("admin", "two")))
 
 
 # -- audit -----------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from domain.errors import Code, EntrepotError
 from gateway.security.administration import UserChange
 from gateway.security.scram import ScramExchange
 from gateway.security.security import Security
+from tests.support.cases import cases
 from tests.unit.security.conftest import ME, shown
 
 
@@ -38,7 +39,7 @@ async def test_both_prove_themselves(security: Security) -> None:
     assert log_in(security, "bob", "other").name == "bob"
 
 
-@pytest.mark.parametrize(("name", "password"), [("bob", "wrong"), ("nobody", "x"), ("keyless", "x")])
+@cases("name, password", [("bob", "wrong"), ("nobody", "x"), ("keyless", "x")])
 async def test_wrong_passwords_and_unknown_names_look_alike(security: Security, name: str, password: str) -> None:
     await security.administration.put_user(ME, "keyless", UserChange())
     exchange, client = exchange_of(security), ScramClient(["SCRAM-SHA-256"], name, password)
@@ -69,9 +70,7 @@ async def test_a_disabled_user_is_refused_at_the_end(security: Security) -> None
     assert refusal.value.code is Code.FORBIDDEN
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"\xff", b"n,,", b"n,,n=bob", b"p=tls-unique,,n=bob,r=x", b"n" * 5000, b"n,,r=x,n=y"]
-)
+@cases("data", [b"", b"\xff", b"n,,", b"n,,n=bob", b"p=tls-unique,,n=bob,r=x", b"n" * 5000, b"n,,r=x,n=y"])
 async def test_what_is_no_first_message(security: Security, data: bytes) -> None:
     exchange = exchange_of(security)
     with pytest.raises(EntrepotError) as refusal:

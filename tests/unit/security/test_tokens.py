@@ -20,6 +20,7 @@ from domain.errors import Code, EntrepotError
 from gateway.security.administration import UserChange
 from gateway.security.security import Security
 from gateway.settings import SecuritySettings
+from tests.support.cases import cases
 from tests.unit.security.conftest import ME, Opened, StandingClock, shown
 
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
@@ -80,7 +81,7 @@ async def test_a_right_token_is_somebody_until_it_ends(security: Security, clock
     await is_refused(security, token(acl=statements))
 
 
-@pytest.mark.parametrize(
+@cases(
     "claims",
     [
         {"iss": "https://other"},
@@ -207,7 +208,7 @@ async def test_without_keys_a_token_is_refused_even_here(opened: Opened) -> None
         await security.authenticate(shown(None, token(), bearer=True, source="127.0.0.1"))
 
 
-@pytest.mark.parametrize(
+@cases(
     "settings",
     [
         {"jwt_issuer": "i"},
@@ -216,10 +217,12 @@ async def test_without_keys_a_token_is_refused_even_here(opened: Opened) -> None
         {**TOKENS, "jwt_key_file": "keys", "jwks_url": "https://x/keys"},
         {**TOKENS, "jwks_url": "http://example.org/keys"},
         {**TOKENS, "jwks_url": "file:///etc/keys"},
+        {**TOKENS, "jwks_url": "https://example.org/ke ys"},
+        {**TOKENS, "jwks_url": "https://"},
         {"jwt_algorithms": ["none"]},
         {"jwt_algorithms": []},
         {"jwt_algorithms": ["HS256", "RS256"]},
-        {"initial_admin": "admin"},
+        {"initial_admin": "admin", "initial_admin_password": "x", "initial_admin_password_file": "y"},
         {"initial_admin": "*", "initial_admin_password": "x"},
     ],
     ids=str,

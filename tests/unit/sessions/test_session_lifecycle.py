@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gateway.sessions.lifecycle import depart, is_over, will_at_takeover
 from gateway.sessions.record import NEVER_EXPIRES, SessionRecord, WillRecord
+from tests.support.cases import cases
 
 NOW = 1_000_000
 
@@ -15,8 +14,8 @@ def record_of(expiry: int = 0, delay: int | None = None, owner: str = "g") -> Se
     return SessionRecord("c", 1, owner, 5, "", expiry, 0, will=will)
 
 
-@pytest.mark.parametrize(
-    ("expiry", "delay", "keeps_will", "is_published", "will_in", "expires_in"),
+@cases(
+    "expiry, delay, keeps_will, is_published, will_in, expires_in",
     [
         (0, 0, True, True, 0, 0),
         (0, 30, True, True, 0, 0),
@@ -42,8 +41,8 @@ def test_a_connection_ends(
     assert record.expires_at_ms == (0 if expires_in is None else NOW + expires_in * 1000)
 
 
-@pytest.mark.parametrize(
-    ("delay", "owner", "is_resumed", "is_published"),
+@cases(
+    "delay, owner, is_resumed, is_published",
     [
         (None, "g", True, False),
         (None, "g", False, False),

@@ -128,6 +128,22 @@ async def test_the_sessions_of_a_dead_gateway(world: SessionWorld) -> None:
     assert sorted(world.wills) == [b"delayed", b"fleeting", b"lasting"]
 
 
+async def test_nobody_is_dead_who_could_not_say_otherwise(world: SessionWorld) -> None:
+    """The store was away for longer than a key lasts: whoever comes first waits for the others."""
+    dead, alive, first = world.sweeper("dead"), world.sweeper("alive"), world.sweeper("first")
+    for each in (dead, alive, first):
+        await each.round()
+    world.clock.advance(ALIVE_MS + 1)
+    await first.round()
+    assert await keys(world, GATEWAY_PREFIX) == ["alive", "dead", "first"]
+    await alive.round()
+    for _ in range(5):
+        world.clock.advance(1000)
+        await alive.round()
+        await first.round()
+    assert await keys(world, GATEWAY_PREFIX) == ["alive", "first"]
+
+
 async def test_who_is_alone_sweeps_at_once(world: SessionWorld) -> None:
     await world.sweeper("before")._renew()
     await world.opened(world.gateway("before"), "c", 600, will=will())

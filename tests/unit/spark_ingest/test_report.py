@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from spark_ingest.job.run import reason_of
 from spark_ingest.job.settings import seconds_of
+from spark_ingest.report import figures
 from spark_ingest.report.anomalies import Series, anomalies_of, usual_of
+from spark_ingest.report.data import ReportData
+from tests.support.cases import cases
+from tests.support.terminal import acting_on_a_terminal
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,14 +52,12 @@ def test_a_short_series_says_nothing():
     assert list(anomalies_of(series([1, 1, 900]))) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("10s", 10), ("5m", 300), ("1 hour", 3600), ("250ms", 0.25), ("2 days", 172800)]
-)
+@cases(("text", "seconds"), [("10s", 10), ("5m", 300), ("1 hour", 3600), ("250ms", 0.25), ("2 days", 172800)])
 def test_durations(text: str, seconds: float):
     assert seconds_of(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "10", "s", "-5s", "1 week", "5 m 3 s"])
+@cases("text", ["", "10", "s", "-5s", "1 week", "5 m 3 s"])
 def test_durations_that_are_none(text: str):
     with pytest.raises(ValueError, match="such as 10s"):
         seconds_of(text)
@@ -74,3 +78,17 @@ def test_a_short_series_is_compared_with_the_fleet():
     assert list(anomalies_of(fleet[0], usual)) == []
     (found,) = anomalies_of(series([20.1, 20.2, 80.0]), usual)
     assert (found.kind, found.value) == ("outlier", 80.0)
+
+
+def test_names_in_plots_are_shown_as_they_are():
+    """Plotly reads tags and links in its texts, and the page has them in a script."""
+    hostile = "<a href='https://x'>d</a></script><script>alert(1)</script>\x1b[31m\u202e"
+    one = series([1.0, 2.0])
+    gap = {"device": hostile, "kind": "silence", "missing": 1, "arrived_later": 0}
+    gap |= {"from_time": START, "to_time": START + timedelta(seconds=5)}
+    drawn = [Series(hostile, hostile, one.times, one.mean, one.low, one.high, one.count)]
+    data = cast(ReportData, SimpleNamespace(drawn=drawn, anomalies=[], gaps=[gap]))
+    for figure in (figures.device_series(data, hostile), figures.gaps(data)):
+        page = figure.to_html(full_html=False, include_plotlyjs=False)
+        assert acting_on_a_terminal(page) == "" and "alert(1)" in page
+        assert "<script>alert" not in page and "\\u003cscript" not in page and "&lt;" in page.replace("\\u0026", "&")

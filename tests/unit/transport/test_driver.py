@@ -12,12 +12,14 @@ from gateway.deadlines import DeadlineWheel
 from gateway.driver import MAX_UNREAD_BYTES, Driver
 from gateway.listener import TcpListener, bind
 from gateway.transport.door import Door
+from gateway.transport.early_bytes import EarlyBytes
 from gateway.transport.intake import Intake, IntakeLimits
+from gateway.transport.web_origin import WebOrigins
 from gateway.transport.websocket import WebSocketDriver, WebSocketTerms
 from tests.support.waiting import until
 from tests.support.websocket_client import BINARY, WebSocketClient, frame
 
-TERMS = WebSocketTerms("/mqtt", frozenset({"https://page.example"}), 1 << 20)
+TERMS = WebSocketTerms("/mqtt", WebOrigins(["https://page.example"]), 1 << 20)
 MIB = 1 << 20
 
 
@@ -58,6 +60,8 @@ class Echo:
 
     def resumed(self, now: float) -> None: ...
 
+    def overburdened(self) -> None: ...
+
     def lost(self) -> None:
         self.ends += 1
 
@@ -71,7 +75,7 @@ class World:
         loop = asyncio.get_running_loop()
         self.wheel = DeadlineWheel(loop)
         self.intake = Intake("test", IntakeLimits(half_open_per_address=1), loop.time())
-        door = Door("test", self._echo, loop, self.wheel, self.intake, 64 * 1024)
+        door = Door("test", self._echo, loop, self.wheel, self.intake, 64 * 1024, EarlyBytes(1 << 30))
         self._make: Callable[[], Driver] = lambda: Driver(door, door.converse())
         if kind == "ws":
             self._make = lambda: WebSocketDriver(door, TERMS, door.converse())

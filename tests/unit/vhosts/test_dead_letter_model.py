@@ -32,6 +32,7 @@ from protocols.amqp.deaths import deaths_of
 from protocols.amqp.mapping import header_of
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.tiers.marks import scaled
 
 TTL_MS = 1000
 LEASE_MS = 10_000
@@ -217,4 +218,4 @@ class DeadLetterMachine(RuleBasedStateMachine):
 
 
 TestDeadLetters = DeadLetterMachine.TestCase
-TestDeadLetters.settings = settings(max_examples=100, stateful_step_count=50, deadline=None)
+TestDeadLetters.settings = settings(stateful_step_count=scaled(30, 50))

@@ -27,6 +27,7 @@ from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import DeathReason
 from protocols.amqp.mapping import to_message
 from store_client.memory import MemoryStore
+from tests.support.cases import cases
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, bodies, pop
 from tests.support.waiting import until
@@ -49,8 +50,8 @@ class FailingStore(MemoryStore):
         return Confirmation([refusal] * len(messages)).settled_now()
 
 
-@pytest.mark.parametrize("is_whole", [False, True])
-@pytest.mark.parametrize("code", [Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.STORAGE_FULL])
+@cases("is_whole", [False, True])
+@cases("code", [Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.STORAGE_FULL])
 async def test_a_letter_that_is_refused_now_is_published_later(
     monkeypatch: pytest.MonkeyPatch, code: Code, is_whole: bool
 ) -> None:

@@ -93,10 +93,17 @@ async def test_alternates_of_exchanges_that_are_there_and_of_new_ones(store: Mem
 async def test_one_that_is_not_understood_changes_nothing(store: MemoryStore) -> None:
     here, vhost = await opened(store)
     queue = await declare(here, vhost, "q")
-    record = records.PolicyRecord("p", "(", b"{}", 0, "all")
-    key = records.policy_key("default", "p", is_operators=False)
-    await store.write([KeyValueChange(key, records.encode_record(record))])
+    for n, (pattern, definition, apply_to) in enumerate(
+        (("(", b"{}", "all"), ("a(?!b)", b"{}", "all"), (".", b"[", "all"), (".", b"{}", "moons"))
+    ):
+        record = records.PolicyRecord(f"p{n}", pattern, definition, 0, apply_to)
+        key = records.policy_key("default", f"p{n}", is_operators=False)
+        await store.write([KeyValueChange(key, records.encode_record(record))])
     assert vhost.policies() == [] and queue.declaration == queue.declared
+    _, again = await opened(store)
+    assert again.policies() == [] and set(again.queues) == {"q"}
+    assert await here.delete_policy(vhost, "p1", is_operators=False)  # what is set aside can be taken away
+    assert not await here.delete_policy(vhost, "p1", is_operators=False)
     await here.put_policy(vhost, Policy("p", "q", {"max-length": 1}))
     assert queue.declaration.arguments.max_length == 1
 

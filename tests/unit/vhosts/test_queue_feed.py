@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup, GroupStatus
 from domain.message import Delivery, Message
 from domain.names import queue_feed
 from domain.ports import PopRequest
@@ -16,7 +16,7 @@ from gateway.delivery.leases import Ticket
 from gateway.delivery.queue_feed import QueueFeed
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
-from tests.support.store_steps import append_all, bodies, pop
+from tests.support.store_steps import append_all, bodies, handles, pop
 from tests.support.waiting import until
 
 TOPIC = queue_feed("default", "q")
@@ -26,7 +26,7 @@ class Taker:
     """A consumer that keeps what it is handed."""
 
     def __init__(self, credit: int, priority: int = 0) -> None:
-        self.limit, self.priority = credit, priority
+        self.limit, self.priority, self.exclusive = credit, priority, False
         self.tickets: list[Ticket] = []
 
     @property
@@ -101,6 +101,49 @@ async def test_only_the_first_of_a_single_active_consumer(store: MemoryStore, fe
     feed.remove(first)
     await until(lambda: len(second.tickets) == 2, "the next one's turn")
     assert second.bodies == ["a", "b"]
+
+
+@pytest.mark.parametrize("credit", [3, 100])
+@pytest.mark.parametrize("kind", ["single active", "exclusive", "any"])
+async def test_what_the_one_before_held_comes_before_anything_newer(
+    store: MemoryStore, feed: QueueFeed, kind: str, credit: int
+) -> None:
+    """As a channel ends: the consumer goes first, then what it held goes back."""
+    feed.is_single = kind == "single active"
+    await put(store, *"abcdefgh")
+    first, second = Taker(credit), Taker(100)
+    first.exclusive = second.exclusive = kind == "exclusive"
+    feed.add(first)
+    await until(lambda: len(first.tickets) == min(credit, 8), "the first has its credit")
+    feed.remove(first)
+    feed.add(second)
+    for ticket in first.tickets:
+        ticket.release()
+    await put(store, "i")
+    await until(lambda: len(second.tickets) == 9, "all are the second one's")
+    assert second.bodies == list("abcdefghi")
+
+
+async def test_an_only_consumer_waits_for_what_is_held_elsewhere(store: MemoryStore, feed: QueueFeed) -> None:
+    await put(store, *"abc")
+    elsewhere = await pop(store, TOPIC, "q", 2)
+    feed.is_single = True
+    taker = Taker(10)
+    feed.add(taker)
+    looks = 0
+    status = store.group_status
+
+    async def counted(name: str) -> GroupStatus:
+        nonlocal looks
+        looks += 1
+        return await status(name)
+
+    store.group_status = counted  # type: ignore[method-assign]
+    await until(lambda: looks > 1, "it has looked for more than once")
+    assert taker.tickets == []
+    await store.change_invisible_duration(TOPIC, "q", handles(elsewhere), 0, release=True)
+    await until(lambda: len(taker.tickets) == 3, "everything has come")
+    assert taker.bodies == list("abc")
 
 
 async def test_who_waits_takes_nothing_along_when_it_goes(store: MemoryStore, feed: QueueFeed) -> None:

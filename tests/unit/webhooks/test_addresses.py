@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.webhooks.addresses import AddressPolicy, CheckingResolver, ForbiddenAddressError, checked_socket
+from tests.support.cases import cases
 
 REFUSED = [
     "127.0.0.1", "127.255.255.255", "0.0.0.0", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254",
@@ -16,12 +17,12 @@ REFUSED = [
 ALLOWED = ["8.8.8.8", "1.1.1.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"]
 
 
-@pytest.mark.parametrize("address", REFUSED)
+@cases("address", REFUSED)
 def test_what_is_not_public_is_refused(address: str) -> None:
     assert not AddressPolicy([]).allows(address)
 
 
-@pytest.mark.parametrize("address", ALLOWED)
+@cases("address", ALLOWED)
 def test_what_is_public_is_not(address: str) -> None:
     assert AddressPolicy([]).allows(address)
 

@@ -72,6 +72,11 @@ def any_method(method: type[AmqpMethod]) -> st.SearchStrategy[AmqpMethod]:
     return st.builds(method, **arguments(method, short_texts, tables))
 
 
+CLASSES: dict[str, list[type[AmqpMethod]]] = {}
+"""The methods of each class."""
+for _method in methods().values():
+    CLASSES.setdefault(_method.name.split(".")[0], []).append(_method)
+
 every_method = st.sampled_from(list(methods().values())).flatmap(any_method)
 
 TEXT_PROPERTIES = (

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.amqp.methods import ConnectionClose, ConnectionCloseOk
 from tests.support.amqp_machine import heard, opened_machine, published, said
+from tests.support.cases import cases
 from tests.wire.amqp.bad_input import ALL, SOUND, Bad
 
 
-@pytest.mark.parametrize("step", [1, 7, 1_000_000])
-@pytest.mark.parametrize("bad", ALL, ids=lambda bad: bad.name)
+@cases("step", [1, 7, 1_000_000])
+@cases("bad", ALL, ids=lambda bad: bad.name)
 def test_refused_with_its_code(bad: Bad, step: int) -> None:
     machine = opened_machine()
     wire = published(1, "e", "k", b"before", SOUND) + bad.wire + published(1, "e", "k", b"after")
@@ -30,7 +29,7 @@ def test_refused_with_its_code(bad: Bad, step: int) -> None:
     assert goodbye.reply_text.startswith(f"{bad.code.name} - ")
 
 
-@pytest.mark.parametrize("bad", ALL, ids=lambda bad: bad.name)
+@cases("bad", ALL, ids=lambda bad: bad.name)
 def test_nothing_is_looked_at_behind_the_goodbye(bad: Bad) -> None:
     machine = opened_machine()
     machine.feed(bad.wire)

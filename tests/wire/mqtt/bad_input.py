@@ -193,6 +193,8 @@ SUBSCRIBE = [
     Bad("second filter cut short", "3.8.3", 5, framed(0x82, ID + "00" + TOPIC + "01" + "0004"), MALFORMED),
     Bad("filter with NUL", "MQTT-4.7.3-2", 5, framed(0x82, ID + "00" + "000100" + "01"), MALFORMED),
     Bad("filter not UTF-8", "MQTT-3.8.3-1", 4, framed(0x82, ID + "0001ff" + "01"), MALFORMED),
+    Bad("an empty filter", "MQTT-4.7.3-1", 5, framed(0x82, ID + "00" + "0000" + "01"), MALFORMED),
+    Bad("an empty filter, 3.1.1", "3.1.1: MQTT-4.7.3-1", 4, framed(0x82, ID + TOPIC + "01" + "0000" + "01"), MALFORMED),
     Bad("subscription identifier 0", "3.8.2.1.2", 5, with_props(0x82, ID, "0b00", TOPIC + "01"), PROTOCOL),
     Bad("subscription identifier twice", "3.8.2.1.2", 5, with_props(0x82, ID, "0b010b02", TOPIC + "01"), PROTOCOL),
 ]
@@ -201,6 +203,8 @@ UNSUBSCRIBE = [
     Bad("no filter, 3.1.1", "3.1.1: MQTT-3.10.3-2", 4, framed(0xA2, ID), PROTOCOL),
     Bad("no filter", "MQTT-3.10.3-2", 5, framed(0xA2, ID + "00"), PROTOCOL),
     Bad("UNSUBSCRIBE with packet identifier 0", "MQTT-2.2.1-3", 4, framed(0xA2, "0000" + TOPIC), MALFORMED),
+    Bad("UNSUBSCRIBE of an empty filter", "MQTT-4.7.3-1", 5, framed(0xA2, ID + "00" + "0000"), MALFORMED),
+    Bad("UNSUBSCRIBE of an empty filter, 3.1.1", "3.1.1: MQTT-4.7.3-1", 4, framed(0xA2, ID + "0000"), MALFORMED),
     Bad("filter cut short", "3.10.3", 4, framed(0xA2, ID + "000461"), MALFORMED),
     Bad("subscription identifier", "3.10.2.1", 5, with_props(0xA2, ID, "0b01", TOPIC), PROTOCOL),
 ]

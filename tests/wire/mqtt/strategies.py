@@ -104,7 +104,8 @@ def publishes(draw: st.DrawFn, version: int) -> p.Publish:
 def packets(kind: PacketType, version: int) -> st.SearchStrategy[p.Packet]:
     """Packets of one type as a peer of that version may send them."""
     options = (st.booleans(), st.booleans(), st.integers(0, 2)) if version == 5 else ()
-    subscriptions = st.lists(st.builds(p.Subscription, texts, qoses, *options), min_size=1, max_size=4)
+    filters = texts.filter(bool)
+    subscriptions = st.lists(st.builds(p.Subscription, filters, qoses, *options), min_size=1, max_size=4)
     v3_granted = st.sampled_from([ReasonCode(0), ReasonCode(1), ReasonCode(2), ReasonCode(0x80)])
     granted = v3_granted if version < 5 else _reasons(PacketType.SUBACK, 5)
     removed = st.lists(_reasons(PacketType.UNSUBACK, 5), max_size=4) if version == 5 else st.just([])
@@ -119,7 +120,7 @@ def packets(kind: PacketType, version: int) -> st.SearchStrategy[p.Packet]:
         PacketType.PUBCOMP: st.builds(p.Pubcomp, packet_ids, _reasons(kind, version), here),
         PacketType.SUBSCRIBE: st.builds(p.Subscribe, packet_ids, subscriptions, here),
         PacketType.SUBACK: st.builds(p.Suback, packet_ids, st.lists(granted, max_size=4), here),
-        PacketType.UNSUBSCRIBE: st.builds(p.Unsubscribe, packet_ids, st.lists(texts, min_size=1, max_size=4), here),
+        PacketType.UNSUBSCRIBE: st.builds(p.Unsubscribe, packet_ids, st.lists(filters, min_size=1, max_size=4), here),
         PacketType.UNSUBACK: st.builds(p.Unsuback, packet_ids, removed, here),
         PacketType.PINGREQ: st.just(p.Pingreq()),
         PacketType.PINGRESP: st.just(p.Pingresp()),

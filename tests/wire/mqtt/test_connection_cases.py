@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Connack, Connect, Disconnect, Packet
+from tests.support.cases import cases
 from tests.support.mqtt_machine import Machine
 from tests.wire.mqtt.connection_cases import CASES as BASIC
 from tests.wire.mqtt.connection_cases import Case
@@ -34,8 +33,8 @@ def without_text(packet: Packet) -> Packet:
     return packet
 
 
-@pytest.mark.parametrize("step", ["whole", "packets", "bytes"])
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.clause} {case.name}"[:70])
+@cases("step", ["whole", "packets", "bytes"])
+@cases("case", CASES, ids=lambda case: f"{case.clause} {case.name}"[:70])
 def test_conversation(case: Case, step: str) -> None:
     chunks = pieces(case)
     wire = b"".join(chunks)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.packets import Connect, Packet, Pingreq
+from tests.support.cases import cases
 from tests.wire.mqtt.bad_input import BAD_INPUT, LIMIT, Bad
 
 GOOD: dict[int, tuple[bytes, list[Packet]]] = {
@@ -15,8 +14,8 @@ GOOD: dict[int, tuple[bytes, list[Packet]]] = {
 }
 
 
-@pytest.mark.parametrize("step", [1, 2, 3, 5, 10_000])
-@pytest.mark.parametrize("bad", BAD_INPUT, ids=lambda bad: f"{bad.clause} {bad.name}")
+@cases("step", [1, 2, 3, 5, 10_000])
+@cases("bad", BAD_INPUT, ids=lambda bad: f"{bad.clause} {bad.name}")
 def test_bad_input(bad: Bad, step: int) -> None:
     before, expected = GOOD[bad.version]
     wire = before + bytes.fromhex(bad.wire)

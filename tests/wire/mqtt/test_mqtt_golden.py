@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import (
@@ -29,6 +27,7 @@ from protocols.mqtt.packets import (
 from protocols.mqtt.properties import PropertyId as P
 from protocols.mqtt.reason_codes import ConnectReturnCode
 from protocols.mqtt.reason_codes import ReasonCode as R
+from tests.support.cases import cases
 
 GOLDEN: list[tuple[int, str, Packet]] = [
     (3, "10 0f 0006 4d5149736470 03 02 000a 0001 63", Connect("c", 3, True, 10)),
@@ -126,17 +125,19 @@ LONG_FORMS: list[tuple[int, str, Packet]] = [
     (3, "6a 02 0007", Pubrel(7)),
     (3, "8a 06 0007 0001 61 01", Subscribe(7, [Subscription("a", 1)])),
     (3, "10 0f 0006 4d5149736470 03 c2 000a 0001 63", Connect("c", 3, True, 10)),
+    (3, "10 0f 0006 4d5149736470 03 03 000a 0001 63", Connect("c", 3, True, 10)),
+    (3, "10 0f 0006 4d5149736470 03 3b 000a 0001 63", Connect("c", 3, True, 10)),
 ]
 """Other ways to say a packet, read but never written: explicit defaults of version 5, peculiarities of 3.1."""
 
 
-@pytest.mark.parametrize(("version", "wire", "packet"), [*GOLDEN, *LONG_FORMS])
+@cases("version, wire, packet", [*GOLDEN, *LONG_FORMS])
 def test_decode(version: int, wire: str, packet: Packet) -> None:
     decoder = Decoder(1000, version)
     assert decoder.feed(bytes.fromhex(wire)) == [packet]
     assert decoder.error is None
 
 
-@pytest.mark.parametrize(("version", "wire", "packet"), GOLDEN)
+@cases("version, wire, packet", GOLDEN)
 def test_encode(version: int, wire: str, packet: Packet) -> None:
     assert encode(packet, version) == bytes.fromhex(wire)

@@ -48,6 +48,7 @@ AMQTT_PACKETS = [
 ]
 
 
+@pytest.mark.interop
 @pytest.mark.parametrize("kind", AMQTT_PACKETS)
 @given(data=st.data())
 def test_amqtt_writes_back_what_it_read(kind: PacketType, data: st.DataObject) -> None:

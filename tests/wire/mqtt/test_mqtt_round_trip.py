@@ -10,6 +10,7 @@ from protocols.mqtt.decoder import Decoder
 from protocols.mqtt.encoder import encode, publish_template
 from protocols.mqtt.packet_types import PacketType
 from protocols.mqtt.packets import Packet, Publish
+from tests.support.cases import cases
 from tests.wire.mqtt.strategies import VERSIONS, any_packet, kinds, packets, publishes
 
 LIMIT = 1 << 20
@@ -69,8 +70,8 @@ def test_template_gives_what_encode_gives(data: st.DataObject, version: int) -> 
     assert template.size == len(wire)
 
 
-@pytest.mark.parametrize("size", [0, 100, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
-@pytest.mark.parametrize("version", VERSIONS)
+@cases("size", [0, 100, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
+@cases("version", VERSIONS)
 def test_every_length_of_the_remaining_length(version: int, size: int) -> None:
     around = range(max(0, size - 12), size + 2)
     for payload in (bytes(n) for n in around):

@@ -23,6 +23,7 @@ from protocols.remoting.connection import (
 )
 from protocols.remoting.frames import HEADER_SIZE, VERSION, FrameReader, Hello, RemotingError, frame
 from protocols.remoting.frames import FrameKind as Kind
+from tests.support.cases import cases
 
 WINDOW = 400
 SIZES = st.integers(0, WINDOW + 200)
@@ -206,7 +207,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
+@cases("data", HOSTILE.values(), ids=list(HOSTILE))
 def test_a_hostile_client_is_told_why_it_goes(data: bytes):
     _, server = greeted()
     with pytest.raises(RemotingError):
@@ -215,7 +216,7 @@ def test_a_hostile_client_is_told_why_it_goes(data: bytes):
     assert last.kind == Kind.GOODBYE and last.payload
 
 
-@pytest.mark.parametrize("kind", [Kind.HELLO, Kind.WELCOME, Kind.REQUEST, Kind.CANCEL, Kind.CREDIT, Kind.PING])
+@cases("kind", [Kind.HELLO, Kind.WELCOME, Kind.REQUEST, Kind.CANCEL, Kind.CREDIT, Kind.PING])
 def test_a_hostile_server_is_left(kind: Kind):
     client, _ = greeted()
     with pytest.raises(RemotingError):

@@ -18,6 +18,7 @@ from protocols.remoting.frames import (
     Welcome,
     frame,
 )
+from tests.support.cases import cases
 
 HELLO = Hello([VERSION], "tests", "here")
 
@@ -63,18 +64,18 @@ def test_another_cluster_is_refused(cluster: str):
     assert "'here'" in said.text
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FrameKind if kind not in (FrameKind.HELLO, FrameKind.GOODBYE)])
+@cases("kind", [kind for kind in FrameKind if kind not in (FrameKind.HELLO, FrameKind.GOODBYE)])
 def test_a_server_takes_nothing_before_the_hello(kind: FrameKind):
     assert "before the hello" in goodbye_of(ServerConnection("broker", 1000), frame(kind, 1))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in FrameKind if kind not in (FrameKind.WELCOME, FrameKind.GOODBYE)])
+@cases("kind", [kind for kind in FrameKind if kind not in (FrameKind.WELCOME, FrameKind.GOODBYE)])
 def test_a_client_takes_nothing_before_the_welcome(kind: FrameKind):
     with pytest.raises(RemotingError, match="before the welcome"):
         ClientConnection(HELLO).receive_data(frame(kind, 1))
 
 
-@pytest.mark.parametrize(
+@cases(
     "payload",
     [
         b"",

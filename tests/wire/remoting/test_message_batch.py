@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from domain.errors import Code, EntrepotError
@@ -21,6 +21,7 @@ from protocols.remoting.message_batch import (
     encode_messages,
     encode_stored,
 )
+from tests.support.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 NUMBERS = st.integers(0, (1 << 62) - 1)
@@ -117,7 +118,6 @@ def test_random_bytes_are_refused(decode, data: bytes):
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=2), st.data())
-@settings(max_examples=300)
 def test_harmed_messages_are_refused_or_messages_still(messages: list[Message], data: st.DataObject):
     harmed = bytearray(encode_messages(messages))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -135,7 +135,7 @@ def fields_with(at: int, value: object) -> bytes:
     return msgspec.msgpack.encode([fields])
 
 
-@pytest.mark.parametrize("value", [1, None, [1], {"a": 1}, 1.5, True])
+@cases("value", [1, None, [1], {"a": 1}, 1.5, True])
 def test_a_property_is_text_or_bytes(value: object):
     assert len(decode_messages(fields_with(11, [["a", "text"]]))) == 1
     for at, put in ((11, [["a", value]]), (12, {"a": value})):

@@ -13,6 +13,7 @@ from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from protocols.remoting import operations as wire
 from protocols.remoting.frames import RemotingError
 from protocols.remoting.values import Codec, encode, error_of
+from tests.support.cases import cases
 from tests.wire.remoting.values import plain, values_of
 
 OPERATIONS = list(wire.OPERATIONS.values())
@@ -35,29 +36,29 @@ ANY = st.recursive(
 )
 
 
-@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-@given(data=st.data())
-@settings(max_examples=25)
-def test_values_come_back(codec: Codec[Any], data: st.DataObject):
-    value = data.draw(values_of(codec.kind))
-    assert plain(codec.decode(encode(value))) == plain(value)
+@pytest.mark.scaled
+@cases("codec", CODECS.values(), ids=list(CODECS))
+def test_values_come_back(codec: Codec[Any]):
+    @given(values_of(codec.kind))
+    @settings(max_examples=settings().max_examples // 12)  # of each of eighty
+    def comes_back(value: Any) -> None:
+        assert plain(codec.decode(encode(value))) == plain(value)
+
+    comes_back()
 
 
 @given(ANY, st.sampled_from(list(CODECS.values())))
-@settings(max_examples=1000)
 def test_other_values_are_refused_in_one_way(value: Any, codec: Codec[Any]):
     refused_or_read(codec, msgspec.msgpack.encode(value))
 
 
 @given(ANY)
-@settings(max_examples=500)
 def test_other_values_in_place_of_our_own_words_are_refused(value: Any):
     refused_or_read(CODECS["acknowledge result"], msgspec.msgpack.encode([value]))
     refused_or_read(CODECS["measure result"], msgspec.msgpack.encode([{"a": value}, {}, None]))
 
 
 @given(st.binary(max_size=60), st.sampled_from(list(CODECS.values())))
-@settings(max_examples=500)
 def test_random_bytes_are_refused(data: bytes, codec: Codec[Any]):
     refused_or_read(codec, data)
 
@@ -79,7 +80,7 @@ def test_halves_of_our_own_words_are_refused(value: Any):
         CODECS["measure result"].decode(msgspec.msgpack.encode(value))
 
 
-@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@cases("codec", CODECS.values(), ids=list(CODECS))
 def test_values_nested_without_end_are_refused(codec: Codec[Any]):
     with pytest.raises(RemotingError):
         codec.decode(b"\x91" * 100_000)

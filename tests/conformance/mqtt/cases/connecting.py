@@ -305,8 +305,9 @@ CASES: Final[list[Case]] = [
     ),
     case(
         "a CONNECT larger than the server takes",
-        *(dial("a"), say("a", Connect(ID + "a", username="u", password=b"x" * 65_530)), closed("a")),
-        five="3.14.0-1 3.1.4-1",
+        *(dial("a"), say("a", Connect(ID + "a", username="u", password=b"x" * 65_530))),
+        *(hear("a", Connack(False, R.PACKET_TOO_LARGE)), closed("a")),
+        five="3.14.0-1 3.1.4-1 3.2.2-7 4.13.2-1",
     ),
     case(
         "after DISCONNECT nothing is processed",

@@ -47,6 +47,8 @@ _BOTH: Final[dict[str, tuple[int, str, tuple[R, ...], str, str]]] = {
     "SUBSCRIBE of bad UTF-8": (0x82, "0001{p}0002c32800", _MALFORMED, "3.8.3-1", "3.8.3-1"),
     "UNSUBSCRIBE of bad UTF-8": (0xA2, "0001{p}0002c328", _MALFORMED, "3.10.3-1", "3.10.3-1"),
     "UNSUBSCRIBE with identifier 0": (0xA2, "0000{p}" + _TOPIC, _EITHER, "2.2.1-3", "2.3.1-1"),
+    "SUBSCRIBE of an empty filter": (0x82, "0001{p}000000", _MALFORMED, "4.7.3-1", "4.7.3-1"),
+    "UNSUBSCRIBE of an empty filter": (0xA2, "0001{p}0000", _MALFORMED, "4.7.3-1", "4.7.3-1"),
     "CONNACK from a client": (0x20, "0000{p}", _PROTOCOL, "4.13.1-1", "4.8.0-1"),
     "SUBACK from a client": (0x90, "0001{p}00", _PROTOCOL, "4.13.1-1", "4.8.0-1"),
     "UNSUBACK from a client": (0xB0, "0001{p}", _PROTOCOL, "4.13.1-1", "4.8.0-1"),

@@ -83,6 +83,19 @@ _PROPERTIES: Final = {
 }
 
 
+_ODD_PROPERTIES: Final = {
+    P.PAYLOAD_FORMAT_INDICATOR: 0,
+    P.CONTENT_TYPE: "",
+    P.CORRELATION_DATA: b"",
+    P.USER_PROPERTY: [("ce_type", "t"), ("ce_specversion", "1.0"), ("a", "1"), ("ce_type", "u"), ("type", "v")],
+}
+"""Zero and empty are something else than absent, and `ce_` is a name's beginning as any other."""
+_EVENT: Final = {
+    P.USER_PROPERTY: [("ce_x", "1"), ("type", "t"), ("id", "1"), ("source", "/s"), ("specversion", "1.0"), ("x", "2")]
+}
+"""Attributes of a CloudEvent by their plain names."""
+
+
 def _options() -> list[Case]:
     as_published = [Subscription(T, 0, retain_as_published=True)]
     kept = message("s", T, b"kept", retain=True)
@@ -254,6 +267,19 @@ CASES: Final[list[Case]] = [
         *(opens("p"), publishes("p", T, b"x", retain=True, props=_PROPERTIES), opens("s"), subscribes("s", T)),
         *(message("s", T, b"x", retain=True, props=_PROPERTIES), publishes("p", T, b"", retain=True)),
         five="3.3.2-4 3.3.2-15 3.3.2-16 3.3.2-17 3.3.2-18 3.3.2-20 3.3.1-5",
+    ),
+    case(
+        "zero, empty and ce_ are forwarded",
+        *(opens("s"), subscribes("s", T, qos=2), opens("p"), publishes("p", T, b"x", props=_ODD_PROPERTIES)),
+        *(message("s", T, b"x", 1, props=_ODD_PROPERTIES), publishes("p", T, b"y", props=_EVENT)),
+        message("s", T, b"y", 1, props=_EVENT),
+        five="3.3.2-4 3.3.2-16 3.3.2-17 3.3.2-18 3.3.2-20",
+    ),
+    case(
+        "zero, empty and ce_ are retained",
+        *(opens("p"), publishes("p", T, b"x", retain=True, props=_ODD_PROPERTIES), opens("s"), subscribes("s", T)),
+        *(message("s", T, b"x", retain=True, props=_ODD_PROPERTIES), publishes("p", T, b"", retain=True)),
+        five="3.3.2-4 3.3.2-16 3.3.2-17 3.3.2-18 3.3.2-20",
     ),
     case(
         "3.1.1 hears what 5.0 says",

@@ -170,7 +170,7 @@ def _five() -> list[Case]:
         case(
             "a will with its delay",
             *(opens("w"), subscribes("w", T), stays("a", 5, will=delayed), cut("a"), quiet("w")),
-            message("w", T, b"gone"),
+            *(wait(4 * SHORT_SECONDS), message("w", T, b"gone")),
             five="3.1.2-8",
         ),
         case(

@@ -1,0 +1,133 @@
+"""The cost of connections that have not logged in: bytes that each holds, and how long others wait beside a flood.
+
+Connections of each door come to the state in which they hold most, all at once, and go again without a goodbye.  Then
+one client sends the smallest units of a door as fast as it can, connecting again whenever it is cut off, while another
+one asks PINGREQ after PINGREQ.
+"""
+
+from __future__ import annotations
+
+import base64
+import socket
+import statistics
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from benchmarks.processes import BenchmarkError, Server, entrepot
+from benchmarks.report import Report
+
+CONNECTIONS: Final = 300
+WARM_UP: Final = 5
+PINGS: Final = 400
+UNITS_AT_ONCE: Final = 20_000
+SETTLE_SECONDS: Final = 0.5
+HALF_CONNECT: Final = b"\x10\xf8\xff\x03\x00\x04MQTT\x05" + b"x" * 60_000
+AMQP_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+HALF_FRAME: Final = AMQP_HEADER + b"\x01\x00\x00\x00\x00\x3f\x00" + b"x" * 16_000
+HALF_HEAD: Final = b"GET / HTTP/1.1\r\nx: " + b"x" * 60_000
+UPGRADE: Final = (
+    b"GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mqtt\r\nSec-WebSocket-Key: " + base64.b64encode(bytes(16)) + b"\r\n\r\n"
+)
+EMPTY_FRAGMENT: Final = b"\x00\x80" + bytes(4)
+STATES: Final = (
+    ("mqtt", "MQTT: connected, silent", b""),
+    ("mqtt", "MQTT: 60 KB of a CONNECT", HALF_CONNECT),
+    ("http", "MQTT over WebSocket: handshake", UPGRADE),
+    ("amqp", "AMQP: connected, silent", b""),
+    ("amqp", "AMQP: 16 KB of a frame", HALF_FRAME),
+    ("http", "HTTP: connected, silent", b""),
+    ("http", "HTTP: 60 KB of a head", HALF_HEAD),
+)
+FLOODS: Final = (
+    ("http", "empty WebSocket fragments", UPGRADE + b"\x02\x80" + bytes(4), EMPTY_FRAGMENT),
+    ("amqp", "AMQP heartbeats", AMQP_HEADER, b"\x08\x00\x00\x00\x00\x00\x00\xce"),
+    ("http", "HTTP headers of one byte", b"GET / HTTP/1.1\r\n", b"a:b\r\n"),
+)
+
+
+def run(console: Console, *, quick: bool) -> Report:
+    """A minute."""
+    count, pings = (CONNECTIONS // 5, PINGS // 5) if quick else (CONNECTIONS, PINGS)
+    report = Report("unauthenticated", f"{count} connections that have not logged in", "more after three times more")
+    for door, what, sent in STATES:
+        console.print(what, style="dim")
+        with entrepot() as server:
+            _hold(server, door, sent, WARM_UP)  # what is made once and stays is made
+            before = _resident_bytes(server)
+            held = _hold(server, door, sent, count)
+            again = max(_hold(server, door, sent, count) for _ in range(3))
+            report.add(f"{what}: memory of one", "B", (held - before) / count, (again - held) / count)
+    with entrepot() as server:
+        _report_waits(report, "PINGREQ beside nothing", _waits(server, pings))
+        for door, what, first, unit in FLOODS:
+            console.print(what, style="dim")
+            _report_waits(report, f"PINGREQ beside {what}", _beside(server, door, first, unit, pings))
+    report.notes += [
+        "memory is what the server's resident size grows by, by the number of connections; what gone ones had is used"
+        " again: the second column is what three more rounds of as many add",
+        f"a flood is one client that sends {UNITS_AT_ONCE:,} units at a time and comes back when it is cut off",
+    ]
+    return report
+
+
+def _hold(server: Server, door: str, sent: bytes, count: int) -> int:
+    """The server's memory while so many connections are there."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", server.ports[door])))
+            client.sendall(sent)
+        time.sleep(SETTLE_SECONDS)
+        return _resident_bytes(server)
+
+
+def _beside(server: Server, door: str, first: bytes, unit: bytes, pings: int) -> list[float]:
+    """Times of answers to PINGREQ beside a flood."""
+    stop = threading.Event()
+
+    def flood() -> None:
+        while not stop.is_set():
+            with suppress(OSError), socket.create_connection(("127.0.0.1", server.ports[door]), 5) as client:
+                client.sendall(first)
+                while not stop.is_set():
+                    client.sendall(unit * UNITS_AT_ONCE)
+
+    thread = threading.Thread(target=flood)
+    thread.start()
+    try:
+        return _waits(server, pings)
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _waits(server: Server, pings: int) -> list[float]:
+    with socket.create_connection(("127.0.0.1", server.ports["mqtt"]), 20) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.sendall(b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01p")
+        if client.recv(4) != b"\x20\x02\x00\x00":
+            raise BenchmarkError("the server does not let the client in")
+        waits = []
+        for _ in range(pings):
+            asked = time.perf_counter()
+            client.sendall(b"\xc0\x00")
+            client.recv(2)
+            waits.append((time.perf_counter() - asked) * 1000)
+        return waits
+
+
+def _report_waits(report: Report, what: str, waits: list[float]) -> None:
+    report.add(f"{what}, median", "ms", statistics.median(waits))
+    report.add(f"{what}, 99th percentile", "ms", sorted(waits)[int(len(waits) * 0.99)])
+
+
+def _resident_bytes(server: Server) -> int:
+    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise BenchmarkError(f"{server.name} has no resident size")

@@ -1,0 +1,87 @@
+"""What a store takes, as far as a message and its topic's definition say: in each store, and ahead of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from domain.errors import Code, EntrepotError
+from domain.message import (
+    MAX_KEYS_BYTES,
+    MAX_MESSAGE_GROUP_BYTES,
+    MAX_MESSAGE_ID_BYTES,
+    MAX_TAG_BYTES,
+    Message,
+    SystemProperty,
+    compaction_key,
+)
+from domain.names import MAX_SUB_TOPIC_BYTES
+from domain.timing import MAX_DELAY_MS
+from domain.topic import Cleanup, Topic
+
+MAX_TIME_DIGITS: Final = 19
+"""Of a delivery time: no more is read as a number."""
+
+
+def too_large(size: int, limit: int) -> EntrepotError:
+    """The refusal of a body."""
+    return EntrepotError(Code.MESSAGE_BODY_TOO_LARGE, f"the body has {size} bytes, the limit is {limit}")
+
+
+def field_too_long(message: Message) -> EntrepotError | None:
+    """The refusal of the first field that is too long for a record: which one, how long it is, what the limit is."""
+    fields = (
+        ("the tag has", len(message.tag.encode()), MAX_TAG_BYTES),
+        ("the keys have", keys_size(message.keys), MAX_KEYS_BYTES),
+        ("the message group has", len(message.message_group.encode()), MAX_MESSAGE_GROUP_BYTES),
+        ("the message id has", len(message.message_id), MAX_MESSAGE_ID_BYTES),
+        ("the sub-topic has", len(message.sub_topic.encode()), MAX_SUB_TOPIC_BYTES),
+    )
+    for what, size, limit in fields:
+        if size > limit:
+            return EntrepotError(Code.MESSAGE_PROPERTIES_TOO_LARGE, f"{what} {size} bytes, the limit is {limit}")
+    return None
+
+
+def keys_size(keys: Sequence[str]) -> int:
+    """Bytes that the keys of a message take together."""
+    return sum(len(key.encode()) for key in keys) + max(len(keys) - 1, 0)
+
+
+def lacks_key() -> EntrepotError:
+    """The refusal of a message that a compacted topic cannot keep apart from others."""
+    return EntrepotError(Code.BAD_REQUEST, "a message of a compacted topic needs a key")
+
+
+def is_for_later(message: Message, now_ms: int) -> bool:
+    """Whether a message with a delivery time has to wait for it.  Raises ILLEGAL_DELIVERY_TIME."""
+    text = message.system_text(SystemProperty.DELIVER_AT_MS)
+    if text is None:
+        return False
+    if not (text.isascii() and text.isdecimal()) or len(text) > MAX_TIME_DIGITS:
+        raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{text[:80]!r} is not a time in epoch milliseconds")
+    if int(text) > now_ms + MAX_DELAY_MS:
+        raise EntrepotError(
+            Code.ILLEGAL_DELIVERY_TIME, f"the delivery time is more than {MAX_DELAY_MS // 86_400_000} days ahead"
+        )
+    return int(text) > now_ms
+
+
+def refusals_ahead(
+    messages: Sequence[Message], topic: Topic, max_message_bytes: int, now_ms: int
+) -> dict[int, EntrepotError]:
+    """Why a store with this limit of bodies would refuse messages for their topic, by their places."""
+    limit = max_message_bytes if topic.max_message_bytes is None else min(max_message_bytes, topic.max_message_bytes)
+    is_compacted = topic.cleanup is Cleanup.COMPACT
+    refusals: dict[int, EntrepotError] = {}
+    for place, message in enumerate(messages):
+        if len(message.body) > limit:
+            refusals[place] = too_large(len(message.body), limit)
+        elif is_compacted and not compaction_key(message):
+            refusals[place] = lacks_key()
+        elif message.system and SystemProperty.DELIVER_AT_MS in message.system:
+            try:
+                is_for_later(message, now_ms)
+            except EntrepotError as refusal:
+                refusals[place] = refusal
+    return refusals

@@ -1,0 +1,22 @@
+"""What destroys something asks first: a terminal is asked, and who has none says `--yes`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from domain.printable import printable
+from gateway.cli.errors import USAGE, CommandError
+
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; needed where there is no terminal.")]
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Go on if the answer is yes.  Raises CommandError where nobody can be asked, typer.Abort for a no."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandError(f"{question} There is no terminal to ask: say --yes", USAGE)
+    typer.confirm(printable(question), abort=True, err=True)

@@ -1,0 +1,242 @@
+"""Operations of the administration: topics, groups, messages and what waits; `clients_operations.py` has the rest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from domain.allocation import AllocationStrategy
+from domain.consumer_group import EARLIEST
+from domain.retry_policy import RetryKind
+from domain.topic import Cleanup, Permission, TopicType
+from gateway.http.admin.common import PREFIX
+from gateway.http.admin.dead_letters import NDJSON
+from gateway.http.admin.messages import HOPS, STATES
+from gateway.http.documents.event_operations import REFUSAL
+from gateway.http.documents.operation import GONE, Answer, Operation, Operations, answers, put
+from gateway.http.documents.shapes import Anything, Choice, Keyed, Maybe, Shape, listed, named, time
+
+ID: Final = "019AF2C4A48D1549BA4F1FC100000000"
+HANDLE: Final = "AQAAAZrxqmUAB29yZGVycwAB"
+
+_TOPIC: Final = named(
+    "Topic",
+    "A topic with the offsets of its queues",
+    {
+        "name": "orders",
+        "namespace": "default",
+        "queues": 4,
+        "writeQueues": Maybe(4),
+        "type": Choice(tuple(TopicType)),
+        "permission": Choice((Permission.READ_WRITE, *sorted(set(Permission) - {Permission.READ_WRITE}))),
+        "cleanup": Choice(tuple(Cleanup)),
+        "retentionSeconds": Maybe(86_400),
+        "retentionBytes": Maybe(1 << 30),
+        "maxMessageBytes": Maybe(65_536),
+        "maxBacklog": Maybe(100_000),
+        "trace": 0.0,
+        "placement": Maybe(Keyed("broker-0", 4)),
+        "offsets": [{"queueId": 0, "minOffset": 0, "maxOffset": 41}],
+    },
+)
+_OUTCOME: Final = named(
+    "TopicOutcome", "What became of one of many", {"name": "orders", "created?": True, "error?": REFUSAL}
+)
+_RULES: Final = named(
+    "EventRules",
+    "What a topic asks of its events",
+    {
+        "dedupSeconds": 600,
+        "schema": Maybe(Anything({"type": "object", "required": ["celsius"]})),
+        "dataschema": Maybe("https://schemas.example/reading"),
+        "onInvalid": Choice(("refuse", "divert")),
+        "divertTo": Maybe("misfits"),
+    },
+)
+_GROUP: Final = named(
+    "ConsumerGroup",
+    "A consumer group with its progress",
+    {
+        "name": "workers",
+        "namespace": "default",
+        "maxAttempts": 16,
+        "invisibleSeconds": 30,
+        "start": EARLIEST,
+        "retry": {
+            "kind": Choice(tuple(RetryKind)),
+            "initialMs": 1000,
+            "maxMs": 7_200_000,
+            "multiplier": 2.0,
+            "delaysMs": [1000],
+        },
+        "maxInFlight": Maybe(1000),
+        "fifo": False,
+        "filter": Maybe({"kind": Choice(("TAG", "SQL92", "SUB_TOPIC")), "text": "a || b"}),
+        "progress": [
+            {"topic": "orders", "queueId": 0, "committedOffset": 41, "maxOffset": 44, "inFlight": 1, "lag": 3}
+        ],
+    },
+)
+_ASSIGNMENT: Final = named(
+    "Assignment",
+    "The queues of a member, of this generation",
+    {
+        "generation": 2,
+        "strategy": Choice(tuple(AllocationStrategy)),
+        "members": ["line-1"],
+        "leaseSeconds": 30.0,
+        "queues": [{"queueId": 0, "committedOffset": 41, "maxOffset": 44}],
+    },
+)
+_MEMBER: Final = {"member": "line-1", "queues": [0, 1], "leaseSeconds": 30.0, "expiresAt": time()}
+
+_HEAD: Final = {
+    "id": ID,
+    "topic": "orders",
+    "namespace": "default",
+    "queueId": 2,
+    "queueOffset": 41,
+    "keys": ["7"],
+    "tag": "",
+    "subTopic": "orders",
+    "messageGroup": "",
+    "bornTime": Maybe(time()),
+    "storeTime": Maybe(time()),
+    "size": 3,
+    "commitLogOffset": 8113,
+}
+_PROPERTY: Final = {"name": "unit", "value?": "celsius", "base64?": "Yw=="}
+_CONTENT: Final = {
+    "qos": 1,
+    "properties": [_PROPERTY],
+    "systemProperties": [_PROPERTY],
+    "places": [{"topic": "orders", "namespace": "default", "queueId": 2, "queueOffset": 41}],
+    "body": "bm93",
+    "text": Maybe("now"),
+}
+_MESSAGE: Final = named("Message", "What tells one message from another", _HEAD)
+_FULL: Final = named("FullMessage", "All that is kept of a message", {**_HEAD, **_CONTENT})
+_ORIGIN: Final = {"topic": "orders", "namespace": "default", "queueId": Maybe(2), "queueOffset": Maybe(41)}
+_LETTER_HEAD: Final = {
+    "offset": 3,
+    "reason": Maybe("rejected"),
+    "time": Maybe(time()),
+    "attempts": Maybe(16),
+    "origin": Maybe({**_ORIGIN, "id": Maybe(ID)}),
+}
+_LETTER: Final = named("DeadLetter", "A message that was given up, and why", {**_LETTER_HEAD, **_HEAD})
+_LINES: Final = Shape(
+    {"type": "string", "description": "A JSON object for each line: a dead letter with its content"},
+    '{"offset": 3, "reason": "rejected", "body": "bm93"}\n',
+)
+_TIMER: Final = named(
+    "Timer",
+    "A message that waits for its time",
+    {
+        "handle": HANDLE,
+        "deliverAt": time("2026-12-24T18:00:00.000Z"),
+        **{name: value for name, value in _HEAD.items() if name != "queueOffset"},
+    },
+)
+_RETAINED: Final = named(
+    "RetainedMessage",
+    "What is retained for a name, without its body",
+    {
+        "name": "factory/line1/temp",
+        "topic": "factory",
+        "id": ID,
+        "size": 4,
+        "qos": 1,
+        "contentType": Maybe("application/json"),
+        "bornTime": Maybe(time()),
+        "expiresAt": Maybe(time()),
+    },
+)
+_HOP: Final = {
+    "kind": Choice(tuple(HOPS.values())),
+    "time": Maybe(time()),
+    "topic": "orders",
+    "namespace": "default",
+    "queueId": 2,
+    "queueOffset": 41,
+    "group": Maybe("workers"),
+    "attempt": Maybe(1),
+    "detail": Maybe("max attempts reached"),
+}
+_NEXT: Final = Maybe("AAAB")
+_DEAD: Final = f"{PREFIX}/groups/{{name}}/dead-letters"
+_OF_GROUP: Final = f"{PREFIX}/groups/{{name}}/topics/{{topic}}"
+_OFFSET: Final = {"queueId": 0, "offset": 44}
+_BYTES: Final = Shape({"type": "string", "format": "binary"}, "21.5")
+
+TOPIC_OPERATIONS: Final[Operations] = {
+    ("GET", f"{PREFIX}/topics"): Operation("listTopics", answers(listed(_TOPIC))),
+    ("PUT", f"{PREFIX}/topics"): Operation(
+        "putTopics", answers(listed(_OUTCOME), "The outcome for each"), example={"value": [{"name": "a", "queues": 8}]}
+    ),
+    ("GET", f"{PREFIX}/topics/{{name}}"): Operation("getTopic", answers(_TOPIC)),
+    ("PUT", f"{PREFIX}/topics/{{name}}"): Operation(
+        "putTopic", put(_TOPIC), example={"queues": 8, "retentionSeconds": 86_400}
+    ),
+    ("DELETE", f"{PREFIX}/topics/{{name}}"): Operation("deleteTopic", GONE),
+    ("GET", f"{PREFIX}/topics/{{name}}/event-rules"): Operation("getEventRules", answers(_RULES)),
+    ("PUT", f"{PREFIX}/topics/{{name}}/event-rules"): Operation(
+        "putEventRules", answers(_RULES), example={"dedupSeconds": 600, "schema": {"type": "object"}}
+    ),
+    ("DELETE", f"{PREFIX}/topics/{{name}}/event-rules"): Operation("deleteEventRules", GONE),
+    ("GET", f"{PREFIX}/topics/{{name}}/queues/{{queue}}/messages"): Operation(
+        "pullMessages", answers(listed(_FULL, nextOffset=42, minOffset=0, maxOffset=44))
+    ),
+}
+GROUP_OPERATIONS: Final[Operations] = {
+    ("GET", f"{PREFIX}/groups"): Operation("listGroups", answers(listed(_GROUP))),
+    ("GET", f"{PREFIX}/groups/{{name}}"): Operation("getGroup", answers(_GROUP)),
+    ("PUT", f"{PREFIX}/groups/{{name}}"): Operation(
+        "putGroup", put(_GROUP), example={"maxAttempts": 5, "retry": {"kind": "list", "delaysMs": [1000, 5000]}}
+    ),
+    ("DELETE", f"{PREFIX}/groups/{{name}}"): Operation("deleteGroup", GONE),
+    ("POST", f"{PREFIX}/groups/{{name}}:reset"): Operation(
+        "resetGroup", answers(_GROUP), example={"topic": "orders", "to": "2026-12-01T00:00:00Z"}
+    ),
+    ("POST", f"{_OF_GROUP}/members/{{member}}"): Operation(
+        "heartbeatMember", answers(_ASSIGNMENT), example={"leaseSeconds": 30, "strategy": "AVERAGED"}
+    ),
+    ("DELETE", f"{_OF_GROUP}/members/{{member}}"): Operation("removeMember", GONE),
+    ("GET", f"{_OF_GROUP}/members"): Operation(
+        "listMembers", answers(listed(_MEMBER, generation=2, strategy=Maybe(Choice(tuple(AllocationStrategy)))))
+    ),
+    ("POST", f"{_OF_GROUP}/offsets"): Operation(
+        "commitOffsets",
+        answers(listed({"queueId": 0, "committedOffset": 44})),
+        example={"member": "line-1", "generation": 2, "offsets": [_OFFSET]},
+    ),
+    ("GET", _DEAD): Operation("listDeadLetters", answers(listed(_LETTER, next=Maybe(35)))),
+    ("POST", f"{_DEAD}:resend"): Operation(
+        "resendDeadLetters",
+        answers({"resentOffsets": [3, 4], "failedOffsets": [{"offset": 7, "error": REFUSAL}]}),
+        example={"offsets": [3, 4]},
+    ),
+    ("GET", f"{_DEAD}:export"): Operation("exportDeadLetters", {200: Answer("All of them", _LINES, NDJSON)}),
+}
+MESSAGE_OPERATIONS: Final[Operations] = {
+    ("GET", f"{PREFIX}/messages"): Operation("queryMessages", answers(listed(_MESSAGE, next=_NEXT))),
+    ("GET", f"{PREFIX}/messages/{{id}}"): Operation("getMessage", answers({**_HEAD, **_CONTENT, "others": 0})),
+    ("GET", f"{PREFIX}/messages/{{id}}/consumers"): Operation(
+        "listMessageConsumers",
+        answers(listed({"group": "workers", "state": Choice(tuple(STATES.values())), "attempts": 1})),
+    ),
+    ("GET", f"{PREFIX}/messages/{{id}}/trace"): Operation("getMessageTrace", answers(listed(_HOP))),
+    ("GET", f"{PREFIX}/timers"): Operation("listTimers", answers(listed(_TIMER, next=_NEXT))),
+    ("DELETE", f"{PREFIX}/timers/{{handle}}"): Operation("recallMessage", GONE),
+    ("PUT", f"{PREFIX}/timers/{{handle}}"): Operation(
+        "retimeMessage",
+        answers({"handle": HANDLE, "deliverAt": time()}),
+        example={"deliverAt": "2026-12-25T08:00:00Z"},
+    ),
+    ("GET", f"{PREFIX}/retained"): Operation("listRetained", answers(listed(_RETAINED, next=Maybe("factory/a")))),
+    ("DELETE", f"{PREFIX}/retained"): Operation("deleteRetainedMatching", answers({"deleted": 12})),
+    ("GET", f"{PREFIX}/retained/{{name}}"): Operation(
+        "getRetained", {200: Answer("The body, with the type that its publisher gave it", _BYTES, "*/*")}
+    ),
+    ("DELETE", f"{PREFIX}/retained/{{name}}"): Operation("deleteRetained", GONE),
+}
+ADMIN_OPERATIONS: Final[Operations] = {**TOPIC_OPERATIONS, **GROUP_OPERATIONS, **MESSAGE_OPERATIONS}

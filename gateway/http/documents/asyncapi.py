@@ -1,0 +1,189 @@
+"""`/asyncapi.json`: an AsyncAPI 3 document of the topics that the caller may consume, and of the doors to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import orjson
+from fastapi import APIRouter, Request, Response
+
+from domain.access.model import Action, ResourceType, whole_topic
+from domain.errors import EntrepotError
+from domain.names import is_hidden_topic, split_name
+from domain.topic import Permission, Topic
+from gateway.http.access import HttpAccess
+from gateway.http.context import HttpContext
+from gateway.http.documents.event_schema import EVENT_SCHEMA
+from gateway.messaging.yielding import with_pauses
+from gateway.transport.mqtt_doors import HTTP_PATH
+from gateway.version import own_version
+
+PATH: Final = "/asyncapi.json"
+MAX_TOPICS: Final = 10_000
+MEDIA_TYPE: Final = "application/vnd.aai.asyncapi+json;version=3.0.0"
+TOPICS_AT_ONCE: Final = 100
+_EVENT_TYPE: Final = "application/cloudevents+json"
+_EVENT: Final = {"$ref": "#/components/schemas/CloudEvent"}
+STREAM: Final = ".stream"
+NAME: Final = ".name"
+_MQTT_INSIDE: Final = "MQTT over WebSockets"
+_DOORS: Final[Mapping[str, tuple[str, str, str]]] = {
+    "mqtt": ("mqtt", "5.0", "MQTT"),
+    "mqtts": ("secure-mqtt", "5.0", "MQTT over TLS"),
+    "ws": ("ws", "", _MQTT_INSIDE),
+    "wss": ("wss", "", _MQTT_INSIDE),
+    "amqp": ("amqp", "0.9.1", "AMQP 0-9-1"),
+    "amqps": ("amqps", "0.9.1", "AMQP 0-9-1 over TLS"),
+    "grpc": ("grpc", "", "RocketMQ 5 clients"),
+}
+"""Protocol, version and title of each."""
+_DESCRIPTION: Final = "The topics that the caller may consume, and the doors that lead to them."
+_USER: Final = {"type": "userPassword", "description": "A user and its password"}
+
+
+def asyncapi_routes(context: HttpContext, access: HttpAccess) -> APIRouter:
+    """The one route."""
+    router = APIRouter(tags=["documentation"])
+
+    @router.get(
+        PATH,
+        summary="An AsyncAPI document of the topics",
+        responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}},
+    )
+    async def asyncapi(request: Request) -> Response:
+        topics = [topic for topic in context.store.topics() if _is_shown(access, request, topic)][:MAX_TOPICS]
+        document = await document_of(context, topics, request.headers.get("host", "127.0.0.1"), request.url.scheme)
+        return Response(orjson.dumps(document), media_type=MEDIA_TYPE)
+
+    return router
+
+
+def _is_shown(access: HttpAccess, request: Request, topic: Topic) -> bool:
+    if is_hidden_topic(topic.name) or topic.permission is Permission.NONE:
+        return False
+    try:
+        access.check(request.state.principal, Action.SUB, ResourceType.TOPIC, whole_topic(topic.name))
+    except EntrepotError:
+        return False
+    return True
+
+
+async def document_of(context: HttpContext, topics: list[Topic], host: str, scheme: str) -> dict[str, Any]:
+    """The document; by names, so that it is the same while the topics are."""
+    servers = _servers(context, host, scheme)
+    channels: dict[str, Any] = {}
+    operations: dict[str, Any] = {}
+    messages: dict[str, Any] = {}
+    schemas: dict[str, Any] = {}
+    ordered = sorted(topics, key=lambda each: each.name)
+    pages = (ordered[at : at + TOPICS_AT_ONCE] for at in range(0, len(ordered), TOPICS_AT_ONCE))
+    async for page in with_pauses(pages):
+        for topic in page:
+            key = _key(topic.name)
+            own = _channels(topic, servers, _message(context, topic, messages, schemas, key))
+            channels |= {f"{key}{suffix}": channel for suffix, channel in own.items()}
+            operations |= _operations(topic, key, own)
+    return {
+        "asyncapi": "3.0.0",
+        "info": {"title": "Entrepôt", "version": own_version(), "description": _DESCRIPTION},
+        "defaultContentType": _EVENT_TYPE,
+        "servers": servers,
+        "channels": channels,
+        "operations": operations,
+        "components": {
+            "messages": {"CloudEvent": {"contentType": _EVENT_TYPE, "payload": _EVENT}, **messages},
+            "schemas": {"CloudEvent": EVENT_SCHEMA, **schemas},
+            "securitySchemes": {"user": _USER, "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"}},
+        },
+    }
+
+
+def _operations(topic: Topic, key: str, channels: Iterable[str]) -> dict[str, Any]:
+    """What this server does at the channels of a topic, by their suffixes."""
+    found: dict[str, Any] = {}
+    for suffix in channels:
+        reference = {"$ref": f"#/channels/{key}{suffix}"}
+        if topic.permission.writable and suffix != STREAM:
+            found[f"publish_{key}{suffix}"] = {"action": "receive", "channel": reference}
+        if topic.permission.readable:
+            found[f"consume_{key}{suffix}"] = {"action": "send", "channel": reference}
+    return found
+
+
+def _servers(context: HttpContext, host: str, scheme: str) -> dict[str, Any]:
+    """The doors of this gateway as they are bound, by the name that the caller knows it by."""
+    is_tls = scheme == "https"
+    socket_scheme = "wss" if is_tls else "ws"
+    servers = {"http": _server(host, scheme, "CloudEvents over HTTP")}
+    servers["events"] = _server(host, socket_scheme, "CloudEvents over WebSockets, sub-protocol `cloudevents.json`")
+    mqtt = context.settings.mqtt
+    if mqtt.enabled and mqtt.ws_on_http and context.mqtt is not None:
+        servers["mqtt-http"] = {**_server(host, socket_scheme, _MQTT_INSIDE), "pathname": HTTP_PATH}
+    name = host.rpartition(":")[0] if ":" in host and not host.endswith("]") else host
+    for door, address in context.addresses.items():
+        if door not in _DOORS:
+            continue
+        protocol, version, title = _DOORS[door]
+        servers[door] = _server(f"{name}:{address.rpartition(':')[2]}", protocol, title)
+        if version:
+            servers[door]["protocolVersion"] = version
+        if door in ("ws", "wss"):
+            servers[door]["pathname"] = mqtt.ws_path
+    return servers
+
+
+def _server(host: str, protocol: str, title: str) -> dict[str, Any]:
+    security = [{"$ref": f"#/components/securitySchemes/{each}"} for each in ("user", "token")]
+    return {"host": host, "protocol": protocol, "title": title, "security": security}
+
+
+def _message(
+    context: HttpContext, topic: Topic, messages: dict[str, Any], schemas: dict[str, Any], key: str
+) -> dict[str, Any]:
+    """A reference to the message of a topic: any event, or one with the data that the topic asks for."""
+    rule = context.event_rules.of(topic.name)
+    if rule is None or not rule.record.schema:
+        return {"$ref": "#/components/messages/CloudEvent"}
+    schemas[f"{key}_data"] = orjson.loads(rule.record.schema)
+    data = {"type": "object", "properties": {"data": {"$ref": f"#/components/schemas/{key}_data"}}}
+    messages[f"{key}_event"] = {"contentType": _EVENT_TYPE, "payload": {"allOf": [_EVENT, data]}}
+    return {"$ref": f"#/components/messages/{key}_event"}
+
+
+def _channels(topic: Topic, servers: dict[str, Any], message: dict[str, Any]) -> dict[str, Any]:
+    """What a topic is at HTTP, on a WebSocket and at doors that know it by its name: channels by suffix."""
+    namespace, plain = split_name(topic.name)
+    below = "" if "/" not in topic.name else f"/namespaces/{namespace}"
+    channels = {
+        "": {
+            "address": f"{below}/topics/{plain}",
+            "title": plain,
+            "description": f"`{below}/topics/{plain}:publish`, `…/eventsubscriptions/{{group}}:receive`, `…/events`",
+            "messages": {"event": message},
+            "servers": [{"$ref": "#/servers/http"}],
+        },
+        STREAM: {
+            "address": f"{below}/topics/{plain}/eventsubscriptions/{{group}}:stream",
+            "title": plain,
+            "description": "Events of a consumer group, and what becomes of them",
+            "parameters": {"group": {"description": "A consumer group", "examples": ["workers"]}},
+            "messages": {"event": message},
+            "servers": [{"$ref": "#/servers/events"}],
+        },
+    }
+    by_name = [each for each in servers if each not in ("http", "events")]
+    if by_name and not below:
+        channels[NAME] = {
+            "address": plain,
+            "title": plain,
+            "description": f"MQTT: `{plain}/#`; AMQP: the exchange `{plain}`; RocketMQ: the topic `{plain}`",
+            "messages": {"event": message},
+            "servers": [{"$ref": f"#/servers/{each}"} for each in by_name],
+        }
+    return channels
+
+
+def _key(name: str) -> str:
+    """A name as one of AsyncAPI's: letters, digits, `.`, `-` and `_`."""
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_") else f".{ord(c):x}." for c in name)

@@ -1,0 +1,173 @@
+"""The OpenAPI document: what FastAPI knows of routes, and what the tables of this package say of their operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.http.documents.admin_operations import ADMIN_OPERATIONS
+from gateway.http.documents.event_operations import CLOUD_EVENT, EVENT_OPERATIONS, TOKEN
+from gateway.http.documents.operation import JSON, Answer, Operation, Operations
+from gateway.http.documents.operator_operations import OPERATOR_OPERATIONS
+from gateway.http.documents.publish_operation import PUBLISH_PATH, PUBLISH_PATH_OF_NAMESPACES, publish_operations
+from gateway.http.documents.rabbitmq_operations import RABBITMQ_OPERATIONS
+from gateway.http.documents.refusals import problem_responses, problem_schemas, refusals
+from gateway.http.documents.shapes import Schema
+from gateway.http.namespaced import NAMESPACE_PATH
+from gateway.http.rabbitmq.door import PREFIX as RABBITMQ_PREFIX
+from gateway.http.rights import Open, rule_of
+
+OPERATIONS: Final[Operations] = {**EVENT_OPERATIONS, **ADMIN_OPERATIONS, **OPERATOR_OPERATIONS, **RABBITMQ_OPERATIONS}
+DESCRIPTION: Final = """Publish, receive and follow CloudEvents; subscribe sinks to them; look after topics, groups, \
+clients and rights. Below `/api` are the routes of RabbitMQ's management API.
+
+Paths that name a topic or a group are also there below `/namespaces/{namespace}`. Refusals are problem details \
+(RFC 9457)."""
+SECURITY_SCHEMES: Final[Schema] = {
+    "basic": {"type": "http", "scheme": "basic", "description": "A user and its password"},
+    "bearer": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "A token"},
+    "sharedAccessKey": {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": "Event Grid's key: `SharedAccessKey <name>:<password>`, or a token in its place",
+    },
+    "accessToken": {
+        "type": "apiKey",
+        "in": "query",
+        "name": "access_token",
+        "description": "A token, for who can set no header",
+    },
+}
+SECURITY: Final[list[Schema]] = [*({name: []} for name in SECURITY_SCHEMES), {}]
+"""The last: whoever asks, as long as nobody is defined, or where everybody may."""
+TAGS: Final[Mapping[str, str]] = {
+    "publish": "Publishing",
+    "pull delivery": "Receiving, and settling what was received",
+    "subscriptions": "Push delivery (CloudEvents Subscriptions API)",
+    "topics": "Topics, and what they ask of their events",
+    "groups": "Consumer groups, and their dead letters",
+    "members": "Consuming by whole queues",
+    "messages": "Finding messages",
+    "timers": "Messages that wait for their time",
+    "retained": "Retained messages of MQTT",
+    "clients": "MQTT clients of this gateway",
+    "sessions": "MQTT sessions of all gateways",
+    "traces": "Packets of one MQTT client",
+    "brokers": "Brokers of the store",
+    "users": "Users, and the audit log",
+    "acls": "Rights",
+    "bridges": "Bridges to other MQTT brokers",
+    "health": "How the process is",
+    "documentation": "Documents",
+    "rabbitmq": "RabbitMQ's management API",
+    "namespaces": "The same in a namespace",
+}
+PARAMETERS: Final[Mapping[str, tuple[str, str]]] = {
+    "topic": ("A topic", "factory"),
+    "group": ("A consumer group", "workers"),
+    "namespace": ("A namespace", "team"),
+    "vhost": ("A virtual host; `/` is `%2F`", "%2F"),
+    "name": ("The name of the thing", "orders"),
+    "id": ("The id of the thing", "3f2a9c01d4e5b677"),
+    "token": ("The token of the request for consent", "9c01d4e5b677"),
+    "queue": ("The id of a queue", "0"),
+    "member": ("A member's own id", "line-1"),
+    "handle": ("The handle of a message that waits", TOKEN),
+    "client": ("A client id, or an address", "line-1"),
+    "subject": ("A user, with or without `User:` before it", "User:bob"),
+    "user": ("A user", "bob"),
+    "source": ("An exchange; the default one is `amq.default`", "shop"),
+    "kind": ("`q`: to a queue; `e`: to an exchange", "q"),
+    "destination": ("What the binding leads to", "jobs"),
+    "props": ("The binding's `properties_key`", "~"),
+}
+
+
+def completed(document: Schema) -> Schema:
+    """FastAPI's document with all that is known of its operations.  Raises KeyError for one that no table has."""
+    parts: dict[str, Schema] = {**CLOUD_EVENT.parts, **problem_schemas()}
+    for path, operations in document["paths"].items():
+        for method, told in operations.items():
+            _complete(method.upper(), path, told, parts)
+    document["paths"] = {
+        PUBLISH_PATH: publish_operations("", "publish"),
+        **document["paths"],
+        PUBLISH_PATH_OF_NAMESPACES: publish_operations("InNamespace", "namespaces"),
+    }
+    for path, operations in document["paths"].items():
+        for told in operations.values():
+            told["parameters"] = _with_path(path, told.get("parameters", []))
+    document["info"]["description"] = DESCRIPTION
+    document["tags"] = [{"name": name, "description": description} for name, description in TAGS.items()]
+    document["security"] = SECURITY
+    document["components"] = {
+        "schemas": dict(sorted(parts.items())),
+        "responses": problem_responses(),
+        "securitySchemes": SECURITY_SCHEMES,
+    }
+    return document
+
+
+def _complete(method: str, path: str, told: Schema, parts: dict[str, Schema]) -> None:
+    """Add to what is told of one operation.  `parts` collects the schemas it refers to."""
+    operation = OPERATIONS[method, path.replace(NAMESPACE_PATH, "")]
+    told["operationId"] = operation.id + ("InNamespace" if NAMESPACE_PATH in path else "")
+    told["parameters"] = [*told.get("parameters", []), *operation.parameters]
+    _add_body(told, operation, parts)
+    of_rabbitmq = path.startswith(f"{RABBITMQ_PREFIX}/") and "rabbitmq" in told["tags"]
+    statuses = [400, 401, 403, *([404] if "{" in path else [])]
+    rule = rule_of(method, path)
+    if isinstance(rule, Open) and rule.setting is None:
+        told["security"] = []
+        statuses = [400, 404]
+    if "requestBody" in told:
+        statuses += [413, 415]
+    told["responses"] = {
+        **{str(status): _response(answer, parts) for status, answer in operation.answers.items()},
+        **refusals("RabbitMqProblem" if of_rabbitmq else "Problem", *statuses),
+    }
+
+
+def _add_body(told: Schema, operation: Operation, parts: dict[str, Schema]) -> None:
+    if operation.body is not None:
+        parts.update(operation.body.parts)
+        content = {"schema": operation.body.schema, "example": operation.body.example}
+        needed = bool(operation.body.schema.get("required"))
+        told["requestBody"] = {"required": needed, "content": {JSON: content}}
+    elif "requestBody" in told:
+        told["requestBody"]["content"][JSON]["example"] = operation.example
+
+
+def _response(answer: Answer, parts: dict[str, Schema]) -> Schema:
+    found: Schema = {"description": answer.description}
+    if answer.headers:
+        found["headers"] = {
+            name: {"description": description, "schema": {"type": "string"}}
+            for name, description in answer.headers.items()
+        }
+    if answer.content is not None:
+        parts.update(answer.content.parts)
+        content = {"schema": answer.content.schema, "example": answer.content.example}
+        found["content"] = {answer.media_type: content}
+    return found
+
+
+def _with_path(path: str, parameters: list[Schema]) -> list[Schema]:
+    """The parameters, those of the path first, each once, and with an example."""
+    others = [each for each in parameters if each["in"] != "path"]
+    names = [part.partition("}")[0] for part in path.split("{")[1:]]
+    return [*(_in_path(name) for name in names), *others]
+
+
+def _in_path(name: str) -> Schema:
+    description, example = PARAMETERS[name]
+    schema = {"type": "string"}
+    return {
+        "name": name,
+        "in": "path",
+        "required": True,
+        "schema": schema,
+        "description": description,
+        "example": example,
+    }

@@ -1,0 +1,35 @@
+"""`/docs`: a page that lists the operations of `/openapi.json` and tries them.  It asks nobody but this server."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import Final
+
+from fastapi import APIRouter, Request, Response
+
+_FILES: Final = {
+    "/docs": ("index.html", "text/html"),
+    "/docs/page.js": ("page.js", "text/javascript"),
+    "/docs/page.css": ("page.css", "text/css"),
+}
+_HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cache-control": "no-cache",
+}
+
+
+def page_routes() -> APIRouter:
+    """The page and its parts, for everybody."""
+    router = APIRouter()
+    for path in _FILES:
+        router.add_route(path, _page, methods=["GET"], include_in_schema=False)
+    return router
+
+
+async def _page(request: Request) -> Response:
+    name, media_type = _FILES[request.scope["path"]]
+    content = files("gateway.http.documents").joinpath("page", name).read_bytes()
+    return Response(content, media_type=media_type, headers=_HEADERS)

@@ -1,0 +1,67 @@
+"""What every path answers besides its own methods: HEAD wherever there is GET, OPTIONS, and `Allow` (RFC 9110, 9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from fastapi import FastAPI, Request
+from starlette.routing import compile_path
+
+from gateway.http.asgi import Scope, Send, answer
+from gateway.http.problems import answer_of_status, log_refusal, send_problem
+from gateway.http.rights import routes_of
+
+SERVER_METHODS: Final = ("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS")
+"""What `OPTIONS *` tells: those that some path has."""
+_HEAD: Final = "entrepot.head"
+
+
+class RouteMethods:
+    """The methods of each path, out of an app's routes."""
+
+    def __init__(self, app: FastAPI) -> None:
+        methods: dict[str, set[str]] = {}
+        for method, path in routes_of(app):
+            methods.setdefault(path, set()).add(method or "GET")  # the framework's own pages
+        self._known = [(compile_path(path)[0], frozenset(own)) for path, own in methods.items()]
+
+    def at(self, path: str) -> list[str]:
+        """What a path may be asked for, in the order of `SERVER_METHODS`; nothing where there is no such path."""
+        found = {method for pattern, methods in self._known if pattern.match(path) for method in methods}
+        if "GET" in found:
+            found.add("HEAD")
+        if found:
+            found.add("OPTIONS")
+        return [method for method in SERVER_METHODS if method in found]
+
+    async def answer_options(self, scope: Scope, send: Send) -> None:
+        """Tell what may be asked for."""
+        allowed = SERVER_METHODS if scope["path"] == "*" else self.at(scope["path"])
+        if allowed:
+            await answer(send, HTTPStatus.OK, [(b"allow", ", ".join(allowed).encode())], b"")
+            return
+        problem = answer_of_status(HTTPStatus.NOT_FOUND, "there is nothing at this path")
+        log_refusal(scope["method"], scope["path"], problem.status, "there is nothing at this path")
+        await send_problem(send, problem)
+
+
+def as_get(scope: Scope, send: Send) -> tuple[Scope, Send]:
+    """A HEAD as the GET that it asks about.  Its answer is over with its head, also that of a stream."""
+    is_over = False
+
+    async def send_head(message: MutableMapping[str, Any]) -> None:
+        nonlocal is_over
+        if is_over:
+            return
+        await send(message)
+        is_over = True
+        await send({"type": "http.response.body", "body": b""})
+
+    return {**scope, "method": "GET", _HEAD: True}, send_head
+
+
+def is_head(request: Request) -> bool:
+    """Whether nobody wants what a GET does, but to hear of it."""
+    return _HEAD in request.scope

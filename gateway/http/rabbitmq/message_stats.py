@@ -1,0 +1,81 @@
+"""`message_stats` as RabbitMQ's API gives them: totals since this gateway began, and rates of the last seconds.
+
+Nothing is measured while nobody asks: a rate compares with how the totals stood when somebody asked some seconds ago.
+Where that is too long ago, or was never, there is a total and no rate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from gateway.frontends.amqp.consumption import QueueCounts
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.vhosts.vhost import Queue
+
+SAMPLE_SECONDS: Final = 5.0
+"""Between two samples, as RabbitMQ has it."""
+OLD_SECONDS: Final = 60.0
+"""A sample that is older is not compared with: its rate would be none of now."""
+
+Totals = Mapping[str, int]
+Sample = tuple[float, Mapping[str, Totals]]
+"""When it was taken, and the totals by what they are of."""
+
+
+class MessageRates:
+    """`read`: the totals of all that rates are asked for.  `now`: seconds that only grow."""
+
+    def __init__(self, read: Callable[[], Mapping[str, Totals]], now: Callable[[], float]) -> None:
+        self._read, self._now = read, now
+        self._before: Sample | None = None
+        self._latest: Sample | None = None
+
+    def look(self) -> None:
+        """Somebody asks: take a sample if it is time."""
+        now = self._now()
+        if self._latest is None or now - self._latest[0] >= SAMPLE_SECONDS:
+            self._before, self._latest = self._latest, (now, self._read())
+
+    def stats(self, of: str, totals: Totals) -> dict[str, Any]:
+        """The totals, each with its rate where there is one."""
+        shown: dict[str, Any] = dict(totals)
+        if self._before is None:
+            return shown
+        seconds = self._now() - self._before[0]
+        if not 0 < seconds <= OLD_SECONDS:
+            return shown
+        then = self._before[1].get(of, {})
+        for name, total in totals.items():
+            shown[f"{name}_details"] = {"rate": round(max(total - then.get(name, 0), 0) / seconds, 2)}
+        return shown
+
+
+def totals_of_all(frontend: AmqpFrontend) -> Totals:
+    """Of this gateway, by RabbitMQ's names."""
+    counters = frontend.counters
+    return {
+        "publish": counters.published,
+        "confirm": counters.confirmed,
+        "return_unroutable": counters.returned,
+        **_consumed(frontend.consumption.total),
+    }
+
+
+def totals_of_queue(frontend: AmqpFrontend, queue: Queue) -> Totals:
+    """Of a queue."""
+    consumption = frontend.consumption
+    return {"publish": consumption.incoming(queue), **_consumed(consumption.of(queue))}
+
+
+def totals_of_queues(frontend: AmqpFrontend) -> Mapping[str, Totals]:
+    """Of every queue, by its topic."""
+    return {
+        queue.topic: totals_of_queue(frontend, queue)
+        for vhost in frontend.definitions.vhosts()
+        for queue in vhost.queues.values()
+    }
+
+
+def _consumed(counts: QueueCounts) -> Totals:
+    return {"deliver_get": counts.delivered, "ack": counts.acknowledged, "redeliver": counts.redelivered}

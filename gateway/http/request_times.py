@@ -1,0 +1,143 @@
+"""How long requests take, and how they end: by method, the route's template and status, for `/metrics`.
+
+A request ends here when the head of its answer begins: a stream goes on for as long as its client likes.  Paths never
+become labels, only the templates of routes do; what no route takes is `other`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator, MutableMapping
+from math import inf
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from domain.measurement import BOUNDS, Histogram
+from gateway.http.asgi import AsgiApp, Headers, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from gateway.http.connection import PublishAtOnce
+    from gateway.http.problems import ProblemAnswer
+    from gateway.http.publish import Client, OnPublished
+
+TEMPLATE: Final = "entrepot.template"
+"""Where a scope says the template of its route, once that is known; else FastAPI's route says it."""
+ROUTED: Final = "entrepot.routed"
+"""Where a scope says which other one was routed in its place."""
+PUBLISH: Final = "/topics/{topic}:publish"
+PUBLISH_OF_NAMESPACE: Final = "/namespaces/{namespace}/topics/{topic}:publish"
+OTHER: Final = "other"
+_OK: Final = 200
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class RouteTimes:
+    """Of one method and template.  `others`: answers by status, but for those of 200, which are the rest."""
+
+    __slots__ = ("durations", "others")
+
+    def __init__(self) -> None:
+        self.durations = Histogram()
+        self.others: Counter[int] = Counter()
+
+    def note(self, status: int, seconds: float) -> None:
+        self.durations.observe(seconds)
+        if status != _OK:
+            self.others[status] += 1
+
+    def by_status(self) -> dict[int, int]:
+        """How many answers there were of each status."""
+        taken = sum(self.durations.counts) - self.others.total()
+        return {**({_OK: taken} if taken else {}), **self.others}
+
+
+class RequestTimes:
+    """Of all requests."""
+
+    def __init__(self) -> None:
+        self._routes: dict[tuple[str, str], RouteTimes] = {}
+
+    def of(self, method: str, template: str) -> RouteTimes:
+        """Those of a route.  Methods that there are not are one."""
+        key = (method if method in _METHODS else OTHER, template)
+        found = self._routes.get(key)
+        if found is None:
+            found = self._routes[key] = RouteTimes()
+        return found
+
+    def metrics(self) -> Iterator[Metric]:
+        """For a scrape."""
+        times = HistogramMetricFamily(
+            "entrepot_http_request_seconds",
+            "From the head of an HTTP request to that of its answer, by route",
+            labels=["method", "route"],
+        )
+        counts = CounterMetricFamily(
+            "entrepot_http_requests", "HTTP requests answered, by route", labels=["method", "route", "status"]
+        )
+        for (method, template), route in self._routes.items():
+            buckets = [("+Inf" if bound == inf else str(bound), n) for bound, n in route.durations.cumulative()]
+            times.add_metric([method, template], buckets, route.durations.total_seconds)
+            for status, count in route.by_status().items():
+                counts.add_metric([method, template, str(status)], count)
+        yield times
+        yield counts
+
+    def timed(self, app: AsgiApp) -> AsgiApp:
+        """The app, whose answers are counted as they begin."""
+
+        async def measured(scope: Scope, receive: Receive, send: Send) -> None:
+            if scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            began = perf_counter()
+
+            async def noted(message: MutableMapping[str, Any]) -> None:
+                if message["type"] == "http.response.start":
+                    route = self.of(scope["method"], _template(scope))
+                    route.note(message["status"], perf_counter() - began)
+                await send(message)
+
+            await app(scope, receive, noted)
+
+        return measured
+
+
+class TimedPublish:
+    """What takes publishes at once, with how long each took: 3 % of a publish is all that measuring it may cost, hence
+    one function without attributes to look up."""
+
+    def __init__(self, publish: PublishAtOnce, times: RequestTimes) -> None:
+        self.may_come = publish.may_come
+        self.at_once = _timed_at_once(publish, times.of("POST", PUBLISH))
+
+
+def _timed_at_once(publish: PublishAtOnce, route: RouteTimes) -> Callable[..., bool]:
+    """`PublishAtOnce.at_once`; what is not taken is measured where it goes."""
+    take, durations, counts, others = publish.at_once, route.durations, route.durations.counts, route.others
+
+    def at_once(url: bytes, headers: Headers, client: Client, body: bytes, on_published: OnPublished) -> bool:
+        began = perf_counter()
+
+        def published(problem: ProblemAnswer | None) -> None:
+            seconds = perf_counter() - began
+            counts[bisect_left(BOUNDS, seconds)] += 1
+            durations.total_seconds += seconds
+            if problem is not None:
+                others[problem.status] += 1
+            on_published(problem)
+
+        return take(url, headers, client, body, published)
+
+    return at_once
+
+
+def _template(scope: Scope) -> str:
+    template = scope.get(TEMPLATE)
+    if template is None:
+        template = getattr(scope.get(ROUTED, scope).get("route"), "path", OTHER)
+    return str(template)

@@ -1,0 +1,67 @@
+"""A WebSocket of the HTTP door: uvicorn's protocol, with bounds on what comes before it is accepted and in one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from itertools import islice
+from typing import Any, Final
+
+import wsproto
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+from wsproto.events import Event
+
+from gateway.transport.websocket import FRAMES_PER_TURN, forget_frames
+
+MAX_EARLY_BYTES: Final = 512 * 1024
+"""Before the handshake is answered: its head, which the HTTP door bounds, and what a client sends ahead."""
+
+
+class _InTurns(wsproto.WSConnection):
+    """Tells of so many frames as one turn of the loop is for.  `has_more`: whether there may be more of them."""
+
+    has_more = False
+
+    def events(self) -> Generator[Event, None, None]:
+        left = FRAMES_PER_TURN
+        for event in islice(super().events(), FRAMES_PER_TURN):
+            left -= 1
+            yield event
+        self.has_more = left == 0
+
+
+class EventSocketConnection(WSProtocol):
+    """One connection."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.conn: _InTurns = _InTurns(wsproto.ConnectionType.SERVER)
+        self._early_bytes = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes from the socket."""
+        if not self.handshake_complete:
+            self._early_bytes += len(data)
+            if self._early_bytes > MAX_EARLY_BYTES:
+                self.transport.abort()
+                return
+        super().data_received(data)
+
+    def handle_events(self) -> None:
+        """Take a part of what has come; the rest when others had their turn."""
+        if self.disconnected:
+            return
+        was_behind = self.conn.has_more
+        super().handle_events()
+        if self.transport.is_closing():
+            return
+        if self.conn.has_more:
+            self.transport.pause_reading()
+            self.loop.call_soon(self.handle_events)
+        elif was_behind and not self.read_paused:
+            self.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free all that has come, at once."""
+        super().connection_lost(exc)
+        if self.conn.connection is not None:
+            forget_frames(self.conn.connection)

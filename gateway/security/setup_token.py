@@ -1,0 +1,123 @@
+"""SetupToken: the secret that defining the first user takes.  Being on the machine is not enough: any page that a
+browser there has open would be, too.
+
+All gateways of a store have the same: it is a key-value, made by the first of them that finds no user.  It ends with
+the first user.  Each gateway writes it into a file that its owner alone can read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from domain.access.model import Origin, Principal
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, KeyValueChange
+from domain.ports import KeyValues
+from gateway.security.credentials import Credentials
+from gateway.security.private_file import write_private
+
+KEY: Final = "setup/token"
+FILE_NAME: Final = "setup-token"
+PREFIX: Final = "entrepot-setup-"
+TOKEN: Final = re.compile(PREFIX + "[A-Za-z0-9_-]{43}")
+"""A whole token; no other secret looks so."""
+RANDOM_BYTES: Final = 32
+SETUP: Final = "setup"
+"""Name of who has shown it."""
+
+_KEEPS_NONE: Final = frozenset((Code.UNSUPPORTED, Code.STORAGE_FULL))
+"""Why a store keeps no token: it refuses users likewise, so that the token is one of this gateway alone."""
+_log = structlog.get_logger(__name__)
+
+
+class SetupTokenNeededError(EntrepotError):
+    """Somebody without the token would define users or policies while there is no user."""
+
+    def __init__(self, path: Path | None) -> None:
+        where = "that the start has printed" if path is None else f"in {path}"
+        super().__init__(
+            Code.UNAUTHORIZED, f"no user is defined yet: who defines the first shows the setup token {where}"
+        )
+        self.path = path
+
+
+class SetupToken:
+    """`path`: the file; None: there is none, and the start prints the token."""
+
+    def __init__(self, store: KeyValues, path: Path | None) -> None:
+        self._store = store
+        self.path = None if path is None else path.absolute()
+        self.value: str | None = None
+        """The token, as long as there is no user."""
+
+    async def open(self) -> None:
+        """There is no user: take the store's token, or make one, and write the file.  Raises what the store raises."""
+        self.value = await self._of_store()
+        if self.path is not None:
+            try:
+                _write(self.path, self.value)
+            except OSError as error:
+                _log.warning("cannot write the setup token: the start prints it", path=str(self.path), error=str(error))
+                self.path = None
+
+    def end(self) -> None:
+        """There is a user: the token is none any more, and its file goes."""
+        self.value = None
+        if self.path is not None:
+            with contextlib.suppress(OSError):
+                self.path.unlink(missing_ok=True)
+
+    async def forget(self) -> None:
+        """The same, and the store forgets it; where that fails, the next start does it."""
+        self.end()
+        with contextlib.suppress(EntrepotError):
+            (found,) = await self._store.get([KEY])
+            if found is not None:
+                await self._store.write([KeyValueChange(KEY, None, found.version)])
+
+    def principal_of(self, credentials: Credentials) -> Principal | None:
+        """Who shows the token, as a bearer's or as a password."""
+        shown = credentials.password
+        if self.value is None or shown is None or not hmac.compare_digest(shown, self.value.encode()):
+            return None
+        return Principal(SETUP, Origin.SETUP, credentials.source, credentials.client_id)
+
+    async def _of_store(self) -> str:
+        made = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+        try:
+            (found,) = await self._store.get([KEY])
+            if found is None:
+                with contextlib.suppress(EntrepotError):  # another gateway was faster: its token counts
+                    await self._store.write([KeyValueChange(KEY, made.encode(), ABSENT)])
+                (found,) = await self._store.get([KEY])
+        except EntrepotError as error:
+            if error.code not in _KEEPS_NONE:
+                raise
+            return made
+        if found is None or not TOKEN.fullmatch(token := found.value.decode("latin-1")):
+            raise EntrepotError(Code.INTERNAL_ERROR, "the store has no setup token that can be read")
+        return token
+
+
+def token_in(path: Path) -> str | None:
+    """The token in a file; None where there is none that may be read."""
+    try:
+        with path.open(encoding="ascii") as file:
+            text = file.read(len(PREFIX) + 2 * RANDOM_BYTES).strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return text if TOKEN.fullmatch(text) else None
+
+
+def _write(path: Path, token: str) -> None:
+    """Put the file in place whole, for its owner alone; one that is there already needs no room on a full disk."""
+    if token_in(path) == token:
+        return
+    write_private(path, token)

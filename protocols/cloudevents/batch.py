@@ -1,0 +1,34 @@
+"""Batches: an event at fault refuses all of its batch, and the refusal names every one that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+from protocols.cloudevents.errors import CloudEventError
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+def each_of(items: Iterable[T], taken: Callable[[T], U]) -> list[U]:
+    """What becomes of each item.  Raises CloudEventError, which names all that are at fault, and why the first is."""
+    done: list[U] = []
+    faults: dict[int, CloudEventError] = {}
+    for item in items:
+        try:
+            done.append(taken(item))
+        except CloudEventError as error:
+            faults[len(done) + len(faults)] = error
+    if not faults:
+        return done
+    first = next(iter(faults.values()))
+    raise CloudEventError(f"{events_at(list(faults))} (counted from 0): {first.message}", first.attribute)
+
+
+def events_at(places: Sequence[int]) -> str:
+    """Ascending places of a batch, for people: `events 0-2, 7 of the batch`."""
+    runs = [list(run) for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0])]
+    texts = [str(run[0][1]) if len(run) == 1 else f"{run[0][1]}-{run[-1][1]}" for run in runs]
+    return f"event{'s' if len(places) > 1 else ''} {', '.join(texts)} of the batch"

@@ -1,0 +1,50 @@
+"""What CONNACK and DISCONNECT say, and what is left out of them where the client takes only small packets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from protocols.mqtt.properties import EMPTY, Properties, PropertyId
+from protocols.mqtt.reason_codes import ConnectReturnCode, ReasonCode
+
+RETURN_CODES: Final = {
+    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION: ConnectReturnCode.UNACCEPTABLE_PROTOCOL_VERSION,
+    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID: ConnectReturnCode.IDENTIFIER_REJECTED,
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD: ConnectReturnCode.BAD_USER_NAME_OR_PASSWORD,
+    ReasonCode.NOT_AUTHORIZED: ConnectReturnCode.NOT_AUTHORIZED,
+    ReasonCode.SERVER_UNAVAILABLE: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.SERVER_BUSY: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.QUOTA_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.CONNECTION_RATE_EXCEEDED: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.USE_ANOTHER_SERVER: ConnectReturnCode.SERVER_UNAVAILABLE,
+    ReasonCode.SERVER_SHUTTING_DOWN: ConnectReturnCode.SERVER_UNAVAILABLE,
+}
+"""What version 3 says where version 5 has these reasons; others close without a word."""
+
+_SPARED_OF_CONNACK: Final = (
+    PropertyId.RESPONSE_INFORMATION,
+    PropertyId.TOPIC_ALIAS_MAXIMUM,
+    PropertyId.MAXIMUM_PACKET_SIZE,
+)
+"""Left out in this order of a CONNACK that is too large for its client, which works without."""
+
+CLIENTS_GOODBYES: Final = frozenset(
+    ReasonCode(code) for code in (0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99)
+)
+"""Reasons that a client's DISCONNECT may give (table 3-13)."""
+
+
+def connack_forms(properties: Properties) -> list[Properties]:
+    """What a CONNACK that accepts may have, the most first."""
+    forms = [properties]
+    for spared in _SPARED_OF_CONNACK:
+        if spared in forms[-1]:
+            forms.append({key: value for key, value in forms[-1].items() if key != spared})
+    return forms
+
+
+def goodbye_forms(properties: Properties) -> list[Properties]:
+    """What the last packet of a connection may have, the most first: the reason string is left out before the rest
+    (3.2.2-19, 3.14.2-3)."""
+    rest: Properties = {key: value for key, value in properties.items() if key != PropertyId.REASON_STRING}
+    return [properties, rest, EMPTY] if rest else [properties, EMPTY]

@@ -1,0 +1,149 @@
+"""Operations of the HTTP door, and the rights that each needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+from tests.e2e.http import rabbitmq_grid
+
+EVENT = {"ce-specversion": "1.0", "ce-id": "1", "ce-type": "t", "ce-source": "/me"}
+BATCH = "application/cloudevents-batch+json"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One thing to do at a door, and the rights that it needs: (action, resource) each."""
+
+    protocol: str
+    name: str
+    needs: tuple[tuple[str, str], ...]
+    send: Callable[[httpx2.Client], httpx2.Response] = field(repr=False, compare=False)
+
+
+def http(method: str, path: str, *needs: tuple[str, str], **options: Any) -> Operation:
+    return Operation("http", f"{method} {path}", needs, lambda client: client.request(method, path, **options))
+
+
+def of_both(method: str, path: str, *needs: tuple[str, str], **options: Any) -> list[Operation]:
+    """The plain route, and that of a namespace, whose resources have other names."""
+    api, rest = ("/api/v1", path.removeprefix("/api/v1")) if path.startswith("/api/v1") else ("", path)
+    named = tuple(
+        (action, resource if resource.endswith(":*") else resource.replace(":", ":$ns/plant/", 1))
+        for action, resource in needs
+    )
+    return [http(method, path, *needs, **options), http(method, f"{api}/namespaces/plant{rest}", *named, **options)]
+
+
+SINK = {"sink": "https://receiver.example/", "protocol": "HTTP"}
+CONSUMING = (("SUB", "Topic:grid/#"), ("SUB", "Group:workers"))
+SUBSCRIPTION = "/topics/grid/eventsubscriptions/workers"
+TOKENS = {"json": {"lockTokens": ["x"]}}
+MEMBERS = "/api/v1/groups/workers/topics/grid"
+ALL_CONTENTS = ("SUB", "Topic:*")
+
+OPERATIONS = [
+    *of_both("POST", "/topics/grid:publish", ("PUB", "Topic:grid"), headers=EVENT),
+    *of_both("POST", "/topics/grid:publish", ("PUB", "Topic:grid/line/1"), headers={**EVENT, "ce-subject": "line/1"}),
+    http(
+        "POST",
+        "/topics/grid:publish",
+        ("PUB", "Topic:grid/a"),
+        ("PUB", "Topic:grid/b"),
+        headers={"content-type": BATCH},
+        json=[{"specversion": "1.0", "id": s, "type": "t", "source": "/", "subject": s} for s in ("a", "b")],
+    ),
+    *of_both("POST", f"{SUBSCRIPTION}:receive?maxWaitTime=0", *CONSUMING),
+    *[
+        one
+        for verb in ("acknowledge", "release", "reject", "renewLock")
+        for one in of_both("POST", f"{SUBSCRIPTION}:{verb}", *CONSUMING, **TOKENS)
+    ],
+    *of_both("GET", "/topics/grid/events?start=nonsense", ("SUB", "Topic:grid/#")),
+    *of_both("POST", "/subscriptions", ("SUB", "Topic:grid/#"), json={**SINK, "source": "grid", "filters": [{}]}),
+    *of_both("GET", "/subscriptions/none", ALL_CONTENTS),
+    *of_both("PUT", "/subscriptions/none", ALL_CONTENTS, json={}),
+    *of_both("DELETE", "/subscriptions/none", ALL_CONTENTS),
+    *of_both("GET", "/api/v1/topics/grid/event-rules", ("GET", "Topic:grid")),
+    *of_both("PUT", "/api/v1/topics/grid/event-rules", ("UPDATE", "Topic:grid"), json={}),
+    *of_both("DELETE", "/api/v1/topics/grid/event-rules", ("UPDATE", "Topic:grid")),
+    *of_both("GET", "/api/v1/topics", ("LIST", "Topic:*")),
+    *of_both("PUT", "/api/v1/topics", ("CREATE", "Topic:*"), ("UPDATE", "Topic:*"), json={"value": [{"name": "many"}]}),
+    *of_both("GET", "/api/v1/topics/grid", ("GET", "Topic:grid")),
+    *of_both("PUT", "/api/v1/topics/grid", ("UPDATE", "Topic:grid"), json={}),
+    *of_both("DELETE", "/api/v1/topics/gone", ("DELETE", "Topic:gone")),
+    *of_both("GET", "/api/v1/topics/grid/queues/0/messages?offset=0", ("SUB", "Topic:grid/#")),
+    *of_both("GET", "/api/v1/groups", ("LIST", "Group:*")),
+    *of_both("GET", "/api/v1/groups/workers", ("GET", "Group:workers")),
+    *of_both("PUT", "/api/v1/groups/workers", ("UPDATE", "Group:workers"), json={}),
+    *of_both("DELETE", "/api/v1/groups/gone", ("DELETE", "Group:gone")),
+    *of_both(
+        "POST", "/api/v1/groups/workers:reset", ("UPDATE", "Group:workers"), json={"topic": "grid", "to": "latest"}
+    ),
+    *of_both("GET", "/api/v1/groups/workers/dead-letters", ("SUB", "Group:workers")),
+    *of_both("GET", "/api/v1/groups/workers/dead-letters:export", ("SUB", "Group:workers")),
+    *of_both("POST", "/api/v1/groups/workers/dead-letters:resend", ("UPDATE", "Group:workers"), json={"all": True}),
+    *of_both("GET", f"{MEMBERS}/members", *CONSUMING),
+    *of_both("POST", f"{MEMBERS}/members/m1", *CONSUMING),
+    *of_both("DELETE", f"{MEMBERS}/members/m1", *CONSUMING),
+    *of_both(
+        "POST",
+        f"{MEMBERS}/offsets",
+        *CONSUMING,
+        json={"member": "m1", "generation": 1, "offsets": [{"queueId": 0, "offset": 0}]},
+    ),
+    *of_both("GET", "/api/v1/messages?topic=grid", ("SUB", "Topic:grid/#")),
+    http("GET", "/api/v1/messages/00", ALL_CONTENTS),
+    http("GET", "/api/v1/messages/00/consumers", ALL_CONTENTS),
+    http("GET", "/api/v1/messages/00/trace", ALL_CONTENTS),
+    *of_both("GET", "/api/v1/timers", ALL_CONTENTS),
+    *of_both("GET", "/api/v1/timers?topic=grid", ("SUB", "Topic:grid/#")),
+    http("GET", "/api/v1/namespaces", ("LIST", "Namespace:*")),
+    http("GET", "/api/v1/namespaces/plant", ("GET", "Namespace:plant")),
+    http("PUT", "/api/v1/namespaces/plant", ("CREATE", "Namespace:plant"), json={}),
+    http("DELETE", "/api/v1/namespaces/gone", ("DELETE", "Namespace:gone")),
+    http("GET", "/api/v1/brokers", ("LIST", "Cluster:default")),
+    http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
+    http("DELETE", "/api/v1/brokers/b", ("DELETE", "Cluster:default")),
+    http("GET", "/metrics", ("GET", "Cluster:default")),
+    http("GET", "/api/v1/retained?filter=grid/%23", ("SUB", "Topic:grid/#")),
+    http("GET", "/api/v1/retained/grid%2Fa", ("SUB", "Topic:grid/a")),
+    http("DELETE", "/api/v1/retained?filter=grid/%23", ("PUB", "Topic:grid/#")),
+    http("DELETE", "/api/v1/retained/grid%2Fa", ("PUB", "Topic:grid/a")),
+    http("GET", "/api/v1/bridges", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/clients", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/clients/c", ("GET", "Cluster:default")),
+    http("DELETE", "/api/v1/clients/c", ("UPDATE", "Cluster:default")),
+    http("GET", "/api/v1/subscriptions", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/slow-subscribers", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/sessions", ("LIST", "Cluster:default")),
+    http("GET", "/api/v1/sessions/c", ("GET", "Cluster:default")),
+    http("DELETE", "/api/v1/sessions/c", ("UPDATE", "Cluster:default")),
+    *(http(method, path, *needs, json=body) for method, path, needs, body in rabbitmq_grid.ROUTES),
+]
+ONLY_SUPER = [
+    http("GET", "/api/v1/users"),
+    http("GET", "/api/v1/users/root"),
+    http("PUT", "/api/v1/users/root", json={}),
+    http("DELETE", "/api/v1/users/gone"),
+    http("GET", "/api/v1/acls"),
+    http("GET", "/api/v1/acls:explain?subject=x&action=PUB&resource=Topic:a"),
+    http("GET", "/api/v1/acls/x"),
+    http("PUT", "/api/v1/acls/x", json={"statements": []}),
+    http("DELETE", "/api/v1/acls/gone"),
+    http("GET", "/api/v1/audit"),
+    http("PUT", "/api/v1/traces/c", json={}),
+    http("GET", "/api/v1/traces/c"),
+    http("DELETE", "/api/v1/traces/c"),
+    *(http(method, path, json=body) for method, path, _, body in rabbitmq_grid.FOR_SUPER_USERS),
+]
+OWN = [http("GET", "/asyncapi.json"), http("GET", "/subscriptions"), http("GET", "/namespaces/plant/subscriptions")]
+"""They show what the caller may see."""
+BY_TOKEN = [http(method, "/webhooks/consent/default/none/token") for method in ("GET", "POST")]
+"""The token in the path is the right."""
+PUBLIC = [http("GET", "/healthz"), http("GET", "/readyz"), http("GET", "/openapi.json")]
+BY_TIMER_HANDLE = {("DELETE", "/api/v1/timers/{handle}"), ("PUT", "/api/v1/timers/{handle}")}
+"""Their handles are made in a test of their own."""

@@ -1,0 +1,255 @@
+"""What is left of a connection that is gone: nothing, at once, without the garbage collector (contract row 18).
+
+An unfinished packet, a transaction or a window that waits for a rare collection is memory that anybody may take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pika  # type: ignore[import-untyped]
+import pytest
+import uvloop
+
+from gateway.app import Gateway
+from gateway.clock import SystemClock
+from gateway.listener import bind
+from gateway.settings import Settings
+from gateway.stores import open_store
+from gateway.transport.grpc_relay import GrpcRelay
+from protocols.mqtt.encoder import encode
+from protocols.mqtt.packets import Connect, Disconnect
+from protocols.mqtt.properties import PropertyId
+from protocols.mqtt.reason_codes import ReasonCode
+from tests.support.mqtt_client import RawClient
+from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.websocket_client import BINARY, WebSocketClient, frame
+
+OF_CONNECTIONS = (
+    "gateway.driver", "gateway.transport.", "gateway.frontends.", "gateway.sessions.session", "gateway.http.connection",
+    "gateway.http.streaming.event_socket", "protocols.", "wsproto.", "h11.", "httptools.",
+    "asyncio.streams",
+)  # fmt: skip
+"""Beginnings of names of classes.  What Starlette's task of a stream leaves to the collector has no bytes."""
+HALF_CONNECT = b"\x10\xe0\xd4\x03\x00\x04MQTT\x05" + b"x" * 40_000
+AMQP_HEADER = b"AMQP\x00\x00\x09\x01"
+Ports = dict[str, int]
+
+
+def objects_of_connections() -> Counter[str]:
+    """Those there are, by class."""
+    by_class = Counter(map(type, gc.get_objects()))
+    named = ((f"{each.__module__}.{each.__qualname__}", count) for each, count in by_class.items())
+    return Counter({name: count for name, count in named if name.startswith(OF_CONNECTIONS)})
+
+
+# -- connections, each from its beginning to its end ---------------------------------------------------------------
+
+
+def mqtt_silent(ports: Ports) -> None:
+    RawClient(ports["mqtt"]).socket.close()
+
+
+def mqtt_half_connect(ports: Ports) -> None:
+    with RawClient(ports["mqtt"]) as client:
+        client.send(HALF_CONNECT)
+
+
+def mqtt_refused(ports: Ports) -> None:
+    with RawClient(ports["mqtt"], 4) as client:
+        client.say(Connect("", 4, False))
+        client.read_to_end()
+
+
+def mqtt_broken(ports: Ports) -> None:
+    with RawClient(ports["mqtt"]) as client:
+        client.connect("broken")
+        client.send(b"\x00\x00")
+        client.read_to_end()
+
+
+def mqtt_goodbye(ports: Ports) -> None:
+    with RawClient(ports["mqtt"]) as client:
+        client.connect("goodbye")
+        client.say(Disconnect(ReasonCode.SUCCESS))
+        client.read_to_end()
+
+
+def mqtt_reset_with_half_publish(ports: Ports) -> None:
+    with RawClient(ports["mqtt"]) as client:
+        client.connect("half")
+        client.send(b"\x30\xff\xff\x7f\x00\x01t" + b"x" * 100_000)
+        client.reset()
+
+
+def mqtt_session(ports: Ports) -> None:
+    with RawClient(ports["mqtt"]) as client:
+        expiry = {PropertyId.SESSION_EXPIRY_INTERVAL: 100}
+        client.connect("session", clean_start=False, properties=expiry)
+        client.subscribe("a/#", "$share/g/a/#", "$replay/earliest/a/#")
+        client.publish("a/b")
+        client.expect_deliveries(2)
+
+
+def mqtt_taken_over(ports: Ports) -> None:
+    with RawClient(ports["mqtt"]) as older, RawClient(ports["mqtt"]) as newer:
+        older.connect("same")
+        newer.connect("same")
+        older.read_to_end()
+
+
+def ws_half_handshake(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["ws"])) as client:
+        client.sendall(b"GET /mqtt HTTP/1.1\r\nHost")
+
+
+def ws_half_connect(ports: Ports) -> None:
+    with WebSocketClient(ports["ws"], "/mqtt") as client:
+        client.socket.sendall(frame(BINARY, HALF_CONNECT)[:-10])
+
+
+def ws_on_http(ports: Ports) -> None:
+    with WebSocketClient(ports["http"], "/mqtt") as client:
+        client.socket.sendall(frame(BINARY, encode(Connect("web", 5), 5)))
+        client.socket.recv(100)
+
+
+def http_half_head(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["http"])) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nx: " + b"x" * 30_000)
+
+
+def http_half_body(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["http"])) as client:
+        client.sendall(b"POST /topics/x:publish HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\nabc")
+
+
+def http_answered(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["http"])) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert client.recv(1000)
+
+
+def http_garbage(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["http"])) as client:
+        client.sendall(b"\x00\x00\r\n\r\n")
+        assert client.recv(1000)
+
+
+def event_socket(ports: Ports) -> None:
+    path = "/topics/x/eventsubscriptions/g:stream"
+    with WebSocketClient(ports["http"], path, protocols="cloudevents.json") as client:
+        assert client.status == 101
+        client.socket.sendall(frame(BINARY, b"x" * 30_000)[:-10])
+
+
+def server_sent_events(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["http"])) as client:
+        client.sendall(b"GET /topics/x/events HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert client.recv(1000)
+
+
+def amqp_silent(ports: Ports) -> None:
+    socket.create_connection(("127.0.0.1", ports["amqp"])).close()
+
+
+def amqp_half_frame(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["amqp"])) as client:
+        client.sendall(AMQP_HEADER + b"\x01\x00\x00\x00\x00\x20\x00" + b"x" * 5000)
+        assert client.recv(1000)
+
+
+def amqp_busy(ports: Ports, *, is_lost: bool = False) -> None:
+    """Channels with a transaction, a consumer that holds a message, and confirms."""
+    connection = pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", ports["amqp"]))
+    transacted, consuming, confirming = (connection.channel() for _ in range(3))
+    transacted.queue_declare("freed")
+    transacted.tx_select()
+    transacted.basic_publish("", "freed", b"x" * 100_000)
+    confirming.confirm_delivery()
+    confirming.basic_publish("", "freed", b"y")
+    consuming.basic_consume("freed", lambda *_: None)
+    connection.process_data_events(0.1)
+    if is_lost:
+        connection._impl._transport._sock.shutdown(socket.SHUT_RDWR)
+    else:
+        connection.close()
+
+
+def amqp_lost(ports: Ports) -> None:
+    with contextlib.suppress(pika.exceptions.AMQPError):
+        amqp_busy(ports, is_lost=True)
+
+
+def grpc_relay(ports: Ports) -> None:
+    with socket.create_connection(("127.0.0.1", ports["relay"])) as client:
+        client.sendall(b"PRI")
+        client.sendall(b"x" * 100_000)
+
+
+WAYS = (
+    mqtt_silent, mqtt_half_connect, mqtt_refused, mqtt_broken, mqtt_goodbye, mqtt_reset_with_half_publish, mqtt_session,
+    mqtt_taken_over, ws_half_handshake, ws_half_connect, ws_on_http, http_half_head, http_half_body, http_answered,
+    http_garbage, event_socket, server_sent_events, amqp_silent, amqp_half_frame, amqp_busy, amqp_lost, grpc_relay,
+)  # fmt: skip
+
+
+# -- the server ----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """What is there now is not looked at either."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+async def what_stays(way: Callable[[Ports], None], ports: Ports) -> dict[str, int]:
+    """Objects that a connection has left behind."""
+    await asyncio.to_thread(way, ports)  # what is made once and stays is made
+    await asyncio.sleep(0.05)
+    before = objects_of_connections()
+    await asyncio.to_thread(way, ports)
+    end = time.monotonic() + PATIENCE_SECONDS
+    while (more := objects_of_connections() - before) and time.monotonic() < end:
+        await asyncio.sleep(0.02)
+    return dict(more)
+
+
+async def check_all() -> dict[str, dict[str, int]]:
+    settings = Settings.model_validate({"store": {"kind": "memory"}, "grpc": {"enabled": False}})
+    clock = SystemClock()
+    sockets = {door: bind("127.0.0.1", 0) for door in ("mqtt", "ws", "amqp", "http")}
+    ports = {door: listener.getsockname()[1] for door, listener in sockets.items()}
+    store = await open_store(settings, clock)
+    gateway = Gateway(settings, store, clock, sockets)
+    await gateway.start()
+    reserved = bind("127.0.0.1", 0)
+    ports["relay"] = reserved.getsockname()[1]
+    relay = GrpcRelay(reserved, ports["mqtt"], ports["mqtt"], lambda name, source: None)
+    await relay.start()
+    try:
+        with without_collector():
+            return {way.__name__: stays for way in WAYS if (stays := await what_stays(way, ports))}
+    finally:
+        relay.stop_accepting()
+        await relay.close()
+        await gateway.drain()
+        await store.close()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nothing_of_a_connection_outlives_it() -> None:
+    assert uvloop.run(check_all()) == {}

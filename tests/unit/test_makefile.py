@@ -1,0 +1,100 @@
+"""What the targets of the Makefile install: no more than they need, once, and they say so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = """#!/bin/bash
+# Stands in for Python and pip: makes what `venv` makes, and notes what is asked for.
+case "$*" in
+  "-m venv "*) mkdir -p .venv/bin; for name in python pip entrepot; do cp "$0" .venv/bin/$name; done;;
+  *"pip install"*) echo "${@: -1}" >> asked
+    for n in $(seq 12); do echo "Collecting package-$n"; done; echo "Installing collected packages: package-1"
+    [ ! -e broken ];;
+  *) echo "ran $(basename "$0") $*" >> ran;;
+esac
+"""
+
+
+class Checkout:
+    """A folder with the Makefile, and a Python that installs nothing."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        for name in ("Makefile", "pyproject.toml", "setup.py", "constraints.txt"):
+            shutil.copy(ROOT / name, directory)
+            os.utime(directory / name, (1, 1))
+        (directory / "python").write_text(PYTHON)
+        (directory / "python").chmod(0o755)
+
+    def make(self, *targets: str) -> subprocess.CompletedProcess[str]:
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+        command = ["make", "--no-print-directory", f"PYTHON={self.directory}/python", *targets]
+        return subprocess.run(command, cwd=self.directory, env=environment, capture_output=True, text=True, check=False)
+
+    def asked(self) -> list[str]:
+        """What pip was asked for since the last time."""
+        path = self.directory / "asked"
+        found = path.read_text().split() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return found
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+def test_a_first_run_installs_what_serving_needs_and_says_so(checkout: Checkout) -> None:
+    done = checkout.make("run")
+    assert (done.returncode, checkout.asked()) == (0, ["."]), done.stderr
+    told = done.stdout.splitlines()
+    assert told[0].startswith("Installing what serving needs into .venv: about 200 MB")
+    assert told[1:] == ["  10 packages found", "  unpacking them"]
+    assert "ran entrepot serve" in (checkout.directory / "ran").read_text()
+    assert checkout.make("run").stdout == "" and checkout.asked() == []
+
+
+def test_each_target_adds_what_it_needs(checkout: Checkout) -> None:
+    for target, asked in (
+        ("demo", ["."]),
+        ("cluster", []),
+        ("demo-spark", [".[spark]"]),
+        ("run", []),
+        ("setup", [".[dev]"]),
+        ("demo-spark", []),
+        ("run", []),
+    ):
+        done = checkout.make(target)
+        assert (done.returncode, checkout.asked()) == (0, asked), (target, done.stderr)
+
+
+def test_the_whole_set_stands_for_the_others_until_a_requirement_changes(checkout: Checkout) -> None:
+    checkout.make("setup")
+    assert checkout.asked() == [".[dev]"]
+    for name in (".installed-core", ".installed-spark"):  # as a .venv of an older Makefile has it
+        (checkout.directory / ".venv" / name).unlink()
+    assert checkout.make("run", "demo-spark").returncode == 0 and checkout.asked() == []
+    stamp = checkout.directory / ".venv" / ".installed-core"
+    later = stamp.stat().st_mtime + 10
+    os.utime(checkout.directory / "pyproject.toml", (later, later))
+    assert checkout.make("run").returncode == 0 and checkout.asked() == ["."]
+
+
+def test_what_could_not_be_installed_is_tried_again(checkout: Checkout) -> None:
+    (checkout.directory / "broken").touch()
+    assert checkout.make("run").returncode != 0
+    assert "entrepot serve" not in (checkout.directory / "ran").read_text()
+    (checkout.directory / "broken").unlink()
+    assert checkout.make("run").returncode == 0 and checkout.asked() == [".", "."]
+
+
+def test_tests_and_tools_need_it_all() -> None:
+    told = subprocess.run(["make", "-n", "-B", "test", "check"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ".[dev]" in told.stdout
