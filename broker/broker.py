@@ -85,6 +85,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             ("disk", self._look_at_disk),
             ("retention", self._clean),
         )
+        self._look_at_disk()  # before anybody is let in: a full disk takes not even the first message
         self._background = self.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
         self._timer_tick = self.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
 

@@ -95,7 +95,7 @@ async def test_members_on_two_gateways_share(store: Store, open_shares: OpenShar
         await send(store, *names[at : at + 20])
     await until(lambda: sum(len(each.taken) for each in members) >= 800, "all messages")
     assert sorted(members[0].bodies + members[1].bodies) == sorted(names)
-    assert 320 <= len(members[0].taken) <= 480
+    assert 200 <= len(members[0].taken) <= 600, "both have work; which gateway asks first is not decided here"
 
 
 async def test_a_slow_member_gets_less(store: Store, shares: Shares):

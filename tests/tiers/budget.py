@@ -25,6 +25,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/e2e/spark/test_doors.py::test_what_a_door_publishes_is_a_row": "the first query that Spark compiles",
     "tests/e2e/spark/test_job.py::test_a_fleet_with_faults": "the whole job: a table, its derived tables, the page",
     "tests/e2e/spark/test_sink.py::test_a_table_becomes_messages": "the first write of Spark's Python workers",
+    "tests/e2e/test_installed.py::test_the_wheel_serves_from_a_foreign_folder": "a venv, pip, a first start",
     "tests/e2e/test_make_cluster.py::test_what_one_gateway_takes_another_gives_and_a_stop_ends_all": (
         "six processes, started as a user starts them"
     ),

@@ -24,7 +24,7 @@ from tests.support.store_steps import message, pop
 from tests.support.waiting import PATIENCE_SECONDS, until
 from tests.tiers.marks import scaled
 
-DISTURBANCES = scaled(4, 60)
+DISTURBANCES = scaled(3, 60)
 LAST_LOOKS = scaled(10, 40)
 INVISIBLE_MS = 800
 

@@ -1,4 +1,4 @@
-"""Decisions of the tiers' programs: the slice's second try, the rounds of soak, the words for what moved."""
+"""Decisions of the tiers' programs: the second try of CI, the rounds of soak, the words for what moved."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import second_try, soak
 from tests.tiers import slice as slices
-from tests.tiers import soak
 from tests.tiers.moves import compare, words
 
 PASSED, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
@@ -19,6 +19,8 @@ FAILING = ["tests/a.py::test_x[1]@cluster", "tests/b.py::test_y"]
 
 class Runs:
     """Stands for pytest: answers with codes, and notes failures in its cache as pytest does."""
+
+    failing = FAILING
 
     def __init__(self, *codes: int) -> None:
         self.codes, self.flags = list(codes), list[tuple[str, ...]]()
@@ -31,12 +33,12 @@ class Runs:
             if flag.startswith("cache_dir="):
                 noted = Path(flag.removeprefix("cache_dir=")) / "v" / "cache"
                 noted.mkdir(parents=True, exist_ok=True)
-                (noted / "lastfailed").write_text(json.dumps(dict.fromkeys(FAILING, True)))
+                (noted / "lastfailed").write_text(json.dumps(dict.fromkeys(self.failing, True)))
         return self.codes.pop(0)
 
 
 def run_slice(monkeypatch: pytest.MonkeyPatch, runs: Runs, seconds: str = "300") -> int:
-    monkeypatch.setattr(slices, "run_pytest", runs)
+    monkeypatch.setattr(second_try, "run_pytest", runs)
     monkeypatch.setattr("sys.argv", ["slice", "--order", "c0ffee", "--seconds", seconds])
     return slices.main()
 
@@ -60,6 +62,23 @@ def test_what_fails_twice_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_that_is_no_run_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_slice(monkeypatch, Runs(4)) == 4
+
+
+def test_the_default_tier_has_a_second_try(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    runs, note = Runs(FAILED, PASSED), tmp_path / "note"
+    note.write_text("before\n")
+    monkeypatch.setattr(second_try, "run_pytest", runs)
+    given = ["--note", str(note), "--tier", "default", "-n", "3", "--dist", "loadgroup"]
+    monkeypatch.setattr("sys.argv", ["second_try", *given])
+    assert second_try.main() == PASSED
+    assert [flags[:2] for flags in runs.flags] == [("--tier", "default")] * 2
+    assert note.read_text().splitlines() == ["before", "tests/a.py::test_x[1]", "tests/b.py::test_y"]
+
+
+def test_many_failures_are_no_chance(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(FAILED)
+    runs.failing = [f"tests/a.py::test_{number}" for number in range(second_try.MAX_TRIED_AGAIN + 1)]
+    assert run_slice(monkeypatch, runs) == FAILED
 
 
 def test_without_time_there_is_no_slice(monkeypatch: pytest.MonkeyPatch) -> None:
