@@ -112,7 +112,7 @@ def test_the_wheel_serves_from_a_foreign_folder(wheel: Path, tmp_path: Path) -> 
     subprocess.run([*install, "--no-index", wheel], check=True, env=ENVIRONMENT)
     entrepot = venv / "bin" / "entrepot"
     asked = "import gateway, sys; print(gateway.__file__)"
-    where = subprocess.run([venv / "bin" / "python", "-c", asked], cwd=foreign, check=True, capture_output=True).stdout
+    where = subprocess.check_output([venv / "bin" / "python", "-c", asked], cwd=foreign, env=ENVIRONMENT)
     assert where.decode().startswith(str(venv)), "the checkout is not what is tried"
     with served([str(entrepot), "serve"], foreign, ENVIRONMENT) as doors:
         assert doors.keys() == {"mqtt", "amqp", "grpc", "http"}
