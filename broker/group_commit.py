@@ -19,7 +19,7 @@ from broker.measurements import Measurements
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from domain.confirmation import Confirmation
-from domain.errors import EntrepotError, StoreFailedError
+from domain.errors import StoreFailedError
 
 ENOUGH_ANSWERS: Final = 64
 """For one sync: what it costs is little to each."""
@@ -83,20 +83,9 @@ class GroupCommit:
 
     async def wait(self) -> None:
         """Return once everything appended so far is durable.  Raises StoreFailedError."""
-        future: asyncio.Future[None] = self._loop.create_future()
-
-        def settled(failure: EntrepotError | None) -> None:
-            if future.done():
-                return
-            if failure is None:
-                future.set_result(None)
-            else:
-                future.set_exception(failure)
-
         confirmation = Confirmation()
-        confirmation.when_settled(settled)
         self.submit(confirmation)
-        await future
+        await confirmation.wait()
 
     @property
     def backlogged(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from domain.errors import EntrepotError
@@ -37,6 +38,15 @@ class Confirmation:
             callback(self.failure)
         else:
             self._callbacks.append(callback)
+
+    async def wait(self, first: int = 0, last: int | None = None) -> Sequence[EntrepotError | None] | None:
+        """Return the refusals when the batch, or that part of it, is confirmed.  Raises what failed."""
+        settled: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
+        self.when_settled(lambda failure: None if settled.done() else settled.set_result(failure), first, last)
+        failure = await settled
+        if failure is not None:
+            raise failure
+        return self.refusals
 
     def settle(self, failure: EntrepotError | None = None) -> None:
         """Say the outcome; the store's one confirm loop calls this, nobody else."""

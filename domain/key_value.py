@@ -6,7 +6,7 @@ Sessions, retained messages, exchanges, bindings, subscriptions, users and polic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,6 +53,9 @@ class KeyValueEvent:
     version: int
 
 
+OnEvents = Callable[[list[KeyValueEvent]], None]
+
+
 def check_changes(changes: Sequence[KeyValueChange]) -> None:
     """Raise BAD_REQUEST where a write is beyond the limits or names a key twice."""
     if len(changes) > MAX_CHANGES:
@@ -80,8 +83,8 @@ def is_older(version: int, other: int) -> bool:
 
 
 def is_news(version: int, known: int) -> bool:
-    """Whether an event tells something to who knows its key at another version.  A deletion that a watch found by
-    looking has the version `ABSENT`: it is no older than what is known."""
+    """Whether an event tells something to who knows its key at another version.  A deletion that was found by looking
+    has the version `ABSENT`: it is no older than what is known."""
     return version != known and (version == ABSENT or not is_older(version, known))
 
 

@@ -15,7 +15,7 @@ from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
 from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.position import Position
@@ -318,8 +318,12 @@ class KeyValues(Protocol):
         """
         ...
 
-    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
-        """Call back with the changes of each write, in order, once they are durable; returns the way to stop that."""
+    def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
+        """Call back with the changes of each write, in order, once they are durable; returns the way to stop that.
+
+        `on_begun`: called when it has begun, and whenever it begins anew because its keeper was away.  What was written
+        before that is not told.
+        """
         ...
 
 

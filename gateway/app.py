@@ -241,6 +241,13 @@ class Gateway:
             },
             addresses=self.addresses,
             bridges=list if self._bridges is None else self._bridges.status,
+            background=(
+                self.retained.sweeping,
+                self.mqtt.sweeper.rounds,
+                self.mqtt.census.counting,
+                self.amqp.keeper.sweeping,
+                webhooks.sweeping,
+            ),
         )
         has_websocket = self.settings.mqtt.enabled and self.settings.mqtt.ws_on_http
         websockets = {HTTP_PATH.encode(): self._mqtt_doors.http_upgrade()} if has_websocket else {}

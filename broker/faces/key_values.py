@@ -9,17 +9,25 @@ from broker.metadata.key_values import encode_write
 from broker.store.record import RecordKind
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, check_changes
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents, check_changes
 
 
 class KeyValueFace(BrokerCore):
-    """Small durable facts."""
+    """Small durable facts: nobody is told what a crash would undo."""
 
     async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
-        return [self.key_values.get(key) for key in keys]
+        found = [self.key_values.get(key) for key in keys]
+        await self._until_durable()
+        return found
 
     async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
-        return self.key_values.scan(prefix, after, min(limit, MAX_SCAN))
+        found = self.key_values.scan(prefix, after, min(limit, MAX_SCAN))
+        await self._until_durable()
+        return found
+
+    async def _until_durable(self) -> None:
+        if self.key_values.version > self.engine.confirmed_offset:
+            await self.commit.wait()
 
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         check_changes(changes)
@@ -38,5 +46,7 @@ class KeyValueFace(BrokerCore):
         await self.commit.wait()
         return version
 
-    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
-        return self.key_values.watch(prefix, callback)
+    def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
+        stop = self.key_values.watch(prefix, on_events)
+        on_begun()
+        return stop

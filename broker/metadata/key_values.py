@@ -47,6 +47,8 @@ class KeyValueTable:
         self._order: list[str] = []  # sorted; what was removed is passed over
         self._added: list[str] = []
         self._watchers: list[tuple[str, Watcher]] = []
+        self.version = ABSENT
+        """That of the last write, which may not be durable yet."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -94,6 +96,7 @@ class KeyValueTable:
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
         version = commit_log_offset + 1
+        self.version = max(self.version, version)
         for key, value in _decode(payload):
             entry = self._entries.get(key)
             if entry is not None and entry.version > version:

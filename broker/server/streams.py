@@ -142,9 +142,11 @@ class KeyValueStream:
         self._stream = stream
         self._waiting: deque[KeyValueEvent] = deque()
         self._waiting_bytes = 0
-        stream.on_close = store.watch(prefix, self._on_events)
+        stream.on_close = store.watch(prefix, self._on_events, self._begin)
         stream.on_credit = self._send_waiting
-        stream.send(encode([]))
+
+    def _begin(self) -> None:
+        self._stream.send(encode([]))
 
     def _on_events(self, events: list[KeyValueEvent]) -> None:
         events = [event for event in events if not event.key.startswith(PREFIX)]

@@ -57,7 +57,7 @@ class BridgeLease:
         self._version = ABSENT
         self._held_until_ms = 0
         self._changed = asyncio.Event()
-        self._stop_watching = store.watch(self._key, self._seen)
+        self._stop_watching = store.watch(self._key, self._seen, self._changed.set)
         self.record: LeaseRecord | None = None
         """As last seen."""
 

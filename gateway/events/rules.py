@@ -15,7 +15,7 @@ import msgspec
 from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.ports import KeyValues
-from gateway.messaging.definition_table import DefinitionTable
+from gateway.messaging.watched_table import WatchedTable
 from protocols.cloudevents.json_format import is_json
 
 PREFIX: Final = "events/rules/"
@@ -119,7 +119,7 @@ class EventRules:
     """The rules by full name of their topic."""
 
     def __init__(self, store: KeyValues) -> None:
-        self._table = DefinitionTable(store, PREFIX, _encode, _decode)
+        self._table = WatchedTable(store, PREFIX, _decode, _encode)
         self._with_schema = 0
         self.on_schemas: Callable[[bool], None] = lambda has_schemas: None
         """Told whether any topic has a schema."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -19,6 +19,7 @@ from gateway.messaging.membership import Memberships
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
+from gateway.periodic_work import PeriodicWork
 from gateway.security.security import Security
 from gateway.settings import Settings
 from gateway.subscriptions.subscriptions import Subscriptions
@@ -57,5 +58,7 @@ class HttpContext:
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Each door of this process as it is bound, `host:port` by its name."""
     bridges: Callable[[], list[BridgeStatus]] = list
+    background: Sequence[PeriodicWork] = ()
+    """What this gateway does again and again."""
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     """Called when the process begins to drain: what would go on for ever ends."""

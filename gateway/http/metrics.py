@@ -104,6 +104,7 @@ class GatewayCollector(Collector):
             connections.add_metric([door], count())
         yield connections
         yield from self._bridges()
+        yield from self._background()
         yield GaugeMetricFamily(
             "entrepot_store_failed",
             "1 once the store has stopped for good",
@@ -138,6 +139,24 @@ class GatewayCollector(Collector):
             for bridge in bridges:
                 family.add_metric([bridge.name], getattr(bridge.counters, field))
             yield family
+
+    def _background(self) -> Iterator[Metric]:
+        """What the gateway does again and again, each by its name."""
+        labels = ["work"]
+        runs = CounterMetricFamily("entrepot_background_runs", "Runs of background work", labels=labels)
+        failures = CounterMetricFamily("entrepot_background_failures", "Runs that failed", labels=labels)
+        seconds = CounterMetricFamily("entrepot_background_seconds", "Time of all runs", labels=labels)
+        failing = GaugeMetricFamily("entrepot_background_failing", "1 while the last run failed", labels=labels)
+        period = GaugeMetricFamily("entrepot_background_period_seconds", "Time between two runs", labels=labels)
+        age = GaugeMetricFamily("entrepot_background_age_seconds", "Time since the last run ended", labels=labels)
+        for work in self._context.background:
+            runs.add_metric([work.name], work.runs)
+            failures.add_metric([work.name], work.failures)
+            seconds.add_metric([work.name], work.took_seconds)
+            failing.add_metric([work.name], bool(work.last_error))
+            period.add_metric([work.name], work.seconds)
+            age.add_metric([work.name], work.age_seconds)
+        yield from (runs, failures, seconds, failing, period, age)
 
     def _store(self) -> Iterator[Metric]:
         """What the store tells of itself."""

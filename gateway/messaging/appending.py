@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from domain.errors import EntrepotError
@@ -15,17 +14,5 @@ async def append_and_wait(store: MessageAppender, messages: Sequence[Message]) -
     """Append; the outcome of each message when all are durable.  Raises what made all of them fail."""
     for message in messages:
         message.filter_hash = filter_hash(message.sub_topic, message.tag)
-    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settled(failure: EntrepotError | None) -> None:
-        if done.done():
-            return
-        if failure is not None:
-            done.set_exception(failure)
-        else:
-            done.set_result(None)
-
-    confirmation = store.append(messages)
-    confirmation.when_settled(settled, 0, len(messages))
-    await done
-    return confirmation.refusals or [None] * len(messages)
+    refusals = await store.append(messages).wait(0, len(messages))
+    return refusals or [None] * len(messages)

@@ -64,7 +64,10 @@ class AssignmentWaiters:
         self._waiters.setdefault(key, set()).add(waiter)
         self._count += 1
         if not self._stops:
-            self._stops = [self._store.watch(self._prefix, self._on_writes), self._store.watch_topics(self._on_topic)]
+            self._stops = [
+                self._store.watch(self._prefix, self._on_writes, self._wake_all),
+                self._store.watch_topics(self._on_topic),
+            ]
         try:
             yield waiter
         finally:
@@ -84,6 +87,9 @@ class AssignmentWaiters:
     def release(self) -> None:
         """Wake all, now, and let nobody wait from here on (the gateway is draining)."""
         self.is_released = True
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         for waiters in self._waiters.values():
             for waiter in waiters:
                 waiter.woken.set()

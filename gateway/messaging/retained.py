@@ -1,27 +1,24 @@
 """RetainedMessages: what is kept for topic names, as this gateway sees and changes it.
 
-The messages lie whole in the store's key-values; this gateway has only their names, sizes and expiries, which follow
-the store's watch, so a change that another gateway makes is seen here.  Invariants: when a change of this gateway is
-answered, its names and reads tell it, and a later change of another one is never undone by it; what expired is not
-told; a message is deleted because it expired only if it is still the one that did.
+The messages lie whole in the store's key-values; this gateway has only their names, sizes and expiries, as WatchedKeys
+tells them.  Invariants: what expired is not told; a message is deleted because it expired only if it is still the one
+that did.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Final
 
 import structlog
 
 from domain.clock import Clock
 from domain.errors import Code, CorruptedError, EntrepotError
-from domain.key_value import ABSENT, MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent, is_older
+from domain.key_value import MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent
 from domain.message import Message
 from domain.ports import Store
 from domain.retained import (
-    NEVER,
     RETAINED_PREFIX,
     RetainedLimits,
     RetainedMessage,
@@ -30,14 +27,13 @@ from domain.retained import (
     name_in_key,
     retained_key,
 )
+from gateway.messaging.answer import Answer
 from gateway.messaging.retained_index import RetainedIndex
 from gateway.messaging.retained_record import decode_retained, encode_retained, head_of
 from gateway.messaging.retained_writer import NameChange, RetainedWriter
+from gateway.messaging.watched_keys import WatchedKeys
+from gateway.periodic_work import PeriodicWork
 
-SCAN_PAGES: Final = (16, 2000)
-"""The least and the most key-values that are asked for at once at the start."""
-SCAN_PAGE_BYTES: Final = 4 << 20
-"""What one page of the start should have at most: the next one is smaller if it had more."""
 READ_NAMES: Final = 1000
 READ_BYTES: Final = 4 << 20
 """Messages, and bytes of them, that are asked for at once."""
@@ -48,7 +44,6 @@ MAX_SWEPT: Final = 10_000
 """Expired messages that one sweep deletes at most."""
 SWEEP_BATCH: Final = 100
 """Of one write, which fails as a whole if one of them was replaced meanwhile."""
-LOOK_AGAIN_SECONDS: Final = 1.0
 
 OnKept = Callable[[EntrepotError | None], None]
 
@@ -59,22 +54,15 @@ class RetainedMessages:
     """The retained messages of one store.  `start` before the first question, `close` at the end."""
 
     def __init__(self, store: Store, clock: Clock, limits: RetainedLimits) -> None:
-        self._store = store
         self._clock = clock
         self._limits = limits
         self._index = RetainedIndex()
         self._hashed: dict[str, str] = {}
         """Names by their keys, where those do not say them."""
-        self._writer = RetainedWriter(store, self._written)
-        self._own: dict[str, int] = {}
-        """Versions of names that were written here and that the watch has not told yet: it may tell older ones."""
-        self._told_version = ABSENT
-        self._noticing: list[set[str]] = []
-        self._stop_watch: Callable[[], None] | None = None
-        self._tasks: list[asyncio.Task[None]] = []
+        self._keys = WatchedKeys(store, RETAINED_PREFIX, self._take, lambda: map(retained_key, self._index.names()))
+        self._writer = RetainedWriter(self._keys.write)
+        self.sweeping = PeriodicWork("retained messages that expired", SWEEP_SECONDS, self.sweep)
         self._refusal: EntrepotError | None = None
-        self.is_complete = False
-        """Whether all names are known: not before `start`, nor while the store that has them is away."""
 
     @property
     def count(self) -> int:
@@ -86,30 +74,31 @@ class RetainedMessages:
         """Bytes of these, with their names and properties."""
         return self._index.size_bytes
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether all names are known: not before `start`, nor while the store that has them is away."""
+        return self._keys.is_complete
+
     async def start(self) -> None:
         """Learn the names.  Where the store's key-values are away, that goes on behind this; where it has none,
         nothing can be retained."""
         try:
-            self._stop_watch = self._store.watch(RETAINED_PREFIX, self._on_events)
-            await self._scan()
+            await self._keys.start()
         except EntrepotError as error:
             if error.code is Code.UNSUPPORTED:
                 self._refusal = EntrepotError(Code.UNSUPPORTED, f"nothing can be retained: {error.message}")
                 return
             log.warning("retained messages are not all known yet", problem=error.message)
-            self._tasks.append(asyncio.create_task(self._scan_again()))
-        self._tasks.append(asyncio.create_task(self._sweep_always()))
+            self._keys.go_on()
+        self.sweeping.start()
 
     async def close(self) -> None:
         """Write what was to be kept, and stop."""
         try:
             await self._writer.settle()
         finally:
-            if self._stop_watch is not None:
-                self._stop_watch()
-            for task in self._tasks:
-                task.cancel()
-            self._tasks.clear()
+            self._keys.close()
+            await self.sweeping.close()
 
     # -- keeping -----------------------------------------------------------------------------------------------------
 
@@ -155,43 +144,26 @@ class RetainedMessages:
         wanted = [message for message in messages if self.refusal(message) is None]
         if not wanted:
             return
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def on_kept(failure: EntrepotError | None) -> None:
-            if done.done():
-                return
-            if failure is None:
-                done.set_result(None)
-            else:
-                done.set_exception(failure)
-
-        self.keep(wanted, on_kept)
-        await done
+        kept: Answer[None] = Answer()
+        self.keep(wanted, kept)
+        await kept
 
     def _change(self, message: Message) -> NameChange:
         name = message.sub_topic
         if not message.body:
-            return NameChange(name, retained_key(name), None, NEVER, is_new=False)
+            return NameChange(name, retained_key(name), None, is_new=False)
         value = encode_retained(message)
-        return NameChange(name, retained_key(name), value, expiry_of(message), is_new=name not in self._index)
+        return NameChange(name, retained_key(name), value, is_new=name not in self._index)
 
     async def delete(self, names: Sequence[str]) -> int:
         """Forget what is kept for names; says for how many something was, as far as is known here.
 
         Raises what made the store fail.
         """
-        loop = asyncio.get_running_loop()
-        deleted: asyncio.Future[None] = loop.create_future()
-
-        def on_written(failure: EntrepotError | None) -> None:
-            if failure is None:
-                deleted.set_result(None)
-            else:
-                deleted.set_exception(failure)
-
         count = sum(name in self._index for name in names)
-        self._writer.write([NameChange(name, retained_key(name), None, NEVER, False) for name in names], on_written)
-        await asyncio.shield(deleted)
+        deleted: Answer[None] = Answer()
+        self._writer.write([NameChange(name, retained_key(name), None, False) for name in names], deleted)
+        await deleted
         return count
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -234,79 +206,18 @@ class RetainedMessages:
 
     async def _get(self, names: Sequence[str]) -> list[KeyValue]:
         """The key-values that are there; the index learns from what is found."""
-        with self._noticed() as changed:
-            found = await self._store.get([retained_key(name) for name in names])
-        for name, kept in zip(names, found, strict=True):
-            if name not in changed:
-                self._apply(retained_key(name), name, None if kept is None else kept.value)
+        found = await self._keys.look([retained_key(name) for name in names])
         return [kept for kept in found if kept is not None]
 
     # -- the index ---------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _noticed(self) -> Iterator[set[str]]:
-        """The names that change while somebody asks the store: its answer may be older than that."""
-        changed: set[str] = set()
-        self._noticing.append(changed)
-        try:
-            yield changed
-        finally:
-            self._noticing = [each for each in self._noticing if each is not changed]
-
-    async def _scan(self) -> None:
-        """All names.  The watch has begun before: what it tells meanwhile is newer."""
-        least, most = SCAN_PAGES
-        limit, after = least, ""
-        with self._noticed() as changed:
-            while page := await self._store.scan(RETAINED_PREFIX, after=after, limit=limit):
-                for kept in page:
-                    name = _name_of(kept.key, kept.value)
-                    if name is not None and name not in changed:
-                        self._apply(kept.key, name, kept.value)
-                after = page[-1].key
-                size = sum(len(kept.value) for kept in page)
-                limit = min(limit * 2, most) if size * 2 <= SCAN_PAGE_BYTES else max(limit // 2, least)
-                await asyncio.sleep(0)
-        self.is_complete = True
-
-    async def _scan_again(self) -> None:
-        while not self.is_complete:
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
-            try:
-                await self._scan()
-            except EntrepotError as error:
-                log.debug("retained messages are not all known yet", problem=error.message)
-        log.info("retained messages are known", count=self.count)
-
-    def _on_events(self, events: Sequence[KeyValueEvent]) -> None:
-        """What the store's watch tells, in order."""
+    def _take(self, events: Sequence[KeyValueEvent]) -> None:
+        """What is kept now for keys, in order."""
         for event in events:
-            if event.version != ABSENT and not is_older(event.version, self._told_version):
-                self._told_version = event.version
             hashed = self._hashed.get(event.key)
             name = hashed or (_name_of(event.key, event.value) if event.value is not None else name_in_key(event.key))
-            if name is None:
-                continue
-            own = self._own.get(name, ABSENT)
-            if event.version != ABSENT and is_older(event.version, own):
-                continue
-            self._own.pop(name, None)
-            self._notice(name)
-            self._apply(event.key, name, event.value)
-
-    def _written(self, changes: Sequence[NameChange], version: int) -> None:
-        """A write of this gateway is durable.  If the watch has told it, it may have told newer ones, too."""
-        if version == self._told_version or is_older(version, self._told_version):
-            return
-        for change in changes:
-            if not is_older(version, self._own.get(change.name, ABSENT)):
-                self._own[change.name] = version
-                self._notice(change.name)
-                self._apply(change.key, change.name, change.value)
-
-    def _notice(self, name: str) -> None:
-        for changed in self._noticing:
-            changed.add(name)
+            if name is not None:
+                self._apply(event.key, name, event.value)
 
     def _apply(self, key: str, name: str, value: bytes | None) -> None:
         """Let the index know what is kept for a name."""
@@ -323,14 +234,6 @@ class RetainedMessages:
 
     # -- the sweep ---------------------------------------------------------------------------------------------------
 
-    async def _sweep_always(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                await self.sweep()
-            except EntrepotError as error:
-                log.warning("expired retained messages could not be deleted", problem=error.message)
-
     async def sweep(self) -> int:
         """Delete messages that have expired, at most MAX_SWEPT; returns how many.  Raises what made the store fail."""
         names = self._index.due(self._clock.now_ms(), MAX_SWEPT)
@@ -342,22 +245,19 @@ class RetainedMessages:
 
     async def _delete_expired(self, names: Sequence[str]) -> int:
         now_ms = self._clock.now_ms()
-        gone: list[NameChange] = []
-        expected: list[KeyValueChange] = []
+        gone: list[KeyValueChange] = []
         for kept in await self._get(names):
-            name, expires_at_ms = _name_of(kept.key, kept.value), _expiry(kept.key, kept.value)
-            if name is not None and expires_at_ms is not None and is_over(expires_at_ms, now_ms):
-                gone.append(NameChange(name, kept.key, None, NEVER, is_new=False))
-                expected.append(KeyValueChange(kept.key, None, kept.version))
+            expires_at_ms = _expiry(kept.key, kept.value)
+            if expires_at_ms is not None and is_over(expires_at_ms, now_ms):
+                gone.append(KeyValueChange(kept.key, None, kept.version))
         if not gone:
             return 0
         try:
-            version = await self._store.write(expected)
+            await self._keys.write(gone)
         except EntrepotError as error:
             if error.code is Code.PRECONDITION_FAILED:
                 return 0  # one was replaced, or another gateway was first: the next sweep looks again
             raise
-        self._written(gone, version)
         return len(gone)
 
 

@@ -136,6 +136,12 @@ class RetainedIndex:
                 break
         return found[:limit]
 
+    def names(self) -> Iterator[str]:
+        """Every name, also those that have expired and those of `$`."""
+        for topic_filter in ("#", *(f"{level}/#" for level in tuple(self._root) if level.startswith("$"))):
+            for page in self.pages(topic_filter, now_ms=0):
+                yield from page
+
     def pages(self, topic_filter: str, now_ms: int, after: str | None = None) -> Iterator[list[str]]:
         """Names that match a filter and have not expired, page by page; a page comes after PAGE_VISITS places, with
         what was found at them, which may be nothing.

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +18,7 @@ import structlog
 
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_CHANGES, MAX_WRITE_BYTES, KeyValueChange
-from domain.ports import KeyValues
+from gateway.messaging.answer import Answer
 
 MAX_WAITING_BYTES: Final = 64 << 20
 """What may wait to be written; more is refused."""
@@ -29,13 +30,11 @@ OnWritten = Callable[[EntrepotError | None], None]
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """The value that is kept for a topic name from now on, or None; and when it expires (epoch milliseconds or
-    NEVER).  `is_new`: nothing was kept for the name when it came."""
+    """The value that is kept for a topic name from now on, or None.  `is_new`: nothing was kept for it when it came."""
 
     name: str
     key: str
     value: bytes | None
-    expires_at_ms: int
     is_new: bool
 
     @property
@@ -52,11 +51,10 @@ class _Call:
 
 
 class RetainedWriter:
-    """Writes, and tells `on_durable` of each write (its changes, its version) before those who wait for it."""
+    """`write` is the store's; what it wrote is known here when it returns."""
 
-    def __init__(self, store: KeyValues, on_durable: Callable[[Sequence[NameChange], int], None]) -> None:
-        self._store = store
-        self._on_durable = on_durable
+    def __init__(self, write: Callable[[Sequence[KeyValueChange]], Awaitable[int]]) -> None:
+        self._write = write
         self._loop = asyncio.get_running_loop()
         self._calls: deque[_Call] = deque()
         self._is_scheduled = False
@@ -80,9 +78,10 @@ class RetainedWriter:
 
     async def settle(self) -> None:
         """Return when what came before is written, or has failed."""
-        settled: asyncio.Future[None] = self._loop.create_future()
-        self.write((), lambda _: None if settled.done() else settled.set_result(None))
-        await settled
+        settled: Answer[None] = Answer()
+        self.write((), settled)
+        with suppress(EntrepotError):
+            await settled
 
     def _count(self, changes: Sequence[NameChange], size: int, sign: int) -> None:
         self.waiting_bytes += sign * size
@@ -122,8 +121,7 @@ class RetainedWriter:
         last = {change.key: change for call in calls for change in call.changes}
         try:
             for part in _parts(list(last.values())):
-                version = await self._store.write([KeyValueChange(change.key, change.value) for change in part])
-                self._on_durable(part, version)
+                await self._write([KeyValueChange(change.key, change.value) for change in part])
         except EntrepotError as failure:
             return failure
         except Exception:  # a fault of ours: nobody may be left waiting for an answer

@@ -23,6 +23,7 @@ from domain.message import BY_SUB_TOPIC, Message, ordering_key
 from domain.ports import Store
 from domain.routing.queue_selector import RoundRobin, priority_queues, queue_for_key
 from domain.topic import Topic, TopicType
+from gateway.messaging.answer import Answer
 from gateway.messaging.topology import Topology
 from gateway.messaging.traffic import Traffic
 
@@ -109,38 +110,18 @@ class Sender:
 
     async def send_and_wait(self, messages: Sequence[Message]) -> Refusals:
         """`send` for those who can wait.  Raises what made all of them fail."""
-        future: asyncio.Future[Refusals] = self._loop.create_future()
-
-        def on_sent(failure: EntrepotError | None, refusals: Refusals) -> None:
-            if future.done():
-                return
-            if failure is None:
-                future.set_result(refusals)
-            else:
-                future.set_exception(failure)
-
-        self.send(messages, on_sent)
-        return await future
+        sent: Answer[Refusals] = Answer()
+        self.send(messages, sent)
+        return await sent
 
     async def send_half_and_wait(self, messages: Sequence[Message]) -> Refusals:
         """Keep half messages, which wait for the end of their transaction.  Raises what made all of them fail."""
-        future: asyncio.Future[Refusals] = self._loop.create_future()
         for name in sorted({message.topic for message in messages if self._store.topic(message.topic) is None}):
             await self._topology.ensure(name)
         self.place(messages)
-        confirmation = self._store.append_half(messages)
-
-        def settled(failure: EntrepotError | None) -> None:
-            if future.done():
-                return
-            if failure is not None:
-                future.set_exception(failure)
-                return
-            self.count(messages, confirmation.refusals)
-            future.set_result(confirmation.refusals)
-
-        confirmation.when_settled(settled)
-        return await future
+        refusals = await self._store.append_half(messages).wait()
+        self.count(messages, refusals)
+        return refusals
 
     def place(self, messages: Sequence[Message]) -> None:
         """Give each the queues that it is to be in: its own, and those that are bound to its name."""

@@ -203,8 +203,7 @@ class Administration:
 
     async def _write(self, key: str, value: bytes | None, found: KeyValue | None) -> None:
         expected = ABSENT if found is None else found.version
-        version = await self._store.write([KeyValueChange(key, value, expected)])
-        await self._directory.settled(key, version)
+        await self._directory.write(KeyValueChange(key, value, expected))
 
     async def _changed(self, name: str, before: UserRecord | None, change: UserChange) -> UserRecord:
         record = before or UserRecord(name, is_super=False, is_enabled=True, credential=_new_credential())

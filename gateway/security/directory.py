@@ -7,7 +7,6 @@ all).  An older write never takes the place of a newer one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -17,9 +16,10 @@ import structlog
 
 from domain.access.evaluator import CompiledStatement, compile_policy
 from domain.access.model import EVERYBODY
-from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValueEvent, is_news
+from domain.errors import EntrepotError
+from domain.key_value import KeyValueChange
 from domain.ports import KeyValues
+from gateway.messaging.watched_table import WatchedTable
 from gateway.security.records import (
     POLICY_PREFIX,
     USER_PREFIX,
@@ -29,13 +29,14 @@ from gateway.security.records import (
     decode_user,
 )
 
-MAX_REMEMBERED_DELETIONS: Final = 100_000
-"""Versions of keys that are gone, kept against writes that arrive late."""
-RETRY_SECONDS: Final = 0.2
-_PASSING: Final = (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN)
-"""Refusals that may be over soon: a broker is away."""
-_BROKEN: Final = None
 _log = structlog.get_logger(__name__)
+
+
+class _Broken:
+    """What a record is that cannot be read."""
+
+
+_BROKEN: Final = _Broken()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +58,14 @@ class DirectoryChange:
 
 
 class Directory:
-    """The view.  `on_changes` is told of each batch, after it has been taken in."""
+    """The view.  `on_change` is told of each change, after it has been taken in."""
 
-    def __init__(self, store: KeyValues, on_changes: Callable[[list[DirectoryChange]], None]) -> None:
-        self._store = store
-        self._on_changes = on_changes
-        self._users: dict[str, UserRecord | None] = {}
-        self._policies: dict[str, KnownPolicy | None] = {}
-        self._versions: dict[str, int] = {}
-        self._stops: list[Callable[[], None]] = []
+    def __init__(self, store: KeyValues, on_change: Callable[[DirectoryChange], None]) -> None:
+        self._on_change = on_change
+        self._users: WatchedTable[UserRecord | _Broken] = WatchedTable(store, USER_PREFIX, _decode_user)
+        self._policies: WatchedTable[KnownPolicy | _Broken] = WatchedTable(store, POLICY_PREFIX, _decode_policy)
+        self._users.on_change.append(self._user_changed)
+        self._policies.on_change.append(self._policy_changed)
         self._is_loaded = False
         self._had_users = False
 
@@ -80,43 +80,15 @@ class Directory:
         Raises what the store raises; then nothing is answered.  A store that keeps no key-values at all has no users,
         and can have none.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + wait_seconds
-        while True:
-            try:
-                if not self._stops:
-                    for prefix in (USER_PREFIX, POLICY_PREFIX):
-                        self._stops.append(self._store.watch(prefix, self._changed))
-                await self._load()
-            except EntrepotError as error:
-                if error.code is Code.UNSUPPORTED:
-                    _log.warning("the store keeps no users and no policies", reason=error.message)
-                elif error.code in _PASSING and loop.time() < end:
-                    await asyncio.sleep(RETRY_SECONDS)
-                    continue
-                else:
-                    raise
-            self._is_loaded = True
-            return
-
-    async def _load(self) -> None:
-        """Everything there is."""
-        for prefix in (USER_PREFIX, POLICY_PREFIX):
-            after = ""
-            while True:
-                page = await self._store.scan(prefix, after=after, limit=MAX_SCAN)
-                for entry in page:
-                    self._take(KeyValueEvent(entry.key, entry.value, entry.version))
-                if len(page) < MAX_SCAN:
-                    break
-                after = page[-1].key
+        if not (await self._users.start(wait_seconds) and await self._policies.start(wait_seconds)):
+            _log.warning("the store keeps no users and no policies")
+        self._is_loaded = True
 
     def stop(self) -> None:
         """Follow no more, and answer no more."""
         self._is_loaded = False
-        for stop in self._stops:
-            stop()
-        self._stops.clear()
+        self._users.close()
+        self._policies.close()
 
     # -- what is known -------------------------------------------------------------------------------------------
 
@@ -128,93 +100,77 @@ class Directory:
 
     def has_policy(self, subject: str) -> bool:
         """Whether anything is said of a subject, readable or not."""
-        return subject in self._policies
+        return self._policies.get(subject) is not None
 
     def has_user(self, name: str) -> bool:
         """Whether it is defined, readable or not."""
-        return name in self._users
+        return self._users.get(name) is not None
 
     def user(self, name: str) -> UserRecord | None:
         """A user that can be read."""
-        return self._users.get(name)
+        return _user(name, self._users.get(name))
 
     def users(self) -> list[UserRecord]:
         """Users that can be read, by name."""
-        return [user for _, user in sorted(self._users.items()) if user is not None]
+        return [user for name, found in sorted(self._users.items()) if (user := _user(name, found)) is not None]
 
     def policies(self) -> list[PolicyRecord]:
         """Policies that can be read, by subject."""
-        return [policy.record for _, policy in sorted(self._policies.items()) if policy is not None]
+        return [policy.record for _, policy in sorted(self._policies.items()) if not isinstance(policy, _Broken)]
 
     def policy(self, subject: str) -> PolicyRecord | None:
         """The policy of a subject."""
         known = self._policies.get(subject)
-        return None if known is None else known.record
+        return known.record if isinstance(known, KnownPolicy) else None
 
     def statements(self, name: str) -> list[tuple[CompiledStatement, ...]] | None:
         """What holds for somebody: his own policy and everybody's.  None if one of them cannot be read."""
         found = []
         for subject in (name, EVERYBODY):
-            if subject in self._policies:
-                policy = self._policies[subject]
-                if policy is _BROKEN:
-                    return None
+            policy = self._policies.get(subject)
+            if isinstance(policy, _Broken):
+                return None
+            if policy is not None:
                 found.append(policy.statements)
         return found
 
     # -- changes -------------------------------------------------------------------------------------------------
 
-    async def settled(self, key: str, version: int) -> None:
-        """Take in what was just written here, if the watch has not brought it yet: who wrote it reads it."""
-        if is_news(version, self._versions.get(key, ABSENT)):
-            (found,) = await self._store.get([key])
-            value = None if found is None else found.value
-            self._changed([KeyValueEvent(key, value, version if found is None else found.version)])
+    async def write(self, change: KeyValueChange) -> None:
+        """Write a user or a policy: who wrote it reads it.  Raises what the store raises."""
+        table = self._users if change.key.startswith(USER_PREFIX) else self._policies
+        await table.write([change])
 
-    def _changed(self, events: list[KeyValueEvent]) -> None:
-        changes = [change for event in events if (change := self._take(event)) is not None]
-        if changes:
-            self._on_changes(changes)
+    def _user_changed(self, name: str, before: UserRecord | _Broken | None, now: UserRecord | _Broken | None) -> None:
+        self._had_users = self._had_users or now is not None
+        user = _user(name, now)
+        if user is None and now is not None:
+            _log.error("the record of a user cannot be read: it is refused", user=name)
+        self._on_change(DirectoryChange(user=name, before=_user(name, before), now=user))
 
-    def _take(self, event: KeyValueEvent) -> DirectoryChange | None:
-        if not is_news(event.version, self._versions.get(event.key, ABSENT)):
-            return None
-        self._versions[event.key] = event.version
-        if len(self._versions) > len(self._users) + len(self._policies) + MAX_REMEMBERED_DELETIONS:
-            self._forget_deletions()
-        if event.key.startswith(USER_PREFIX):
-            return self._take_user(event.key.removeprefix(USER_PREFIX), event.value)
-        return self._take_policy(event.key.removeprefix(POLICY_PREFIX), event.value)
+    def _policy_changed(
+        self, subject: str, before: KnownPolicy | _Broken | None, now: KnownPolicy | _Broken | None
+    ) -> None:
+        if isinstance(now, _Broken):
+            _log.error("a policy cannot be read: its subject may do nothing", subject=subject)
+        self._on_change(DirectoryChange(subject=subject))
 
-    def _forget_deletions(self) -> None:
-        there = {USER_PREFIX + name for name in self._users} | {POLICY_PREFIX + name for name in self._policies}
-        self._versions = {key: version for key, version in self._versions.items() if key in there}
 
-    def _take_user(self, name: str, value: bytes | None) -> DirectoryChange:
-        before = self._users.get(name)
-        self._had_users = self._had_users or value is not None
-        if value is None:
-            self._users.pop(name, None)
-            return DirectoryChange(user=name, before=before)
-        try:
-            user = decode_user(value)
-            if user.name != name:
-                raise EntrepotError(Code.INTERNAL_ERROR, "the record is another user's")
-        except (msgspec.DecodeError, EntrepotError) as error:
-            _log.error("the record of a user cannot be read: it is refused", user=name, error=str(error))
-            self._users[name] = _BROKEN
-            return DirectoryChange(user=name, before=before)
-        self._users[name] = user
-        return DirectoryChange(user=name, before=before, now=user)
+def _user(name: str, found: UserRecord | _Broken | None) -> UserRecord | None:
+    """One that can be read; the record of another user is none."""
+    return found if isinstance(found, UserRecord) and found.name == name else None
 
-    def _take_policy(self, subject: str, value: bytes | None) -> DirectoryChange:
-        if value is None:
-            self._policies.pop(subject, None)
-            return DirectoryChange(subject=subject)
-        try:
-            record = decode_policy(value)
-            self._policies[subject] = KnownPolicy(record, compile_policy(record.policy()))
-        except (msgspec.DecodeError, EntrepotError) as error:
-            _log.error("a policy cannot be read: its subject may do nothing", subject=subject, error=str(error))
-            self._policies[subject] = _BROKEN
-        return DirectoryChange(subject=subject)
+
+def _decode_user(value: bytes) -> UserRecord | _Broken:
+    try:
+        return decode_user(value)
+    except (msgspec.DecodeError, EntrepotError):
+        return _BROKEN
+
+
+def _decode_policy(value: bytes) -> KnownPolicy | _Broken:
+    try:
+        record = decode_policy(value)
+        return KnownPolicy(record, compile_policy(record.policy()))
+    except (msgspec.DecodeError, EntrepotError):
+        return _BROKEN

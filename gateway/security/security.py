@@ -321,7 +321,7 @@ class Security:
         self._decisions.clear()
         self._anonymous.clear()
 
-    def _changed(self, changes: list[DirectoryChange]) -> None:
+    def _changed(self, change: DirectoryChange) -> None:
         """Forget what was decided, then tell the doors."""
         self._forget()
         if not self._directory.is_loaded:
@@ -330,11 +330,10 @@ class Security:
             self.setup_token.end()
             self._tell(PrincipalChange(ANONYMOUS, is_revoked=self.settings.anonymous != "always"))
         self._had_users = self._directory.has_users
-        for change in changes:
-            if change.user is not None:
-                self._tell(PrincipalChange(change.user, _is_revoked(change)))
-            elif change.subject is not None:
-                self._tell(PrincipalChange(None if change.subject == EVERYBODY else change.subject, is_revoked=False))
+        if change.user is not None:
+            self._tell(PrincipalChange(change.user, _is_revoked(change)))
+        elif change.subject is not None:
+            self._tell(PrincipalChange(None if change.subject == EVERYBODY else change.subject, is_revoked=False))
 
     def _tell(self, change: PrincipalChange) -> None:
         for watcher in tuple(self._watchers):

@@ -6,14 +6,13 @@ go beyond the limit by what they make between two counts.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import msgspec
 import structlog
 
-from domain.errors import EntrepotError
 from domain.ports import Store
+from gateway.periodic_work import PeriodicWork
 from gateway.sessions.record import SESSION_PREFIX, decode_session
 
 COUNT_SECONDS: Final = 5.0
@@ -27,7 +26,7 @@ class SessionCensus:
 
     def __init__(self, store: Store, most: int) -> None:
         self._store, self._most = store, most
-        self._counting: asyncio.Task[None] | None = None
+        self.counting = PeriodicWork("sessions", COUNT_SECONDS, self._look)
         self.count = 0
 
     @property
@@ -38,24 +37,14 @@ class SessionCensus:
         """Count, and go on counting.  Raises what the store raises."""
         if self._most:
             await self._look()
-            self._counting = asyncio.get_running_loop().create_task(self._run())
+            self.counting.start()
 
     async def close(self) -> None:
-        if self._counting is not None:
-            self._counting.cancel()
-            await asyncio.gather(self._counting, return_exceptions=True)
+        await self.counting.close()
 
     def added(self) -> None:
         """This gateway has made one."""
         self.count += 1
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(COUNT_SECONDS)
-            try:
-                await self._look()
-            except EntrepotError as error:
-                log.warning("sessions could not be counted", problem=error.message)
 
     async def _look(self) -> None:
         count, after = 0, ""

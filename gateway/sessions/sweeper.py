@@ -8,7 +8,7 @@ the rest.  All of it is compare-and-set on the records, so that a client that co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +18,8 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
 from domain.ports import Store
+from gateway.messaging.watched_keys import WatchedKeys
+from gateway.periodic_work import PeriodicWork
 from gateway.sessions.lifecycle import depart, is_over
 from gateway.sessions.opening import readable
 from gateway.sessions.record import (
@@ -74,8 +76,11 @@ class Sweeper:
         self._round_ms = clock.now_ms()
         """Time of the last round that the store answered."""
         self._grace_ends_ms = 0
+        self.rounds = PeriodicWork("sessions that are away", SWEEP_SECONDS, self.round)
         self._tasks: list[asyncio.Task[None]] = []
-        self._stop_watching: Callable[[], object] = lambda: None
+        self._watched: list[WatchedKeys] = []
+        self._under_way: set[tuple[str, int]] = set()
+        """Keys with their versions that were told and are not deleted yet: a look at all there is tells them again."""
         self.expired = 0
 
     async def start(self) -> None:
@@ -91,16 +96,23 @@ class Sweeper:
                 log.warning("this gateway cannot be made known yet", problem=error.message)
                 await asyncio.sleep(SWEEP_SECONDS)
         self._watch()
-        self._tasks = [asyncio.get_running_loop().create_task(self._run())]
+        self.rounds.start()
 
     def _watch(self) -> None:
         self._stop_watching()
-        stops = [self._store.watch(f"{each}{self._gateway}/", self._told) for each in (TAKEN_PREFIX, KICK_PREFIX)]
-        self._stop_watching = lambda: [stop() for stop in stops]
+        prefixes = [f"{each}{self._gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
+        self._watched = [WatchedKeys(self._store, prefix, self._told, lambda: ()) for prefix in prefixes]
+        for keys in self._watched:
+            keys.go_on()
+
+    def _stop_watching(self) -> None:
+        for keys in self._watched:
+            keys.close()
 
     async def close(self) -> None:
         """Leave: what this gateway has still left behind is swept by others, at once."""
         self._stop_watching()
+        await self.rounds.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -110,40 +122,32 @@ class Sweeper:
             except EntrepotError as error:
                 log.warning("the end of this gateway was not noted", problem=error.message)
 
-    def _told(self, events: list[KeyValueEvent]) -> None:
-        done = []
+    def _told(self, events: Sequence[KeyValueEvent]) -> None:
+        done: set[tuple[str, int]] = set()
         giving_up = []
         for event in events:
-            if event.value is not None:
+            told = (event.key, event.version)
+            if event.value is not None and told not in self._under_way:
                 name = event.key.removeprefix(KICK_PREFIX).removeprefix(TAKEN_PREFIX).partition("/")[2]
                 if event.key.startswith(KICK_PREFIX):
                     self._on_kicked(name, event.value == b"end")
                 else:
                     giving_up.append(self._on_taken(name, int(event.value)))
-                done.append(KeyValueChange(event.key, None))
+                done.add(told)
         if done:
+            self._under_way |= done
             self._tasks = [task for task in self._tasks if not task.done()]
             self._tasks.append(asyncio.get_running_loop().create_task(self._forget(done, giving_up)))
 
-    async def _forget(self, done: list[KeyValueChange], giving_up: list[Awaitable[None]]) -> None:
+    async def _forget(self, done: set[tuple[str, int]], giving_up: list[Awaitable[None]]) -> None:
         """Who took a session over waits for its key to go: then nothing more of it comes from here."""
         await asyncio.gather(*giving_up, return_exceptions=True)
         try:
-            await self._store.write(done)
+            await self._store.write([KeyValueChange(key, None) for key in sorted({key for key, _ in done})])
         except EntrepotError as error:
             log.debug("told keys stay", problem=error.message)
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                await self.round()
-            except EntrepotError as error:
-                if self._store.failure is not None:
-                    return
-                log.warning("sessions could not be swept", problem=error.message)
-            except Exception:
-                log.exception("sweeping sessions failed")
+        finally:
+            self._under_way -= done
 
     async def round(self) -> None:
         """Be alive, and sweep if that is this gateway's."""

@@ -27,7 +27,7 @@ from domain.names import qualified, split_name
 from domain.ports import Store
 from domain.position import LATEST_POSITION, Position, PositionKind
 from domain.topic import Cleanup, Topic
-from gateway.messaging.definition_table import DefinitionTable
+from gateway.messaging.watched_table import WatchedTable
 from gateway.subscriptions.record import (
     DEFINITION_PREFIX,
     DISPATCH_PREFIX,
@@ -72,9 +72,9 @@ class Subscriptions:
 
     def __init__(self, store: Store, clock: Clock, most: int) -> None:
         self._store, self._clock, self._most = store, clock, most
-        self._definitions = DefinitionTable(store, DEFINITION_PREFIX, encode_subscription, decode_subscription)
-        self._states = DefinitionTable(store, STATE_PREFIX, encode_state, decode_state)
-        self._topics = DefinitionTable(store, TOPIC_PREFIX, encode_topic, decode_topic)
+        self._definitions = WatchedTable(store, DEFINITION_PREFIX, decode_subscription, encode_subscription)
+        self._states = WatchedTable(store, STATE_PREFIX, decode_state, encode_state)
+        self._topics = WatchedTable(store, TOPIC_PREFIX, decode_topic, encode_topic)
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By topic: changes of this gateway wait for each other, so that only other gateways come between."""
         self.by_topic: dict[str, SubscribedTopic] = {}
@@ -220,13 +220,11 @@ class Subscriptions:
                 left = None if is_last else record
                 changes.append(self._topics.change(topic, left, self._topics.version(topic)))
             try:
-                version = await self._definitions.write(changes)
+                await self._definitions.write(changes, self._topics, self._states)
             except EntrepotError as error:
                 if error.code is not Code.PRECONDITION_FAILED:
                     raise
                 continue
-            self._topics.note(changes, version)
-            self._states.note(changes, version)
             await self._forget_store(subscription)
             if record is not None and is_last:
                 await self._forget_group(record.group)
@@ -285,8 +283,7 @@ class Subscriptions:
             self._definitions.change(made.key, made, expected),
             self._topics.change(made.topic, topic, expected_topic),
         ]
-        version = await self._definitions.write(changes)
-        self._topics.note(changes, version)
+        await self._definitions.write(changes, self._topics)
 
     # -- what a subscription is in the store ---------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 from zlib import crc32
 
@@ -20,7 +20,7 @@ import structlog
 from domain.cluster import Clustered
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
 from domain.errors import NOT_THERE, Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
+from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
 from domain.ports import Store
 from domain.queue_declaration import QueueDeclaration
 from domain.queue_policy import Policy
@@ -28,13 +28,13 @@ from domain.routing.binding import Binding, DestinationKind
 from domain.routing.exchange import Exchange
 from domain.routing.exchange_routing import Removal
 from domain.topic import Cleanup, Placement, Topic, TopicType
+from gateway.messaging.watched_keys import WatchedKeys
 from gateway.vhosts import records
 from gateway.vhosts.records import PREFIX, QueueRecord
 from gateway.vhosts.vhost import Queue, Vhost, namespace_of
 from protocols.amqp.field_table import encode_table
 
 MAX_TRIES: Final = 20
-PAGE: Final = 1000
 LEASE_SECONDS: Final = 10
 """How long what was delivered stays with a gateway that says nothing of it: it renews it while its channel lives."""
 STREAM_SECONDS: Final = 100 * 365 * 86_400
@@ -50,12 +50,8 @@ class Definitions:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._vhosts: dict[str, Vhost] = {}
-        self._versions: dict[str, int] = {}
-        """Of what this gateway wrote and the watch has not told yet."""
-        self._told_version = ABSENT
-        self._noticing: list[set[str]] = []
-        """The keys that the watch told of while somebody asks the store: the answer may be older than that."""
-        self._stop_watching: Callable[[], None] = lambda: None
+        self._keys = WatchedKeys(store, PREFIX, self._take, self._known)
+        self.close = self._keys.close
         self.on_change: list[Callable[[], None]] = []
         """Called when anything of the definitions has changed."""
         self.on_queue_known: list[Callable[[Vhost, Queue], None]] = []
@@ -64,26 +60,7 @@ class Definitions:
 
     async def start(self) -> None:
         """Learn what there is.  Raises what the store raises."""
-        self._stop_watching = self._store.watch(PREFIX, self._told)
-        after = ""
-        with self._noticed() as changed:
-            while page := await self._store.scan(PREFIX, after=after, limit=PAGE):
-                for kept in page:
-                    if kept.key not in changed:
-                        self._apply(kept.key, kept.value)
-                after = page[-1].key
-
-    @contextmanager
-    def _noticed(self) -> Iterator[set[str]]:
-        changed: set[str] = set()
-        self._noticing.append(changed)
-        try:
-            yield changed
-        finally:
-            self._noticing = [each for each in self._noticing if each is not changed]
-
-    def close(self) -> None:
-        self._stop_watching()
+        await self._keys.start()
 
     def vhosts(self) -> list[Vhost]:
         """Every virtual host: one for each namespace."""
@@ -106,18 +83,12 @@ class Definitions:
 
     # -- what is told --------------------------------------------------------------------------------------------
 
-    def _told(self, events: Sequence[KeyValueEvent]) -> None:
+    def _known(self) -> Iterator[str]:
+        return chain.from_iterable(vhost.keys() for vhost in self._vhosts.values())
+
+    def _take(self, events: Sequence[KeyValueEvent]) -> None:
         for event in events:
-            if not is_older(event.version, self._told_version):
-                self._told_version = event.version
-            for changed in self._noticing:
-                changed.add(event.key)
-            own = self._versions.get(event.key, ABSENT)
-            if is_older(event.version, own):
-                continue  # from before our own write
-            self._versions.pop(event.key, None)
-            if event.version != own or own == ABSENT:
-                self._apply(event.key, event.value)
+            self._apply(event.key, event.value)
 
     def _apply(self, key: str, value: bytes | None) -> None:
         where = records.split_key(key)
@@ -130,6 +101,8 @@ class Definitions:
         except msgspec.DecodeError as error:
             log.error("a definition cannot be read", key=key, problem=str(error))
             return
+        if vhost.says(key, record):
+            return  # looked at again, after the watch was away
         gone = vhost.queue_of_key(key) if kind == "queue" and record is None else None
         known = list(vhost.apply(key, record))
         for changed in self.on_change:
@@ -146,20 +119,7 @@ class Definitions:
     async def _write(self, changes: Sequence[KeyValueChange]) -> None:
         """Durable, and known here, when this returns.  Raises PRECONDITION_FAILED where somebody else was first."""
         for start in range(0, len(changes), MAX_KEYS_PER_WRITE):
-            part = changes[start : start + MAX_KEYS_PER_WRITE]
-            version = await self._store.write(part)
-            if version == self._told_version or is_older(version, self._told_version):
-                continue  # the watch has told it, and perhaps newer ones
-            for change in part:
-                self._versions[change.key] = version
-                self._apply(change.key, change.value)
-
-    async def _learn(self, key: str) -> None:
-        """Somebody else was first: what does the key say?"""
-        with self._noticed() as changed:
-            [found] = await self._store.get([key])
-        if key not in changed:
-            self._apply(key, None if found is None else found.value)
+            await self._keys.write(changes[start : start + MAX_KEYS_PER_WRITE])
 
     # -- exchanges -----------------------------------------------------------------------------------------------
 
@@ -177,7 +137,7 @@ class Definitions:
             except EntrepotError as error:
                 if error.code is not Code.PRECONDITION_FAILED:
                     raise
-                await self._learn(key)
+                await self._keys.look([key])  # what does it say?
         return exchange
 
     async def delete_exchange(self, vhost: Vhost, name: str) -> None:
@@ -228,7 +188,7 @@ class Definitions:
             except EntrepotError as error:
                 if error.code is not Code.PRECONDITION_FAILED:
                     raise
-                await self._learn(key)
+                await self._keys.look([key])  # what does it say?
                 continue
             return vhost.queues[name], True
         raise AssertionError("unreachable")

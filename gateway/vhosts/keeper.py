@@ -20,6 +20,7 @@ from domain.key_value import KeyValueChange
 from domain.message import StoredMessage, SystemProperty
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.delivery.queue_feeds import QueueFeeds
+from gateway.periodic_work import PeriodicWork
 from gateway.sessions.record import DECLARED_DEAD, GATEWAY_PREFIX
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
@@ -70,7 +71,8 @@ class QueueKeeper:
         self._at: dict[str, tuple[int, Vhost, Queue]] = {}
         """When a queue is looked at next, by its Topic."""
         self._some = asyncio.Event()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._task: asyncio.Task[None] | None = None
+        self.sweeping = PeriodicWork("queues of gateways that are gone", SWEEP_SECONDS, self._sweep)
         self._written: dict[str, int] = {}
         self._arriving: dict[str, int] = {}
         """Until when messages may come whose time may be over before they are there, by the Topic of their queue."""
@@ -83,13 +85,14 @@ class QueueKeeper:
         for vhost in self._definitions.vhosts():
             for queue in vhost.queues.values():
                 self.look_at(vhost, queue, self._clock.now_ms())
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._run()), loop.create_task(self._sweep_always())]
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self.sweeping.start()
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.sweeping.close()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
 
     # -- when ----------------------------------------------------------------------------------------------------
 
@@ -223,16 +226,6 @@ class QueueKeeper:
         return True
 
     # -- gateways that are gone ----------------------------------------------------------------------------------
-
-    async def _sweep_always(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                await self._sweep()
-            except EntrepotError as error:
-                log.warning("queues of gateways that are gone stay", problem=error.message)
-            except Exception:
-                log.exception("sweeping queues failed")
 
     async def _sweep(self) -> None:
         """Delete exclusive and transient queues, and transient exchanges, whose gateway is gone."""

@@ -8,7 +8,7 @@ that has had consumers for longest hands out messages.  What others have is know
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -16,12 +16,12 @@ import structlog
 
 from domain.clock import Clock
 from domain.errors import EntrepotError
-from domain.key_value import KeyValueChange, KeyValueEvent
+from domain.key_value import KeyValueChange
 from domain.ports import Store
+from gateway.messaging.watched_table import WatchedTable
 from gateway.vhosts.vhost import Queue
 
 PREFIX: Final = "amqp-consumers/"
-PAGE: Final = 1000
 AGAIN_SECONDS: Final = 0.5
 
 log = structlog.get_logger(__name__)
@@ -59,26 +59,14 @@ class ConsumerPresence:
         self._others: dict[str, dict[str, PresenceRecord]] = {}
         self._dirty: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
-        self._stop_watching: Callable[[], None] = lambda: None
-        self._noticed: set[str] | None = None
-        """While it is learned what there is: what the watch has told, which is newer."""
+        self._table = WatchedTable(store, PREFIX, _decode, _encode)
+        self._table.on_change.append(self._changed_elsewhere)
+        self.close = self._table.close
 
     async def start(self) -> None:
         """Learn what others have.  Raises what the store raises."""
-        if self._is_alone:
-            return
-        noticed = self._noticed = set()
-        self._stop_watching = self._store.watch(PREFIX, self._told)
-        after = ""
-        while page := await self._store.scan(PREFIX, after=after, limit=PAGE):
-            for kept in page:
-                if kept.key not in noticed:
-                    self._take(kept.key, kept.value)
-            after = page[-1].key
-        self._noticed = None
-
-    def close(self) -> None:
-        self._stop_watching()
+        if not self._is_alone:
+            await self._table.start()
 
     # -- here ----------------------------------------------------------------------------------------------------
 
@@ -107,15 +95,11 @@ class ConsumerPresence:
             while self._dirty:
                 topics, self._dirty = self._dirty, set()
                 await self._given_back(topics)
-                changes = [
-                    KeyValueChange(
-                        f"{PREFIX}{topic}/{self._gateway()}",
-                        _encode(self._mine[topic]) if topic in self._mine else None,
-                    )
-                    for topic in sorted(topics)
-                ]
+                name = self._gateway()
                 try:
-                    await self._store.write(changes)
+                    await self._table.write(
+                        [self._table.change(f"{topic}/{name}", self._mine.get(topic)) for topic in sorted(topics)]
+                    )
                 except EntrepotError as error:
                     if self._store.failure is not None:
                         return
@@ -152,28 +136,22 @@ class ConsumerPresence:
         """These gateways are gone, and their consumers with them."""
         keys = [f"{PREFIX}{topic}/{name}" for topic, others in self._others.items() for name in others if name in gone]
         if keys:
-            await self._store.write([KeyValueChange(key, None) for key in keys])
+            await self._table.write([KeyValueChange(key, None) for key in keys])
 
     @property
     def gateways(self) -> set[str]:
         """The other gateways that have consumers."""
         return {name for others in self._others.values() for name in others}
 
-    def _told(self, events: Sequence[KeyValueEvent]) -> None:
-        for event in events:
-            if self._noticed is not None:
-                self._noticed.add(event.key)
-            self._take(event.key, event.value)
-
-    def _take(self, key: str, value: bytes | None) -> None:
-        topic, _, gateway = key.removeprefix(PREFIX).rpartition("/")
+    def _changed_elsewhere(self, name: str, before: PresenceRecord | None, now: PresenceRecord | None) -> None:
+        topic, _, gateway = name.rpartition("/")
         if gateway == self._gateway():
             return
         others = self._others.setdefault(topic, {})
-        if value is None:
+        if now is None:
             others.pop(gateway, None)
         else:
-            others[gateway] = _decode(value)
+            others[gateway] = now
         if not others:
             del self._others[topic]
         self._on_change(topic)

@@ -141,6 +141,10 @@ class Vhost:
     def policy_of_exchange(self, name: str) -> Policy | None:
         return policy_of_exchange(self.policies(), name)
 
+    def says(self, key: str, record: Record | None) -> bool:
+        """Whether that is what a key says already."""
+        return self._by_key.get(key) == record
+
     def has_key(self, key: str) -> bool:
         """Whether something is defined by it, understood or not."""
         return key in self._by_key

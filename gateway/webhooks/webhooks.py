@@ -12,6 +12,7 @@ import structlog
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.ports import Store
+from gateway.periodic_work import PeriodicWork
 from gateway.settings import WebhookSettings
 from gateway.subscriptions.record import Subscription, TopicRecord
 from gateway.subscriptions.subscriptions import Subscriptions
@@ -64,7 +65,7 @@ class Webhooks:
         self._catching_up: dict[str, asyncio.Task[None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
         self.orphans = Orphans(store, subscriptions)
-        self._sweeping: asyncio.Task[None] | None = None
+        self.sweeping = PeriodicWork("what deleted subscriptions left behind", SWEEP_SECONDS, self.orphans.sweep)
         self._is_running = False
         self._stop_watching = store.watch_topics(self._topic_changed)
 
@@ -86,7 +87,7 @@ class Webhooks:
             self._dispatch_changed(topic, record)
         self._subscriptions.on_change.append(self._changed)
         self._subscriptions.on_dispatch.append(self._dispatch_changed)
-        self._sweeping = asyncio.get_running_loop().create_task(self._sweep())
+        self.sweeping.start()
 
     async def close(self, grace_seconds: float) -> None:
         """Let requests end for so long, and give the rest back."""
@@ -96,8 +97,7 @@ class Webhooks:
             self._subscriptions.on_change.remove(self._changed)
             self._subscriptions.on_dispatch.remove(self._dispatch_changed)
         tasks = [*self._dispatching.values(), *self._catching_up.values()]
-        if self._sweeping is not None:
-            tasks.append(self._sweeping)
+        await self.sweeping.close()
         for task in tasks:
             task.cancel()
         stops = [deliverer.stop(grace_seconds) for deliverer in self._deliverers.values()]
@@ -204,14 +204,6 @@ class Webhooks:
         while True:
             await dispatcher.run()
             await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                await self.orphans.sweep()
-            except EntrepotError as error:
-                log.warning("orphans cannot be looked for now", problem=error.message)
 
     async def _forget(self, group: str) -> None:
         """Popping made the group anew that went with the last subscription."""

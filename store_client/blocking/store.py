@@ -144,13 +144,7 @@ class BlockingStore:
         the answer was lost."""
 
         async def appended() -> list[EntrepotError | None]:
-            confirmation = self._store.append(messages)
-            settled: asyncio.Future[EntrepotError | None] = self._loop.create_future()
-            confirmation.when_settled(settled.set_result)
-            failure = await settled
-            if failure is not None:
-                raise failure
-            return list(confirmation.refusals or [None] * len(messages))
+            return list(await self._store.append(messages).wait() or [None] * len(messages))
 
         return self._run(appended())
 

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, check_changes, conflict
-
-OnChanges = Callable[[list[KeyValueEvent]], None]
+from domain.key_value import (
+    ABSENT,
+    MAX_SCAN,
+    KeyValue,
+    KeyValueChange,
+    KeyValueEvent,
+    OnEvents,
+    check_changes,
+    conflict,
+)
 
 
 class KeyValues:
@@ -15,7 +22,7 @@ class KeyValues:
     def __init__(self) -> None:
         self._facts: dict[str, KeyValue] = {}
         self._version = ABSENT
-        self._watchers: list[tuple[str, OnChanges]] = []
+        self._watchers: list[tuple[str, OnEvents]] = []
 
     async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
         return [self._facts.get(key) for key in keys]
@@ -40,9 +47,10 @@ class KeyValues:
         self._tell([KeyValueEvent(change.key, change.value, self._version) for change in changes])
         return self._version
 
-    def watch(self, prefix: str, callback: OnChanges) -> Callable[[], None]:
-        watcher = (prefix, callback)
+    def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
+        watcher = (prefix, on_events)
         self._watchers.append(watcher)
+        on_begun()
         return lambda: self._watchers.remove(watcher) if watcher in self._watchers else None
 
     def _tell(self, events: list[KeyValueEvent]) -> None:

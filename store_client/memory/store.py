@@ -9,7 +9,7 @@ from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
 from domain.measurement import Histogram
 from domain.message import Delivery, Message, StoredMessage
 from domain.ports import REJECTED, PopRequest, Pulled, Tail
@@ -202,8 +202,8 @@ class MemoryStore:
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         return await self._facts.write(changes)
 
-    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
-        return self._facts.watch(prefix, callback)
+    def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
+        return self._facts.watch(prefix, on_events, on_begun)
 
     # -- finder -------------------------------------------------------------------------------------------------------
 

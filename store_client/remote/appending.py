@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -129,9 +130,8 @@ class Appending:
     async def settle(self) -> None:
         """Return when everything that was sent is settled, as it is when its deadline passes."""
         while self._unsettled:
-            future: asyncio.Future[None] = self._loop.create_future()
-            next(iter(self._unsettled)).when_settled(lambda failure, future=future: future.set_result(None))  # type: ignore[misc]
-            await future
+            with suppress(EntrepotError):
+                await next(iter(self._unsettled)).wait()
 
     def _cut(self, messages: Sequence[Message], confirmation: PartedConfirmation) -> list[_Part]:
         parts: list[_Part] = []

@@ -13,7 +13,7 @@ import structlog
 
 from broker.remoting.link import ClientStream
 from domain.errors import EntrepotError
-from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, check_changes
+from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, OnEvents, check_changes
 from domain.shard import broker_of_place, local_place
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient, unavailable
@@ -21,9 +21,6 @@ from store_client.remote.cluster import Cluster
 
 NEVER: Final = (1 << 62) - 1
 """A version that no key ever has."""
-LOOK_AGAIN_SECONDS: Final = 1.0
-"""After a look at all there is that failed."""
-OnEvents = Callable[[list[KeyValueEvent]], None]
 
 log = structlog.get_logger(__name__)
 
@@ -68,8 +65,8 @@ class RemoteKeyValues:
         version: int = await keeper.ask(wire.WRITE, [_to_keeper(change, keeper) for change in changes])
         return keeper.world_place(version)
 
-    def watch(self, prefix: str, callback: OnEvents) -> Callable[[], None]:
-        watch = _Watch(self, prefix, callback)
+    def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
+        watch = _Watch(self, prefix, on_events, on_begun)
         self._watches.add(watch)
         watch.look()
 
@@ -103,23 +100,17 @@ def _to_keeper(change: KeyValueChange, keeper: BrokerClient) -> KeyValueChange:
 
 
 class _Watch:
-    """One watcher, whoever keeps them.
+    """One watcher, whoever keeps them: with each keeper, and after each break, it begins anew."""
 
-    What it was told of is remembered by version: when a stream had to be begun anew, what was missed is found by
-    looking at all of it, and told as if it had come; so is all of it where the first look was not brought to its end.
-    """
-
-    def __init__(self, key_values: RemoteKeyValues, prefix: str, callback: OnEvents) -> None:
+    def __init__(
+        self, key_values: RemoteKeyValues, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]
+    ) -> None:
         self._key_values = key_values
-        self._prefix, self._callback = prefix, callback
+        self._prefix, self._on_events, self._on_begun = prefix, on_events, on_begun
         self._keeper: BrokerClient | None = None
         self._is_closed = False
         self._stream: ClientStream | None = None
-        self._versions: dict[str, int] = {}
-        self._fresh: set[str] | None = None
-        self._beginnings = 0
-        self._has_begun = self._has_looked = False
-        self._looking: asyncio.Task[None] | None = None
+        self._has_begun = False
 
     def look(self) -> None:
         """Follow the keeper, if it is another than before or is back."""
@@ -142,67 +133,20 @@ class _Watch:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
-        if self._looking is not None:
-            self._looking.cancel()
 
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None
-        if self._looking is not None:
-            self._looking.cancel()
         asyncio.get_running_loop().call_soon(self.look)
 
     def _item(self, payload: bytes) -> None:
         assert wire.WATCH_KEY_VALUES.result is not None
         assert self._keeper is not None
         told: list[KeyValueEvent] = wire.WATCH_KEY_VALUES.result.decode(payload)
-        if not self._has_begun:
-            self._has_begun = True
-            self._beginnings += 1
-            if self._looking is not None:
-                self._looking.cancel()
-            self._looking = asyncio.get_running_loop().create_task(self._catch_up(self._keeper))
-        if told:
-            self._tell([KeyValueEvent(e.key, e.value, self._keeper.world_place(e.version)) for e in told])
-
-    def _tell(self, events: list[KeyValueEvent]) -> None:
-        for event in events:
-            if self._fresh is not None:
-                self._fresh.add(event.key)
-            if event.value is None:
-                self._versions.pop(event.key, None)
-            else:
-                self._versions[event.key] = event.version
         try:
-            self._callback(events)
-        except Exception:
+            if not self._has_begun:
+                self._has_begun = True
+                self._on_begun()
+            if told:
+                self._on_events([KeyValueEvent(e.key, e.value, self._keeper.world_place(e.version)) for e in told])
+        except Exception:  # a fault of whoever watches: others go on
             log.exception("a watcher of key-values failed", prefix=self._prefix)
-
-    async def _catch_up(self, keeper: BrokerClient) -> None:
-        """Look until that succeeds: what is not found now would never be told."""
-        while True:
-            try:
-                return await self._look_at_all(keeper)
-            except EntrepotError as error:
-                log.warning("key-values cannot be looked at", prefix=self._prefix, problem=error.message)
-            await asyncio.sleep(LOOK_AGAIN_SECONDS)
-
-    async def _look_at_all(self, keeper: BrokerClient) -> None:
-        """Look at all there is; what differs from what is known was missed.  The first time nothing was."""
-        self._fresh = set()
-        there: set[str] = set()
-        events: list[KeyValueEvent] = []
-        after = ""
-        while page := [_to_world(e, keeper) for e in await keeper.ask(wire.SCAN, self._prefix, after, MAX_SCAN)]:
-            for found in page:
-                there.add(found.key)
-                if found.key not in self._fresh and self._versions.get(found.key) != found.version:
-                    events.append(KeyValueEvent(found.key, found.value, found.version))
-            after = page[-1].key
-        fresh, self._fresh = self._fresh, None
-        events = [event for event in events if event.key not in fresh]
-        gone = [key for key in self._versions if key not in there and key not in fresh]
-        if self._has_looked or self._beginnings > 1:
-            self._tell([*events, *(KeyValueEvent(key, None, ABSENT) for key in gone)])
-        else:
-            self._versions.update((event.key, event.version) for event in events)
-        self._has_looked = True

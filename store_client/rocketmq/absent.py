@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from domain.errors import Code, EntrepotError
-from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent
+from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange, OnEvents
 from domain.message import StoredMessage
 from domain.ports import KeyValues
 from domain.query import MessageConsumer, MessageHop, MessagePage, MessageQuery
@@ -74,5 +74,5 @@ class SideKeyValues:
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         return await self._store().write(changes)
 
-    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
-        return self._store().watch(prefix, callback)
+    def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
+        return self._store().watch(prefix, on_events, on_begun)

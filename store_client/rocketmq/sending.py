@@ -11,6 +11,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
@@ -224,9 +225,8 @@ class Sending:
     async def close(self) -> None:
         """Wait until everything taken is answered; each call has its deadline."""
         while self._batches:
-            confirmed = asyncio.Event()
-            self._batches[-1].confirmation.when_settled(lambda failure, event=confirmed: event.set())  # type: ignore[misc]
-            await confirmed.wait()
+            with suppress(EntrepotError):
+                await self._batches[-1].confirmation.wait()
 
     @property
     def backlogged(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from domain.errors import Code, EntrepotError
@@ -17,7 +19,7 @@ from domain.key_value import (
 from domain.ports import Store
 from tests.support.cases import cases
 from tests.support.store_steps import refusal_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 async def put(store: Store, **facts: str) -> int:
@@ -138,7 +140,7 @@ async def test_scanning_page_by_page(store: Store):
 
 async def test_watching_tells_the_changes_of_each_write_in_order(store: Store):
     seen: list[list[KeyValueEvent]] = []
-    store.watch("a/", seen.append)
+    store.watch("a/", seen.append, lambda: None)
     first = await store.write([KeyValueChange("a/1", b"x"), KeyValueChange("b/1", b"x"), KeyValueChange("a/2", b"y")])
     await store.write([KeyValueChange("b/1", b"z")])
     third = await store.write([KeyValueChange("a/1", None)])
@@ -149,9 +151,20 @@ async def test_watching_tells_the_changes_of_each_write_in_order(store: Store):
     ]
 
 
+async def test_what_is_written_once_a_watch_has_begun_is_told(store: Store):
+    begun = asyncio.Event()
+    seen: list[list[KeyValueEvent]] = []
+    await put(store, before="1")
+    store.watch("", seen.append, begun.set)
+    await asyncio.wait_for(begun.wait(), PATIENCE_SECONDS)
+    version = await put(store, after="1")
+    await until(lambda: seen, "it is told")
+    assert seen == [[KeyValueEvent("after", b"1", version)]]
+
+
 async def test_a_refused_write_is_not_told(store: Store):
     seen: list[list[KeyValueEvent]] = []
-    store.watch("", seen.append)
+    store.watch("", seen.append, lambda: None)
     assert await refusal_of(store.write([KeyValueChange("a", b"1"), KeyValueChange("b", b"1", 5)]))
     version = await put(store, c="1")
     await until(lambda: seen, "the good write")
@@ -161,8 +174,8 @@ async def test_a_refused_write_is_not_told(store: Store):
 async def test_a_watch_ends(store: Store):
     ended: list[list[KeyValueEvent]] = []
     goes_on: list[list[KeyValueEvent]] = []
-    stop = store.watch("", ended.append)
-    store.watch("", goes_on.append)
+    stop = store.watch("", ended.append, lambda: None)
+    store.watch("", goes_on.append, lambda: None)
     await put(store, a="1")
     await until(lambda: ended and goes_on, "both")
     stop()

@@ -207,7 +207,7 @@ async def test_a_long_poll_sleeps_through_heartbeats_of_others(store, gateway, o
     poll = asyncio.ensure_future(gateway.heartbeat("g", "t", "a", known_generation=2, wait_seconds=60))
     await until(lambda: waiting(gateway) == 1, "the long poll")
     await gateway.members("g", "t")  # behind its own heartbeat
-    store.watch(PREFIX, written.append)
+    store.watch(PREFIX, written.append, lambda: None)
     for lease_ms in (40_000, 50_000, 60_000):
         await other_gateway.heartbeat("g", "t", "b", lease_ms=lease_ms)
     await until(lambda: len(written) == 3, "the heartbeats")

@@ -460,7 +460,7 @@ async def test_what_the_protocol_cannot_carry_is_refused(
     for call in calls:
         assert await refusal_of(call) == Code.UNSUPPORTED
     with pytest.raises(EntrepotError) as refused:
-        alone.watch("k", print)
+        alone.watch("k", print, print)
     assert refused.value.code == Code.UNSUPPORTED
     await alone.close()
 

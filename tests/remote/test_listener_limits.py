@@ -108,8 +108,9 @@ class Changes:
         self.tell = callback
         return lambda: None
 
-    def watch(self, prefix, callback):
-        self.tell = callback
+    def watch(self, prefix, on_events, on_begun):
+        self.tell = on_events
+        on_begun()
         return lambda: None
 
 

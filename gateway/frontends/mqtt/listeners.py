@@ -16,7 +16,7 @@ from gateway.delivery.audience import NOBODY
 from gateway.delivery.hub import DeliveryHub
 from gateway.frontends.mqtt.names import REPLAY, SHARE, parse_replay, parse_share
 from gateway.frontends.mqtt.share_members import Membership
-from gateway.messaging.definition_table import DefinitionTable
+from gateway.messaging.watched_table import WatchedTable
 from gateway.sessions.record import SESSION_PREFIX, decode_session
 
 Filters = tuple[str, ...]
@@ -29,7 +29,7 @@ class Listeners:
         self._hub = hub
         self._shares: TopicFilterTrie[Membership, None] = TopicFilterTrie()
         self._sessions: TopicFilterTrie[str, None] = TopicFilterTrie()
-        self._table: DefinitionTable[Filters] = DefinitionTable(store, SESSION_PREFIX, msgspec.msgpack.encode, _decode)
+        self._table: WatchedTable[Filters] = WatchedTable(store, SESSION_PREFIX, _decode)
         self._table.on_change.append(self._changed)
 
     async def start(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -20,7 +20,7 @@ import msgspec
 
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
+from domain.key_value import KeyValueChange, KeyValueEvent
 from domain.message import Delivery, StoredMessage
 from domain.names import qualified, split_name
 from domain.ports import PopRequest
@@ -30,6 +30,7 @@ from gateway.frontends.rocketmq.caller import Caller
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.frontends.rocketmq.lite_start import begin_at, is_wanted
 from gateway.frontends.rocketmq.names import group_of, topic_of
+from gateway.messaging.watched_keys import WatchedKeys
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import OK_STATUS, WireError
 from protocols.rocketmq.published import LITE_SEPARATOR, check_lite_topic
@@ -49,6 +50,9 @@ class LiteRecord(msgspec.Struct, array_like=True):
     version: int
     lite_topics: list[str]
 
+    def subscription(self, topic: str, group: str) -> LiteSubscription:
+        return LiteSubscription(topic, group, self.version, tuple(self.lite_topics))
+
 
 _DECODER: Final = msgspec.json.Decoder(LiteRecord)
 
@@ -56,8 +60,7 @@ _DECODER: Final = msgspec.json.Decoder(LiteRecord)
 @dataclass(slots=True)
 class LiteSubscription:
     """What one client has subscribed to below a topic, which may be nothing any more.  `turn`: where the next receive
-    begins.  `waiting`: receives of the client that are to hear of changes.  `written`: the version of the
-    key-value that this gateway has written last."""
+    begins.  `waiting`: receives of the client that are to hear of changes."""
 
     topic: str
     group: str
@@ -65,7 +68,6 @@ class LiteSubscription:
     lite_topics: tuple[str, ...]
     turn: int = 0
     waiting: set[asyncio.Event] = field(default_factory=set)
-    written: int = ABSENT
 
     def change(self, version: int, lite_topics: tuple[str, ...]) -> None:
         """Take another set, which holds for receives that wait already."""
@@ -80,37 +82,35 @@ class LiteSubscriptions:
     def __init__(self, frontend: RocketMqFrontend) -> None:
         self._frontend, self._store = frontend, frontend.store
         self._known: OrderedDict[str, LiteSubscription | None] = OrderedDict()
-        self._asking: dict[str, object] = {}
-        """Keys that the store is asked for, as long as nothing is told of them."""
+        self._asked: dict[str, tuple[str, str]] = {}
+        """Topic and group of the keys that the store is asked for."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._stop: Callable[[], None] | None = None
+        self._keys = WatchedKeys(self._store, PREFIX, self._told, lambda: self._known)
+        self.close = self._keys.close
 
     def start(self) -> None:
         """Follow what clients say at other gateways."""
         try:
-            self._stop = self._store.watch(PREFIX, self._changed)
+            self._keys.go_on()
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
                 raise
 
-    def close(self) -> None:
-        """Follow it no more."""
-        if self._stop is not None:
-            self._stop()
-
-    def _changed(self, events: list[KeyValueEvent]) -> None:
+    def _told(self, events: Sequence[KeyValueEvent]) -> None:
         for event in events:
-            self._asking.pop(event.key, None)
-            known = self._known.get(event.key)
-            if known is not None and event.version != ABSENT and is_older(event.version, known.written):
+            key, known = event.key, self._known.get(event.key)
+            record = None if event.value is None else _DECODER.decode(event.value)
+            if key in self._asked:
+                topic, group = self._asked[key]
+                self._remember(key, None if record is None else record.subscription(topic, group))
+            elif record is None or known is None:
+                self._known.pop(key, None)  # it is asked for when it is needed
+            if known is None:
                 continue
-            if known is not None and event.value is not None:
-                record = _DECODER.decode(event.value)
-                known.change(record.version, tuple(record.lite_topics))
-                continue
-            if known is not None:  # it has said goodbye
+            if record is None:  # it has said goodbye
                 known.change(known.version, ())
-            self._known.pop(event.key, None)  # it is asked for when it is needed
+            else:
+                known.change(record.version, tuple(record.lite_topics))
 
     def group_of(self, group: str, topic: str, lite_topic: str) -> str:
         """The group that stands for a group at one lite topic."""
@@ -152,7 +152,7 @@ class LiteSubscriptions:
         found = known or LiteSubscription(topic, group, 0, ())
         found.change(question.version, tuple(sorted(wanted)))
         if known is None or wanted != before:
-            found.written = await self._keep(key, found)
+            await self._keep(key, found)
         self._remember(key, found)
         return v2.SyncLiteSubscriptionResponse(status=OK_STATUS)
 
@@ -162,15 +162,14 @@ class LiteSubscriptions:
             await self._store.put_group(replace(self._frontend.new_group(of), revision=BY_USE))
         await begin_at(self._store, of, topic, f"{split_name(topic)[1]}{LITE_SEPARATOR}{lite_topic}", option)
 
-    async def _keep(self, key: str, found: LiteSubscription | None) -> int:
+    async def _keep(self, key: str, found: LiteSubscription | None) -> None:
         """Write a set, also one of nothing: its client is no consumer of the whole topic.  None: it has gone."""
         value = None if found is None else msgspec.json.encode(LiteRecord(found.version, list(found.lite_topics)))
         try:
-            return await self._store.write([KeyValueChange(key, value)])
+            await self._keys.write([KeyValueChange(key, value)])
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
                 raise
-            return ABSENT
 
     async def forget(self, client_id: str, group: str | None) -> None:
         """A client has said goodbye."""
@@ -189,31 +188,18 @@ class LiteSubscriptions:
 
     async def _subscription(self, key: str, group: str, topic: str) -> LiteSubscription | None:
         while key not in self._known:
-            asked = self._asking.setdefault(key, object())
+            self._asked[key] = (topic, group)
             try:
-                found = await self._kept(key, group, topic)
-            except BaseException:
-                self._asking.pop(key, None)
-                raise
-            if self._asking.get(key) is asked:  # else it has changed meanwhile, or is known
-                del self._asking[key]
-                self._remember(key, found)
+                await self._keys.look([key])
+            except EntrepotError as error:
+                if error.code is not Code.UNSUPPORTED:
+                    raise
+                self._remember(key, None)
+            finally:
+                self._asked.pop(key, None)
         return self._known[key]
 
-    async def _kept(self, key: str, group: str, topic: str) -> LiteSubscription | None:
-        try:
-            [kept] = await self._store.get([key])
-        except EntrepotError as error:
-            if error.code is not Code.UNSUPPORTED:
-                raise
-            return None
-        if kept is None:
-            return None
-        record = _DECODER.decode(kept.value)
-        return LiteSubscription(topic, group, record.version, tuple(record.lite_topics))
-
     def _remember(self, key: str, found: LiteSubscription | None) -> None:
-        self._asking.pop(key, None)
         self._known.pop(key, None)
         self._known[key] = found
         while len(self._known) > MAX_KNOWN:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 from typing import Any, Literal
@@ -38,6 +37,7 @@ from gateway.http.rabbitmq.door import (
 from gateway.http.rabbitmq.listing import listing
 from gateway.http.rabbitmq.rights import check
 from gateway.http.rabbitmq.shapes import binding_shape, exchange_shape
+from gateway.messaging.answer import Answer
 from gateway.messaging.send import Refusals
 from gateway.vhosts import needs
 from gateway.vhosts.vhost import Vhost, namespace_of
@@ -177,18 +177,10 @@ async def published(frontend: AmqpFrontend, vhost: Vhost, publish: Publish) -> b
 
 
 async def _sent(frontend: AmqpFrontend, vhost: Vhost, message: Message) -> None:
-    outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def settled(failure: EntrepotError | None, refusals: Refusals) -> None:
-        if outcome.done():
-            return
-        error = failure or (refusals[0] if refusals else None)
-        if error is not None:
-            outcome.set_exception(error)
-        else:
-            outcome.set_result(None)
-
-    work = frontend.overflow.admit(vhost, [message], settled)
+    answer: Answer[Refusals] = Answer()
+    work = frontend.overflow.admit(vhost, [message], answer)
     if work is not None:
         await work
-    await outcome
+    refusals = await answer
+    if refusals and refusals[0] is not None:
+        raise refusals[0]

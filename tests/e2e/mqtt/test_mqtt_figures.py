@@ -153,3 +153,12 @@ def test_what_is_refused_is_counted_by_its_reason(told: Deployment) -> None:
         ("entrepot_mqtt_connects_total", "3.1.1", "client_identifier_not_valid"),
     ):
         assert after.of(*key) - before.of(*key) == 1
+
+
+def test_background_work_is_named_and_goes_on(told: Deployment) -> None:
+    rounds, name = "sessions that are away", "entrepot_background_"
+    first = metrics(told)
+    for work in (rounds, "sessions", "retained messages that expired", "queues of gateways that are gone"):
+        assert first.of(f"{name}period_seconds", work) > 0, work
+    wait_until(lambda: metrics(told).of(f"{name}runs_total", rounds) > first.of(f"{name}runs_total", rounds), "a round")
+    assert metrics(told).of(f"{name}failures_total", rounds) == metrics(told).of(f"{name}failing", rounds) == 0

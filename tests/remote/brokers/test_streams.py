@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from domain.errors import EntrepotError
-from domain.key_value import KeyValueChange, KeyValueEvent
+from domain.key_value import KeyValueChange
 from domain.message import StoredMessage
 from domain.ports import Tail
 from domain.position import EARLIEST_POSITION, Position
+from gateway.messaging.watched_table import WatchedTable
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
 from tests.support.store_steps import append, bodies, refusal_of
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 class Seen:
@@ -100,49 +103,52 @@ async def test_a_tail_that_was_closed_while_its_broker_is_away_stays_closed(worl
 
 
 class Watched:
-    """What a watch told, and what there is by it."""
+    """What a view of key-values was told, and what there is by it."""
 
-    def __init__(self, store: RemoteStore, prefix: str = "k/") -> None:
-        self.events: list[KeyValueEvent] = []
-        self.stop = store.watch(prefix, self.events.extend)
+    def __init__(self, store: RemoteStore) -> None:
+        self.changes: list[tuple[str, bytes | None]] = []
+        self.table: WatchedTable[bytes] = WatchedTable(store, "k/", bytes)
+        self.table.on_change.append(lambda name, before, now: self.changes.append((name, now)))
 
     @property
     def there(self) -> dict[str, bytes]:
-        found: dict[str, bytes] = {}
-        for event in self.events:
-            if event.value is None:
-                found.pop(event.key, None)
-            else:
-                found[event.key] = event.value
-        return found
+        return dict(self.table.items())
 
 
 @pytest.mark.parametrize("how", ["stop", "cut"])
-async def test_a_watch_misses_nothing_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore, how: str):
+async def test_a_view_misses_nothing_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore, how: str):
     watched = Watched(store)
+    await watched.table.start()
     await store.write([KeyValueChange("k/a", b"1"), KeyValueChange("k/b", b"1"), KeyValueChange("k/c", b"1")])
-    await until(lambda: len(watched.events) == 3, "it is told")
+    await until(lambda: len(watched.changes) == 3, "it is told")
+    await watched.table.write([KeyValueChange("k/own", b"1")])
     local = world.brokers[0].broker
     if how == "stop":
         await world.stop(0)
         assert await refusal_of(store.write([KeyValueChange("k/a", b"9")])) is not None
     else:
         world.brokers[0].cut()
-    await local.write([KeyValueChange("k/a", b"2"), KeyValueChange("k/b", None), KeyValueChange("k/d", b"2")])
+    missed = {"k/a": b"2", "k/b": None, "k/d": b"2", "k/own": None}
+    await local.write([KeyValueChange(key, value) for key, value in missed.items()])
     if how == "stop":
         await world.serve(0)
-    await until(lambda: watched.there == {"k/a": b"2", "k/c": b"1", "k/d": b"2"}, lambda: f"{watched.there}")
+    await until(lambda: watched.there == {"a": b"2", "c": b"1", "d": b"2"}, lambda: f"{watched.there}")
     await store.write([KeyValueChange("k/e", b"3")])
-    await until(lambda: "k/e" in watched.there, "it goes on")
-    assert len(watched.events) == 7, "and nothing is told twice"
+    await until(lambda: "e" in watched.there, "it goes on")
+    assert len(watched.changes) == 9, "and nothing is told twice"
+    watched.table.close()
 
 
-async def test_a_watch_begun_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore):
+async def test_a_view_begun_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore):
     await world.stop(0)
     watched = Watched(store)
+    assert await refusal_of(watched.table.start()) is not None
+    starting = asyncio.ensure_future(watched.table.start(PATIENCE_SECONDS))
     await world.serve(0)
+    await starting
     await store.write([KeyValueChange("k/a", b"1")])
-    await until(lambda: watched.there == {"k/a": b"1"}, "it is told")
+    await until(lambda: watched.there == {"a": b"1"}, "it is told")
+    watched.table.close()
 
 
 async def test_key_values_need_their_keeper_alone(world: BrokerWorld, store: RemoteStore, other: RemoteStore):

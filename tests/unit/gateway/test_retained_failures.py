@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
+from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent, OnEvents
 from domain.message import Message
 from domain.retained import RetainedLimits
 from gateway.messaging import retained as module
-from gateway.messaging import retained_writer
+from gateway.messaging import retained_writer, watched_keys
 from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.retained_record import encode_retained
 from store_client.memory import MemoryStore
@@ -36,13 +36,13 @@ class LateStore(MemoryStore):
         self.may_end.set()
         self.is_away = False
         self.unsupported: EntrepotError | None = None
-        self._watchers: list[Callable[[list[KeyValueEvent]], None]] = []
+        self._watchers: list[OnEvents] = []
 
-    def watch(self, prefix: str, callback: Callable[[list[KeyValueEvent]], None]) -> Callable[[], None]:
+    def watch(self, prefix: str, on_events: OnEvents, on_begun: Callable[[], None]) -> Callable[[], None]:
         if self.unsupported is not None:
             raise self.unsupported
-        self._watchers.append(callback)
-        return super().watch(prefix, self.untold.append)
+        self._watchers.append(on_events)
+        return super().watch(prefix, self.untold.append, on_begun)
 
     def tell(self) -> None:
         told, self.untold = self.untold, []
@@ -155,7 +155,7 @@ async def test_what_was_kept_is_told_before_the_watch_tells_it(store, retained):
     assert await keeping(retained, "a", "1") is None
     assert retained.names_matching("#") == ["a"]
     store.tell()
-    assert (retained.names_matching("#"), retained._own) == (["a"], {})
+    assert (retained.names_matching("#"), retained._keys._ahead) == (["a"], {})
 
 
 async def test_what_the_watch_tells_late_does_not_undo_a_later_write(store, retained):
@@ -173,7 +173,7 @@ async def test_what_the_watch_tells_late_does_not_undo_a_later_write(store, reta
     store.untold.remove(second)
     store.tell()
     assert retained.names_matching("#") == []
-    assert retained._own == {}
+    assert retained._keys._ahead == {}
 
 
 async def test_an_answer_that_comes_late_does_not_undo_what_the_watch_told(store, retained, monkeypatch):
@@ -189,7 +189,7 @@ async def test_an_answer_that_comes_late_does_not_undo_what_the_watch_told(store
 
     monkeypatch.setattr(LateStore, "write", late)
     assert await keeping(retained, "a") is None
-    assert (retained.names_matching("#"), retained._own) == ([], {})
+    assert (retained.names_matching("#"), retained._keys._ahead) == ([], {})
 
 
 async def test_reading_heals_the_index(store, retained):
@@ -216,7 +216,7 @@ async def test_reading_does_not_undo_what_changes_meanwhile(store, retained, mon
 
 
 async def test_a_store_that_is_away_at_the_start(store, clock, monkeypatch):
-    monkeypatch.setattr(module, "LOOK_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(watched_keys, "RETRY_SECONDS", 0.001)
     await store.write([key_value("a")])
     store.is_away = True
     retained = RetainedMessages(store, clock, RetainedLimits())

@@ -1,27 +1,17 @@
-"""Watching key-values over connections that end: what was missed is told, nothing that was told is told again."""
+"""Watching key-values over connections that end: who watches is told when it begins anew, and nothing from before."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from broker.remoting.link import ConnectionLostError
-from domain.errors import Code, EntrepotError
-from domain.key_value import KeyValue, KeyValueEvent
+from domain.key_value import KeyValueEvent
 from domain.shard import first_place
-from protocols.remoting import operations as wire
 from protocols.remoting.values import encode
 from store_client.remote.cluster import Cluster
 from store_client.remote.key_values import RemoteKeyValues
-
-PAGE = 2
-"""What one scan of this keeper returns at most."""
 
 
 class Keeper:
@@ -32,11 +22,8 @@ class Keeper:
         self.info = SimpleNamespace(keeps_key_values=True)
         self.link = self
         self.is_ready = True
-        self.values: dict[str, KeyValue] = {}
         self.version = 0
         self.streams: list[SimpleNamespace] = []
-        self.failing_scans = 0
-        self.before_scan: Callable[[], Awaitable[None]] | None = None
 
     def check_ready(self) -> None:
         if not self.is_ready:
@@ -52,21 +39,8 @@ class Keeper:
         asyncio.get_running_loop().call_soon(on_item, encode([]))
         return stream
 
-    async def ask(self, operation: wire.Operation, prefix: str, after: str, limit: int) -> list[KeyValue]:
-        assert operation is wire.SCAN
-        if self.before_scan is not None:
-            await self.before_scan()
-        if self.failing_scans:
-            self.failing_scans -= 1
-            raise EntrepotError(Code.REQUEST_TIMEOUT, "slow")
-        return [self.values[key] for key in sorted(self.values) if key > after][:PAGE]
-
     def change(self, key: str, value: bytes | None) -> None:
         self.version += 1
-        if value is None:
-            self.values.pop(key, None)
-        else:
-            self.values[key] = KeyValue(key, value, self.version)
         for stream in tuple(self.streams):
             stream.on_item(encode([KeyValueEvent(key, value, self.version)]))
 
@@ -76,23 +50,14 @@ class Keeper:
 
 
 class Watched:
-    """A watcher, and what it believes there is."""
+    """A watcher, and what it was told: events, and None for each beginning."""
 
     def __init__(self, keeper: Keeper) -> None:
         self.keeper = keeper
         self.cluster = SimpleNamespace(clients={"": keeper}, ready_watchers=[], info_watchers=[])
         self.key_values = RemoteKeyValues(cast("Cluster", self.cluster))
-        self.told: list[KeyValueEvent] = []
-        self.believed: dict[str, bytes] = {}
-        self.stop = self.key_values.watch("", self.take)
-
-    def take(self, events: list[KeyValueEvent]) -> None:
-        self.told += events
-        for event in events:
-            if event.value is None:
-                self.believed.pop(event.key, None)
-            else:
-                self.believed[event.key] = event.value
+        self.told: list[KeyValueEvent | None] = []
+        self.stop = self.key_values.watch("", self.told.extend, lambda: self.told.append(None))
 
     def lose(self) -> None:
         self.keeper.is_ready = False
@@ -105,111 +70,64 @@ class Watched:
         for watcher in self.cluster.ready_watchers:
             watcher(self.keeper, True)
 
-    async def rest(self) -> None:
-        """Until it has looked at all there is: a few turns of the loop for every page."""
-        for _ in range(60):
-            await asyncio.sleep(0)
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
-KEYS = st.sampled_from("abcde")
-CHANGES = st.lists(st.tuples(KEYS, st.none() | st.binary(max_size=2)), max_size=6)
-
-
-@given(CHANGES, st.lists(st.tuples(CHANGES, CHANGES), max_size=4))
-def test_who_watches_believes_what_is_there(before: list, rounds: list):
-    """`rounds`: changes while it is connected, and while it is not."""
-    asyncio.run(watch_on(before, rounds))
-
-
-async def watch_on(before: list, rounds: list) -> None:
-    keeper = Keeper(3)
-    for key, value in before:
-        keeper.change(key, value)
-    watched = Watched(keeper)
-    await watched.rest()
-    assert watched.told == []
-    watched.believed = {key: found.value for key, found in keeper.values.items()}
-    for seen, missed in rounds:
-        told = len(watched.told)
-        for key, value in seen:
-            keeper.change(key, value)
-        assert [(event.key, event.value) for event in watched.told[told:]] == seen
-        versions = {key: found.version for key, found in keeper.values.items()}
-        watched.lose()
-        for key, value in missed:
-            keeper.change(key, value)
-        told = len(watched.told)
-        watched.find()
-        await watched.rest()
-        assert watched.believed == {key: found.value for key, found in keeper.values.items()}
-        changed = {k for k in versions.keys() | keeper.values if versions.get(k) != version_of(keeper, k)}
-        assert sorted(event.key for event in watched.told[told:]) == sorted(changed)
+async def test_each_beginning_is_told_before_what_comes_after_it():
+    watched = Watched(keeper := Keeper(3))
+    await turn()
+    keeper.change("a", b"1")
+    watched.lose()
+    keeper.change("a", b"missed")
+    watched.find()
+    await turn()
+    keeper.change("b", None)
+    place = first_place(3)
+    assert watched.told == [
+        None,
+        KeyValueEvent("a", b"1", place + 1),
+        None,
+        KeyValueEvent("b", None, place + 3),
+    ]
     watched.stop()
     assert keeper.streams == []
 
 
-def version_of(keeper: Keeper, key: str) -> int | None:
-    found = keeper.values.get(key)
-    return None if found is None else found.version
-
-
-async def test_changes_while_it_looks_are_told_once():
+async def test_while_there_is_nobody_it_has_not_begun():
     keeper = Keeper()
-    for key in "abcd":
-        keeper.change(key, b"old")
+    keeper.is_ready = False
     watched = Watched(keeper)
-    await watched.rest()
-    watched.lose()
-    for key in "abcd":
-        keeper.change(key, b"missed")
-    going = asyncio.Event()
-    keeper.before_scan = going.wait  # type: ignore[assignment]
+    await turn()
+    assert watched.told == [] and keeper.streams == []
     watched.find()
-    await watched.rest()
-    keeper.change("a", b"new")
-    keeper.change("d", None)
-    going.set()
-    await watched.rest()
-    told = [(event.key, event.value) for event in watched.told]
-    assert told == [("a", b"new"), ("d", None), ("b", b"missed"), ("c", b"missed")]
+    await turn()
+    assert watched.told == [None]
 
 
-async def test_a_look_that_fails_is_taken_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("store_client.remote.key_values.LOOK_AGAIN_SECONDS", 0)
-    keeper = Keeper()
-    keeper.change("a", b"old")
-    watched = Watched(keeper)
-    await watched.rest()
-    watched.lose()
-    keeper.change("a", b"missed")
-    keeper.failing_scans = 2
-    watched.find()
-    await watched.rest()
-    assert watched.believed == {"a": b"missed"}
-
-
-async def test_what_was_missed_before_the_first_look_ended_is_told():
-    keeper = Keeper()
-    never = asyncio.Event()
-    keeper.before_scan = never.wait  # type: ignore[assignment]
-    watched = Watched(keeper)
-    await watched.rest()
-    watched.lose()
-    keeper.change("a", b"missed")
-    keeper.before_scan = None
-    watched.find()
-    await watched.rest()
-    assert watched.believed == {"a": b"missed"}
-
-
-async def test_another_keeper_has_other_versions():
+async def test_another_keeper_is_another_beginning():
     one, two = Keeper(1), Keeper(2)
-    one.change("a", b"x")
-    two.change("a", b"y")
     watched = Watched(one)
-    await watched.rest()
+    await turn()
     watched.lose()
     watched.keeper = two
     watched.find()
-    await watched.rest()
-    assert [(e.key, e.value, e.version) for e in watched.told] == [("a", b"y", first_place(2) + 1)]
+    await turn()
+    two.change("a", b"y")
+    assert watched.told == [None, None, KeyValueEvent("a", b"y", first_place(2) + 1)]
+
+
+async def test_a_fault_of_who_watches_is_its_own():
+    keeper = Keeper()
+    watched = Watched(keeper)
+
+    def bad(*_: object) -> None:
+        raise RuntimeError("not ours")
+
+    watched.key_values.watch("", bad, bad)
+    watched.key_values.watch("", watched.told.extend, lambda: None)
+    await turn()
+    keeper.change("a", b"1")
+    assert watched.told == [None, KeyValueEvent("a", b"1", 1), KeyValueEvent("a", b"1", 1)]

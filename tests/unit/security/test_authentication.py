@@ -183,7 +183,7 @@ async def test_nobody_comes_in_before_users_are_known(store: MemoryStore, clock:
 
     class BrokenStore:
         def __init__(self) -> None:
-            self.watch = store.watch
+            self.watch, self.get = store.watch, store.get
 
         async def scan(self, *arguments: object, **more: object) -> None:
             raise EntrepotError(Code.UNAVAILABLE, "away")

@@ -1,54 +1,48 @@
-"""Users and policies as a gateway knows them: no change is passed over, whoever keeps the key-values."""
+"""Users and policies as a gateway knows them: what cannot be read is not passed over."""
 
 from __future__ import annotations
 
-import pytest
-
-from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent
-from domain.shard import first_place
-from gateway.security.directory import Directory
-from gateway.security.records import USER_PREFIX, UserRecord, encode
+from domain.access.model import EVERYBODY
+from domain.key_value import KeyValueChange
+from gateway.security.directory import Directory, DirectoryChange
+from gateway.security.records import POLICY_PREFIX, USER_PREFIX, UserRecord, encode
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 
-KEY = f"{USER_PREFIX}eve"
+
+def user(name: str) -> bytes:
+    return encode(UserRecord(name, is_super=False, is_enabled=True, credential="one"))
 
 
-def eve(credential: str) -> bytes:
-    return encode(UserRecord("eve", is_super=False, is_enabled=True, credential=credential))
-
-
-@pytest.fixture
-def directory() -> Directory:
-    return Directory(MemoryStore(ManualClock()), lambda changes: None)
-
-
-def credential(directory: Directory) -> str | None:
-    user = directory._users.get("eve")
-    return None if user is None else user.credential
-
-
-def test_a_deletion_that_was_found_by_looking(directory: Directory) -> None:
-    """What the watch missed while it was away has no version when it is told."""
-    directory._changed([KeyValueEvent(KEY, eve("one"), 7)])
-    directory._changed([KeyValueEvent(KEY, None, ABSENT)])
-    assert credential(directory) is None
-    directory._changed([KeyValueEvent(KEY, eve("two"), 9)])
-    assert credential(directory) == "two"
-
-
-def test_changes_after_the_key_values_came_back_from_another_keeper(directory: Directory) -> None:
-    for version, value in ((7, "one"), (first_place(1) + 70, "two"), (8, "three"), (7, "late")):
-        directory._changed([KeyValueEvent(KEY, eve(value), version)])
-    assert credential(directory) == "three"
-    directory._changed([KeyValueEvent(KEY, None, first_place(1) + 71)])
-    assert credential(directory) is None
-
-
-async def test_what_was_written_here_is_known_though_a_later_keeper_counts_lower() -> None:
+async def test_what_cannot_be_read_is_there_and_is_nobody() -> None:
     store = MemoryStore(ManualClock())
-    directory = Directory(store, lambda changes: None)
-    directory._changed([KeyValueEvent(KEY, eve("before"), first_place(1) + 70)])
-    version = await store.write([KeyValueChange(KEY, eve("after"))])
-    await directory.settled(KEY, version)
-    assert credential(directory) == "after"
+    values = {"eve": b"{", "mallory": user("eve"), "ada": user("ada")}
+    await store.write([KeyValueChange(USER_PREFIX + name, value) for name, value in values.items()])
+    await store.write([KeyValueChange(POLICY_PREFIX + EVERYBODY, b"{")])
+    changes: list[DirectoryChange] = []
+    directory = Directory(store, changes.append)
+    await directory.start()
+    assert [each.name for each in directory.users()] == ["ada"]
+    assert directory.has_user("eve") and directory.user("eve") is None
+    assert directory.has_user("mallory") and directory.user("mallory") is None, "it is the record of another one"
+    assert directory.has_policy(EVERYBODY) and directory.policies() == [] and directory.policy(EVERYBODY) is None
+    assert directory.statements("ada") is None, "whoever it is may do nothing"
+    changes.clear()
+    await directory.write(KeyValueChange(USER_PREFIX + "eve", user("eve")))
+    await directory.write(KeyValueChange(POLICY_PREFIX + EVERYBODY, None))
+    assert (directory.user("eve"), directory.statements("ada")) == (changes[0].now, [])
+    assert [(change.user, change.before, change.subject) for change in changes] == [
+        ("eve", None, None),
+        (None, None, EVERYBODY),
+    ]
+    directory.stop()
+    assert not directory.is_loaded
+
+
+async def test_where_all_users_have_vanished_nothing_opens() -> None:
+    directory = Directory(MemoryStore(ManualClock()), lambda change: None)
+    await directory.start()
+    assert not directory.has_users
+    await directory.write(KeyValueChange(USER_PREFIX + "ada", user("ada")))
+    await directory.write(KeyValueChange(USER_PREFIX + "ada", None))
+    assert directory.has_users and directory.users() == []

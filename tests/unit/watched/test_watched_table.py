@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
 from domain.errors import Code, EntrepotError
-from domain.key_value import ABSENT, KeyValueChange, is_older
+from domain.key_value import ABSENT, KeyValueChange, KeyValueEvent, is_older
 from domain.shard import first_place
-from gateway.messaging.definition_table import DefinitionTable
+from gateway.messaging.watched_table import WatchedTable
 from store_client.memory import MemoryStore
 from tests.support.http_server import ServerClock
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def decode(value: bytes) -> str:
@@ -27,8 +29,8 @@ async def store() -> AsyncIterator[MemoryStore]:
     await made.close()
 
 
-def table(store: MemoryStore) -> DefinitionTable[str]:
-    return DefinitionTable(store, "kind/", str.encode, decode)
+def table(store: MemoryStore, prefix: str = "kind/") -> WatchedTable[str]:
+    return WatchedTable(store, prefix, decode, str.encode)
 
 
 async def test_what_is_there_and_what_comes_is_known(store: MemoryStore) -> None:
@@ -66,28 +68,39 @@ async def test_its_own_writes_are_known_when_they_return(store: MemoryStore) -> 
     two.close()
 
 
-async def test_what_is_told_late_changes_nothing(store: MemoryStore) -> None:
-    one = table(store)
-    one._take("kind/a", b"new", 7)
-    one._take("kind/a", b"old", 5)
-    assert one.get("a") == "new"
-    one._take("kind/a", None, 9)
-    one._take("kind/a", b"late", 8)
-    assert one.get("a") is None
-    one._take("kind/a", b"again", 10)
-    assert one.get("a") == "again"
+async def test_tables_that_are_written_together_know_it_together(store: MemoryStore) -> None:
+    """No watch tells them: neither was started."""
+    one, other = table(store), table(store, "other/")
+    await one.write([one.change("a", "1"), other.change("b", "2")], other)
+    assert (one.get("a"), other.get("b")) == ("1", "2")
+    assert (one.get("b"), other.get("a")) == (None, None)
 
-    one._take("kind/a", None, ABSENT)
+
+def test_what_is_older_changes_nothing(store: MemoryStore) -> None:
+    one = table(store)
+    for version, value in ((7, b"new"), (5, b"old"), (7, b"again")):
+        one._take([KeyValueEvent("kind/a", value, version)])
+    assert one.get("a") == "new"
+    one._take([KeyValueEvent("kind/a", None, ABSENT)])
     assert one.get("a") is None, "a deletion that was found by looking has no version"
 
 
-async def test_changes_are_known_when_another_keeps_the_key_values(store: MemoryStore) -> None:
+def test_changes_are_known_when_another_keeps_the_key_values(store: MemoryStore) -> None:
     one = table(store)
-    one._take("kind/a", b"of another", first_place(1) + 70)
-    one._take("kind/a", b"back again", 8)
+    one._take([KeyValueEvent("kind/a", b"of another", first_place(1) + 70)])
+    one._take([KeyValueEvent("kind/a", b"back again", 8)])
     assert one.get("a") == "back again"
 
 
 def test_versions_of_two_keepers_are_not_compared() -> None:
     assert is_older(5, 7) and not is_older(7, 5)
     assert not is_older(5, first_place(1) + 7) and not is_older(first_place(1) + 7, 5)
+
+
+async def test_what_was_loaded_is_not_waited_for(store: MemoryStore) -> None:
+    version = await store.write([KeyValueChange("kind/a", b"1"), KeyValueChange("kind/b", b"2")])
+    one = table(store)
+    await one.start()
+    await asyncio.wait_for(one.catch_up(version, patience_seconds=1e9), PATIENCE_SECONDS)
+    assert one.get("b") == "2"
+    one.close()

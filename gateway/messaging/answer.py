@@ -1,0 +1,29 @@
+"""Answer: the callback of one who waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any, Generic, TypeVar
+
+from domain.errors import EntrepotError
+
+_T = TypeVar("_T")
+
+
+class Answer(Generic[_T]):
+    """Called once, with what failed or None, and what came of it.  Awaiting it returns that, or raises the failure."""
+
+    def __init__(self) -> None:
+        self._told: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def __call__(self, failure: EntrepotError | None, result: _T | None = None) -> None:
+        if self._told.done():
+            return  # nobody waits any more
+        if failure is not None:
+            self._told.set_exception(failure)
+        else:
+            self._told.set_result(result)
+
+    def __await__(self) -> Generator[Any, None, _T]:
+        return self._told.__await__()

@@ -1,0 +1,280 @@
+"""WatchedKeys: the key-values of a prefix, for whoever keeps a view of them at this gateway.
+
+`take` is told what is new, key by key.  It comes from the store's watch, from a look at all there is (at the start, and
+whenever the watch has begun anew), from this gateway's own writes and from its questions.  Invariants: what was written
+or asked for here is known when that returns; an older state of a key never takes the place of a newer one; when nothing
+moves any more, the view is what the store has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import structlog
+
+from domain.errors import Code, EntrepotError
+from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, is_older
+from domain.ports import KeyValues
+
+RETRY_SECONDS: Final = 0.2
+PAGE_BYTES: Final = 4 << 20
+"""Values that one page of a look should have at most: the next page is smaller if one had more."""
+MIN_PAGE: Final = 16
+MAX_AHEAD: Final = 10_000
+"""Keys that may be known before the watch tells of them; of more, the first may show an older state for a moment."""
+PASSING: Final = (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN)
+"""Refusals that may be over soon: a broker is away."""
+
+Take = Callable[[Sequence[KeyValueEvent]], None]
+
+log = structlog.get_logger(__name__)
+
+
+class WatchedKeys:
+    """`known` gives the keys that the view has.  A deletion that was found by looking has the version `ABSENT`."""
+
+    def __init__(self, store: KeyValues, prefix: str, take: Take, known: Callable[[], Iterable[str]]) -> None:
+        self._store, self._prefix = store, prefix
+        self._take, self._known = take, known
+        self._stop: Callable[[], None] | None = None
+        self._beginnings = 0
+        self._seen = ABSENT
+        """The newest version that the watch has told."""
+        self._newest = ABSENT
+        """The newest version that the view was told, in whichever way."""
+        self._news = asyncio.Event()
+        self._ahead: dict[str, int] = {}
+        """Versions of keys that are known from a write or a question, until the watch has told them."""
+        self._questions: list[dict[str, int]] = []
+        """Versions of keys that change while the store is asked: its answer may be older."""
+        self._looking = asyncio.Lock()
+        self._is_stale = True
+        self._is_following = False
+        self._again: asyncio.Task[None] | None = None
+
+    # -- following -----------------------------------------------------------------------------------------------
+
+    async def start(self, wait_seconds: float = 0) -> None:
+        """Follow changes, and look at all there is; while its keeper is away, for so long.
+
+        Raises what the store raises.  A later start, or `go_on`, tries again.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait_seconds
+        while True:
+            try:
+                self._open()
+                await self._store.get([self._prefix])  # its answer comes behind the beginning of the watch
+                await self._look_until_fresh()
+            except EntrepotError as error:
+                if error.code not in PASSING or loop.time() >= end:
+                    raise
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._is_following = True
+            return
+
+    def go_on(self) -> None:
+        """Follow changes, and look at all there is behind the caller, until that succeeds."""
+        self._is_following = True
+        self._open()
+        self._look_behind()
+
+    def _look_behind(self) -> None:
+        if self._again is None:
+            self._again = asyncio.get_running_loop().create_task(self._look_again())
+
+    def _open(self) -> None:
+        if self._stop is None:
+            self._stop = self._store.watch(self._prefix, self._told, self._begun)
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        self._is_following = False
+        if self._stop is not None:
+            self._stop()
+            self._stop = None
+        if self._again is not None:
+            self._again.cancel()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all keys are known, but for what is on its way."""
+        return not self._is_stale
+
+    async def catch_up(self, version: int, patience_seconds: float = 1.0) -> None:
+        """Return when a write is known here that also changed keys of this prefix: what the watch is late with is
+        asked for."""
+        await self._look_until_fresh()
+        end = asyncio.get_running_loop().time() + patience_seconds
+        while is_older(self._newest, version):
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(end):
+                    await self._news.wait()
+            except TimeoutError:
+                self._is_stale = True
+                await self._look_until_fresh()
+                return
+
+    def _begun(self) -> None:
+        """The watch tells what comes from now on; what came before is not told any more."""
+        self._beginnings += 1
+        self._seen = self._newest = ABSENT
+        self._ahead.clear()
+        self._is_stale = True
+        if self._is_following:
+            self._look_behind()
+
+    def _told(self, events: Sequence[KeyValueEvent]) -> None:
+        news: list[KeyValueEvent] = []
+        for event in events:
+            if not is_older(event.version, self._seen):
+                self._seen = event.version
+            self._notice(event.key, event.version)
+            ahead = self._ahead.get(event.key)
+            if ahead is not None:
+                if is_older(event.version, ahead):
+                    continue
+                del self._ahead[event.key]
+                if event.version == ahead:
+                    continue
+            news.append(event)
+        if news:
+            self._give(news)
+
+    def _give(self, events: Sequence[KeyValueEvent]) -> None:
+        for event in events:
+            if event.version != ABSENT and not is_older(event.version, self._newest):
+                self._newest = event.version
+        self._take(events)
+        self._news.set()
+
+    # -- looking at all of it ------------------------------------------------------------------------------------
+
+    async def _look_again(self) -> None:
+        is_told = False
+        try:
+            while self._is_stale:
+                try:
+                    await self._look_until_fresh()
+                except EntrepotError as error:
+                    if not is_told:
+                        log.warning("key-values cannot be looked at", prefix=self._prefix, problem=error.message)
+                        is_told = True
+                    await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._again = None
+
+    async def _look_until_fresh(self) -> None:
+        async with self._looking:
+            while self._is_stale:
+                self._is_stale = False
+                try:
+                    await self._look_at_all()
+                except BaseException:
+                    self._is_stale = True
+                    raise
+
+    async def _look_at_all(self) -> None:
+        gone = set(self._known())
+        after, limit = "", MIN_PAGE
+        with self._question() as changed:
+            while page := await self._store.scan(self._prefix, after=after, limit=limit):
+                after = page[-1].key
+                gone.difference_update(kept.key for kept in page)
+                found = [KeyValueEvent(e.key, e.value, e.version) for e in page if _is_newer(e, changed)]
+                if found:
+                    self._give(found)
+                is_small = 2 * sum(len(kept.value) for kept in page) <= PAGE_BYTES
+                limit = min(2 * limit, MAX_SCAN) if is_small else max(limit // 2, MIN_PAGE)
+                await asyncio.sleep(0)
+            if gone := gone.difference(changed):
+                self._give([KeyValueEvent(key, None, ABSENT) for key in gone])
+
+    # -- asking and writing --------------------------------------------------------------------------------------
+
+    async def look(self, keys: Sequence[str], at_least: int = ABSENT) -> list[KeyValue | None]:
+        """What the store says of keys now; known here when this returns.  `at_least`: a version that it has."""
+        beginning = None
+        while beginning != self._beginnings:  # else another keeper may know better
+            beginning = self._beginnings
+            with self._question() as changed:
+                answers = await self._store.get(keys)
+        found: list[KeyValueEvent] = []
+        for key, kept in zip(keys, answers, strict=True):
+            if kept is None:
+                if key not in changed or is_older(changed[key], at_least):
+                    self._note(key, at_least)
+                    found.append(KeyValueEvent(key, None, ABSENT))
+            elif _is_newer(kept, changed):
+                self._note(key, kept.version)
+                found.append(KeyValueEvent(key, kept.value, kept.version))
+        for event in found:
+            self._notice(event.key, event.version)  # for who asked before
+        if found:
+            self._give(found)
+        return answers
+
+    async def write(self, changes: Sequence[KeyValueChange], *others: WatchedKeys) -> int:
+        """Write changes as one; known here, and to others that some of them are of, when this returns.
+
+        Raises what the store raises: PRECONDITION_FAILED where somebody else was first.
+        """
+        before = [(each, each._beginnings) for each in (self, *others)]
+        version = await self._store.write(changes)
+        for each, beginning in before:
+            own = [change for change in changes if change.key.startswith(each._prefix)]
+            if own and each._beginnings == beginning:
+                each._wrote(own, version)
+            elif own:  # whoever keeps them now may have newer ones, and the watch does not tell what was before
+                await each._ask(own, version)
+        return version
+
+    def _wrote(self, changes: Sequence[KeyValueChange], version: int) -> None:
+        if self._has_told(version):
+            return  # with it, perhaps, newer ones
+        for change in changes:
+            self._notice(change.key, version)
+            self._note(change.key, version)
+        self._give([KeyValueEvent(change.key, change.value, version) for change in changes])
+
+    async def _ask(self, changes: Sequence[KeyValueChange], version: int) -> None:
+        try:
+            await self.look([change.key for change in changes], version)
+        except EntrepotError as error:  # what was written is written
+            log.debug("what was written is looked at later", prefix=self._prefix, problem=error.message)
+            self._is_stale = True
+            self._look_behind()
+
+    def _note(self, key: str, version: int) -> None:
+        if version == ABSENT or self._has_told(version):
+            return
+        self._ahead[key] = version
+        if len(self._ahead) > MAX_AHEAD:
+            del self._ahead[next(iter(self._ahead))]
+
+    def _has_told(self, version: int) -> bool:
+        return version == self._seen or is_older(version, self._seen)
+
+    def _notice(self, key: str, version: int) -> None:
+        for changed in self._questions:
+            changed[key] = version
+
+    @contextmanager
+    def _question(self) -> Iterator[dict[str, int]]:
+        changed: dict[str, int] = {}
+        self._questions.append(changed)
+        try:
+            yield changed
+        finally:
+            self._questions = [each for each in self._questions if each is not changed]
+
+
+def _is_newer(answer: KeyValue, changed: Mapping[str, int]) -> bool:
+    """Whether an answer is not older than what was told meanwhile."""
+    told = changed.get(answer.key)
+    return told is None or is_older(told, answer.version)

@@ -1,0 +1,68 @@
+"""PeriodicWork: what a gateway does again and again behind its doors, and how that goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from domain.errors import EntrepotError
+
+log = structlog.get_logger(__name__)
+
+
+class PeriodicWork:
+    """A step that is taken every so many seconds, counted from the end of the one before.  A step that fails is told to
+    the log, once for each reason, and the next one is taken all the same."""
+
+    def __init__(self, name: str, seconds: float, step: Callable[[], Awaitable[object]]) -> None:
+        self.name, self.seconds = name, seconds
+        self._step = step
+        self._task: asyncio.Task[None] | None = None
+        self._ended = 0.0
+        self.runs = self.failures = 0
+        self.took_seconds = 0.0
+        """Of all runs together."""
+        self.last_error = ""
+        """Why the last run failed; empty where it did not."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Seconds since the last run ended, or since the start."""
+        return 0.0 if self._task is None else asyncio.get_running_loop().time() - self._ended
+
+    def start(self) -> None:
+        """Take the first step after one period."""
+        loop = asyncio.get_running_loop()
+        self._ended = loop.time()
+        self._task = loop.create_task(self._run())
+
+    async def close(self) -> None:
+        """Take no further step; one that is under way is broken off."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(self.seconds)
+            began = loop.time()
+            try:
+                await self._step()
+                self.last_error = ""
+            except EntrepotError as error:
+                self._failed(error.message)
+            except Exception as error:  # noqa: BLE001 - whatever it was, the next run may do better
+                self._failed(f"{type(error).__name__}: {error}", error)
+            self._ended = loop.time()
+            self.took_seconds += self._ended - began
+            self.runs += 1
+
+    def _failed(self, reason: str, fault: Exception | None = None) -> None:
+        self.failures += 1
+        if reason != self.last_error:
+            log.warning("background work failed", work=self.name, problem=reason, exc_info=fault)
+        self.last_error = reason
