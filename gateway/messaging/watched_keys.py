@@ -34,7 +34,10 @@ log = structlog.get_logger(__name__)
 
 
 class WatchedKeys:
-    """`known` gives the keys that the view has.  A deletion that was found by looking has the version `ABSENT`."""
+    """`known` gives the keys that the view has, which may change while they are read.
+
+    A deletion that was found by looking has the version `ABSENT`.
+    """
 
     def __init__(self, store: KeyValues, prefix: str, take: Take, known: Callable[[], Iterable[str]]) -> None:
         self._store, self._prefix = store, prefix
@@ -43,8 +46,10 @@ class WatchedKeys:
         self._beginnings = 0
         self._seen = ABSENT
         """The newest version that the watch has told."""
-        self._newest = ABSENT
-        """The newest version that the view was told, in whichever way."""
+        self._complete = ABSENT
+        """The version up to which all is known: from the watch, or from a look that was begun after it."""
+        self._floor = ABSENT
+        """A version that a look was begun after: what the watch tells from before it is in that look, or undone."""
         self._news = asyncio.Event()
         self._ahead: dict[str, int] = {}
         """Versions of keys that are known from a write or a question, until the watch has told them."""
@@ -99,33 +104,45 @@ class WatchedKeys:
             self._stop = None
         if self._again is not None:
             self._again.cancel()
+            self._again = None
 
     @property
     def is_complete(self) -> bool:
         """Whether all keys are known, but for what is on its way."""
-        return not self._is_stale
+        return not (self._is_stale or self._looking.locked())
 
     async def catch_up(self, version: int, patience_seconds: float = 1.0) -> None:
         """Return when a write is known here that also changed keys of this prefix: what the watch is late with is
         asked for."""
-        await self._look_until_fresh()
         end = asyncio.get_running_loop().time() + patience_seconds
-        while is_older(self._newest, version):
+        await self._look_until_fresh()  # what came before the watch is known first
+        while version != self._complete and not is_older(version, self._complete):
             self._news.clear()
-            try:
-                async with asyncio.timeout_at(end):
-                    await self._news.wait()
-            except TimeoutError:
-                self._is_stale = True
-                await self._look_until_fresh()
-                return
+            if self._complete != ABSENT and is_older(self._complete, version):
+                try:
+                    async with asyncio.timeout_at(end):
+                        await self._news.wait()
+                    continue
+                except TimeoutError:
+                    pass
+            self._is_stale = True
+            if not is_older(version, self._floor):
+                self._floor = version
+            await self._look_until_fresh()
+            self._complete_up_to(version)
+
+    def _complete_up_to(self, version: int) -> None:
+        if not is_older(version, self._complete):
+            self._complete = version
+        self._news.set()
 
     def _begun(self) -> None:
         """The watch tells what comes from now on; what came before is not told any more."""
         self._beginnings += 1
-        self._seen = self._newest = ABSENT
+        self._seen = self._complete = self._floor = ABSENT
         self._ahead.clear()
         self._is_stale = True
+        self._news.set()
         if self._is_following:
             self._look_behind()
 
@@ -134,24 +151,27 @@ class WatchedKeys:
         for event in events:
             if not is_older(event.version, self._seen):
                 self._seen = event.version
+            if is_older(event.version, self._floor):
+                continue
             self._notice(event.key, event.version)
-            ahead = self._ahead.get(event.key)
-            if ahead is not None:
-                if is_older(event.version, ahead):
-                    continue
+            ahead = self._ahead.get(event.key, ABSENT)
+            if is_older(event.version, ahead):
+                continue  # late: a write or a question has brought what is newer
+            if ahead != ABSENT:
                 del self._ahead[event.key]
-                if event.version == ahead:
-                    continue
-            news.append(event)
-        if news:
-            self._give(news)
+            if event.version != ahead:
+                news.append(event)
+        self._give(news)
+        self._complete_up_to(self._seen)
 
     def _give(self, events: Sequence[KeyValueEvent]) -> None:
-        for event in events:
-            if event.version != ABSENT and not is_older(event.version, self._newest):
-                self._newest = event.version
-        self._take(events)
-        self._news.set()
+        try:
+            if events:
+                self._take(events)
+        except Exception:  # a fault of the view's: what else it is told is not lost with that
+            log.exception("a view of key-values failed", prefix=self._prefix)
+            for event in events if len(events) > 1 else ():
+                self._give([event])
 
     # -- looking at all of it ------------------------------------------------------------------------------------
 
@@ -177,23 +197,26 @@ class WatchedKeys:
                     await self._look_at_all()
                 except BaseException:
                     self._is_stale = True
+                    if self._is_following:
+                        self._look_behind()
                     raise
 
     async def _look_at_all(self) -> None:
-        gone = set(self._known())
+        gone: set[str] = set()
         after, limit = "", MIN_PAGE
         with self._question() as changed:
+            for number, key in enumerate(self._known(), 1):
+                gone.add(key)
+                if number % MAX_SCAN == 0:
+                    await asyncio.sleep(0)
             while page := await self._store.scan(self._prefix, after=after, limit=limit):
                 after = page[-1].key
                 gone.difference_update(kept.key for kept in page)
-                found = [KeyValueEvent(e.key, e.value, e.version) for e in page if _is_newer(e, changed)]
-                if found:
-                    self._give(found)
+                self._give([KeyValueEvent(e.key, e.value, e.version) for e in page if _is_newer(e, changed)])
                 is_small = 2 * sum(len(kept.value) for kept in page) <= PAGE_BYTES
                 limit = min(2 * limit, MAX_SCAN) if is_small else max(limit // 2, MIN_PAGE)
                 await asyncio.sleep(0)
-            if gone := gone.difference(changed):
-                self._give([KeyValueEvent(key, None, ABSENT) for key in gone])
+            self._give([KeyValueEvent(key, None, ABSENT) for key in gone.difference(changed)])
 
     # -- asking and writing --------------------------------------------------------------------------------------
 
@@ -215,8 +238,7 @@ class WatchedKeys:
                 found.append(KeyValueEvent(key, kept.value, kept.version))
         for event in found:
             self._notice(event.key, event.version)  # for who asked before
-        if found:
-            self._give(found)
+        self._give(found)
         return answers
 
     async def write(self, changes: Sequence[KeyValueChange], *others: WatchedKeys) -> int:
@@ -237,10 +259,14 @@ class WatchedKeys:
     def _wrote(self, changes: Sequence[KeyValueChange], version: int) -> None:
         if self._has_told(version):
             return  # with it, perhaps, newer ones
+        news: list[KeyValueEvent] = []
         for change in changes:
-            self._notice(change.key, version)
-            self._note(change.key, version)
-        self._give([KeyValueEvent(change.key, change.value, version) for change in changes])
+            ahead = self._ahead.get(change.key, ABSENT)
+            if not is_older(version, ahead):  # else a question was answered with a newer one
+                self._notice(change.key, version)
+                self._note(change.key, version)
+                news.append(KeyValueEvent(change.key, change.value, version))
+        self._give(news)
 
     async def _ask(self, changes: Sequence[KeyValueChange], version: int) -> None:
         try:
@@ -248,7 +274,8 @@ class WatchedKeys:
         except EntrepotError as error:  # what was written is written
             log.debug("what was written is looked at later", prefix=self._prefix, problem=error.message)
             self._is_stale = True
-            self._look_behind()
+            if self._is_following:
+                self._look_behind()
 
     def _note(self, key: str, version: int) -> None:
         if version == ABSENT or self._has_told(version):
@@ -262,7 +289,8 @@ class WatchedKeys:
 
     def _notice(self, key: str, version: int) -> None:
         for changed in self._questions:
-            changed[key] = version
+            if version != ABSENT or key not in changed:
+                changed[key] = version
 
     @contextmanager
     def _question(self) -> Iterator[dict[str, int]]:
@@ -277,4 +305,4 @@ class WatchedKeys:
 def _is_newer(answer: KeyValue, changed: Mapping[str, int]) -> bool:
     """Whether an answer is not older than what was told meanwhile."""
     told = changed.get(answer.key)
-    return told is None or is_older(told, answer.version)
+    return told is None or (told != ABSENT and is_older(told, answer.version))

@@ -7,6 +7,7 @@ all).  An older write never takes the place of a newer one.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -80,7 +81,10 @@ class Directory:
         Raises what the store raises; then nothing is answered.  A store that keeps no key-values at all has no users,
         and can have none.
         """
-        if not (await self._users.start(wait_seconds) and await self._policies.start(wait_seconds)):
+        loop = asyncio.get_running_loop()
+        end = loop.time() + wait_seconds
+        keeps_users = await self._users.start(wait_seconds)
+        if not (keeps_users and await self._policies.start(max(end - loop.time(), 0))):
             _log.warning("the store keeps no users and no policies")
         self._is_loaded = True
 

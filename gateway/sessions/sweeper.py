@@ -142,12 +142,14 @@ class Sweeper:
     async def _forget(self, done: set[tuple[str, int]], giving_up: list[Awaitable[None]]) -> None:
         """Who took a session over waits for its key to go: then nothing more of it comes from here."""
         await asyncio.gather(*giving_up, return_exceptions=True)
-        try:
-            await self._store.write([KeyValueChange(key, None) for key in sorted({key for key, _ in done})])
-        except EntrepotError as error:
-            log.debug("told keys stay", problem=error.message)
-        finally:
-            self._under_way -= done
+        while self._store.failure is None:
+            try:
+                await self._store.write([KeyValueChange(key, None) for key in sorted({key for key, _ in done})])
+                break
+            except EntrepotError as error:
+                log.debug("told keys stay for a while", problem=error.message)
+                await asyncio.sleep(SWEEP_SECONDS)
+        self._under_way -= done
 
     async def round(self) -> None:
         """Be alive, and sweep if that is this gateway's."""

@@ -84,7 +84,7 @@ class Definitions:
     # -- what is told --------------------------------------------------------------------------------------------
 
     def _known(self) -> Iterator[str]:
-        return chain.from_iterable(vhost.keys() for vhost in self._vhosts.values())
+        return chain.from_iterable(vhost.keys() for vhost in tuple(self._vhosts.values()))
 
     def _take(self, events: Sequence[KeyValueEvent]) -> None:
         for event in events:

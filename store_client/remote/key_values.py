@@ -125,8 +125,10 @@ class _Watch:
             self._keeper, self._has_begun = keeper, False
             payload = wire.WATCH_KEY_VALUES.encode_arguments(self._prefix)
             self._stream = keeper.link.open_stream(wire.WATCH_KEY_VALUES, payload, self._item, self._ended)
-        except EntrepotError:
-            self._stream = None  # looked for again when a broker comes
+        except EntrepotError:  # looked for again when a broker comes
+            if self._stream is not None:
+                self._stream.close()
+            self._stream = None
 
     def close(self) -> None:
         self._is_closed = True

@@ -14,7 +14,7 @@ from domain.message import Message, SystemProperty
 from domain.ports import Store
 from domain.retained import RETAINED_PREFIX, RetainedLimits, retained_key
 from gateway.messaging import retained as module
-from gateway.messaging import retained_writer
+from gateway.messaging import retained_writer, watched_keys
 from gateway.messaging.retained import RetainedMessages
 from tests.support.clock import ManualClock
 from tests.support.waiting import PATIENCE_SECONDS, until
@@ -171,8 +171,8 @@ async def test_gateways_agree_in_the_end(gateway, other_gateway):
 
 async def test_a_gateway_that_comes_later_knows_what_there_is(gateway, store, clock, monkeypatch):
     await keep(gateway, *(message(f"a/{n}", f"{n}") for n in range(300)))
-    monkeypatch.setattr(module, "SCAN_PAGES", (7, 50))
-    monkeypatch.setattr(module, "SCAN_PAGE_BYTES", 2000)
+    monkeypatch.setattr(watched_keys, "MIN_PAGE", 7)
+    monkeypatch.setattr(watched_keys, "PAGE_BYTES", 2000)
     later = RetainedMessages(store, clock, RetainedLimits())
     assert not later.is_complete
     await later.start()
@@ -184,7 +184,8 @@ async def test_a_gateway_that_comes_later_knows_what_there_is(gateway, store, cl
 
 async def test_what_changes_while_a_gateway_looks_is_not_undone(gateway, store, clock, monkeypatch):
     await keep(gateway, *(message(f"a/{n:03}", "old") for n in range(100)))
-    monkeypatch.setattr(module, "SCAN_PAGES", (5, 5))
+    monkeypatch.setattr(watched_keys, "MIN_PAGE", 5)
+    monkeypatch.setattr(watched_keys, "PAGE_BYTES", 0)
     later = RetainedMessages(store, clock, RetainedLimits())
     starting = asyncio.create_task(later.start())
     await until(lambda: later.count > 0, "it does not begin")

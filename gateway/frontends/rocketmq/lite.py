@@ -85,7 +85,7 @@ class LiteSubscriptions:
         self._asked: dict[str, tuple[str, str]] = {}
         """Topic and group of the keys that the store is asked for."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._keys = WatchedKeys(self._store, PREFIX, self._told, lambda: self._known)
+        self._keys = WatchedKeys(self._store, PREFIX, self._told, lambda: tuple(self._known))
         self.close = self._keys.close
 
     def start(self) -> None:
@@ -99,18 +99,18 @@ class LiteSubscriptions:
     def _told(self, events: Sequence[KeyValueEvent]) -> None:
         for event in events:
             key, known = event.key, self._known.get(event.key)
+            if known is None and key not in self._asked:
+                self._known.pop(key, None)  # it is asked for when it is needed
+                continue
             record = None if event.value is None else _DECODER.decode(event.value)
             if key in self._asked:
                 topic, group = self._asked[key]
                 self._remember(key, None if record is None else record.subscription(topic, group))
-            elif record is None or known is None:
-                self._known.pop(key, None)  # it is asked for when it is needed
-            if known is None:
-                continue
-            if record is None:  # it has said goodbye
-                known.change(known.version, ())
-            else:
-                known.change(record.version, tuple(record.lite_topics))
+            elif record is None:  # it has said goodbye
+                self._known.pop(key, None)
+            if known is not None:
+                version, lite_topics = (known.version, ()) if record is None else (record.version, record.lite_topics)
+                known.change(version, tuple(lite_topics))
 
     def group_of(self, group: str, topic: str, lite_topic: str) -> str:
         """The group that stands for a group at one lite topic."""
@@ -179,7 +179,7 @@ class LiteSubscriptions:
             if found is not None and key.endswith(_client(client_id)) and group in (None, found.group)
         ]
         for key in gone:
-            del self._known[key]
+            self._known.pop(key, None)
             await self._keep(key, None)
 
     async def subscription(self, client_id: str, group: str, topic: str) -> LiteSubscription | None:

@@ -31,6 +31,8 @@ class SimulatedKeeper:
         self.number = 0
         self.counts: Counter[int] = Counter()
         self.is_away = False
+        self.written: list[tuple[int, str, bytes | None]] = []
+        """Every change with its version."""
         self.requests: deque[tuple[Callable[[], Any], asyncio.Future[Any], bool]] = deque()
         self.answers: deque[tuple[Any, asyncio.Future[Any]]] = deque()
         self.items: deque[Callable[[], None]] = deque()
@@ -86,6 +88,7 @@ class SimulatedKeeper:
                 raise conflict(change.key, change.expected_version, version)
         version = self._next_version()
         for change in changes:
+            self.written.append((version, change.key, change.value))
             if change.value is None:
                 self.kept.pop(change.key, None)
             else:
