@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--for-seconds", type=float, default=0, help="begin no test later than that; 0: no end")
     group.addoption("--case", default="", help="of tests that loop over cases, run those whose names have this text")
     group.addoption("--list-to", default="", help="write the chosen tests and how many cases each loops over, as JSON")
+    group.addoption("--any-length", action="store_true", help="keep no budget: what runs alone finds nothing warm")
     group.addoption("--order", default="", help="take the files in an order that this text decides")
 
 
@@ -153,7 +154,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if item.config.getoption("tier") == "default" and report.passed:
+    options = item.config.option
+    if options.tier == "default" and not options.any_length and report.passed:
         shared = item.stash.get(_SHARED, 0.0) if report.when == "setup" else 0.0
         told = excess(item.nodeid, report.when or "", report.duration - shared)
         if told is not None:

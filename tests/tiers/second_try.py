@@ -42,7 +42,8 @@ def run_twice(flags: list[str], *, workers: int, limits: tuple[str, ...] = (), n
         if len(failed) > MAX_TRIED_AGAIN:
             print(f"\n{len(failed)} tests failed; only up to {MAX_TRIED_AGAIN} are tried again.")
             return code
-        return run_pytest(*flags, *failed, workers=0) or _tell(failed, note)
+        # Alone it finds no server and no Java virtual machine warm: its budget says nothing there.
+        return run_pytest(*flags, "--any-length", *failed, workers=0) or _tell(failed, note)
 
 
 def _failed(cache: Path) -> list[str]:

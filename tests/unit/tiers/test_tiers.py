@@ -124,6 +124,11 @@ def test_a_test_over_its_budget_fails(suite: pytest.Pytester) -> None:
         done = suite.runpytest_inprocess("-k", "plain", "-p", "no:cacheprovider")
     assert "belongs in the soak tier" in done.stdout.str(), done.stdout.str()
     assert done.ret == pytest.ExitCode.TESTS_FAILED
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "_slowness_under_load", lambda: 1.0)
+        patch.setattr(budget, "BUDGET_SECONDS", -1.0)
+        alone = suite.runpytest_inprocess("-k", "plain", "-p", "no:cacheprovider", "--any-length")
+    assert alone.ret == pytest.ExitCode.OK
 
 
 def test_what_tests_share_is_not_counted(pytester: pytest.Pytester) -> None:
