@@ -48,7 +48,10 @@ class Copy:
         output = self.tree.with_name("output")
         with output.open("w") as file:
             code = _ended(
-                [*command, "--tier", "default", "--ignore", OWN_TESTS, *arguments], self.tree, environment, file
+                [*command, "--tier", "default", "--any-length", "--ignore", OWN_TESTS, *arguments],
+                self.tree,
+                environment,
+                file,
             )
         failed = told.read_text() if told.exists() else ""
         return Run(code, failed, output.read_text(errors="replace")[-2000:])
