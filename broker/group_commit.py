@@ -83,9 +83,7 @@ class GroupCommit:
 
     async def wait(self) -> None:
         """Return once everything appended so far is durable.  Raises StoreFailedError."""
-        confirmation = Confirmation()
-        self.submit(confirmation)
-        await confirmation.wait()
+        await self.submit(Confirmation()).wait()
 
     @property
     def backlogged(self) -> bool:

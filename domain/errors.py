@@ -43,6 +43,8 @@ class Code(IntEnum):
 
 NOT_THERE: Final = frozenset({Code.TOPIC_NOT_FOUND, Code.CONSUMER_GROUP_NOT_FOUND})
 """Refusals because a topic or a group is not there, or not any more."""
+AWAY: Final = frozenset({Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN})
+"""Refusals that may be over soon: a broker is away, or its answer was lost."""
 
 
 class EntrepotError(Exception):

@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from domain.errors import Code, EntrepotError
+from domain.errors import AWAY, EntrepotError
 from domain.key_value import ABSENT, MAX_SCAN, KeyValue, KeyValueChange, KeyValueEvent, is_older
 from domain.ports import KeyValues
 
@@ -25,8 +25,6 @@ PAGE_BYTES: Final = 4 << 20
 MIN_PAGE: Final = 16
 MAX_AHEAD: Final = 10_000
 """Keys that may be known before the watch tells of them; of more, the first may show an older state for a moment."""
-PASSING: Final = (Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN)
-"""Refusals that may be over soon: a broker is away."""
 
 Take = Callable[[Sequence[KeyValueEvent]], None]
 
@@ -75,7 +73,7 @@ class WatchedKeys:
                 await self._store.get([self._prefix])  # its answer comes behind the beginning of the watch
                 await self._look_until_fresh()
             except EntrepotError as error:
-                if error.code not in PASSING or loop.time() >= end:
+                if error.code not in AWAY or loop.time() >= end:
                     raise
                 await asyncio.sleep(RETRY_SECONDS)
                 continue

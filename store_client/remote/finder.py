@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from domain.errors import Code, EntrepotError
+from domain.errors import AWAY, Code, EntrepotError
 from domain.message import StoredMessage
 from domain.query import MAX_QUERY_MESSAGES, MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.shard import broker_of_place, local_place
@@ -19,7 +19,7 @@ from domain.transaction import TransactionEnd
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
-from store_client.remote.topology import AWAY, ask_all
+from store_client.remote.topology import ask_all
 
 BEHIND_ALL: Final = (1 << 62) - 1
 _read_cursor: Final = msgspec.json.Decoder(dict[str, str]).decode

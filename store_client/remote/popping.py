@@ -16,14 +16,13 @@ from functools import partial
 from typing import Final
 
 from broker.remoting.link import ClientStream
-from domain.errors import Code, EntrepotError
+from domain.errors import AWAY, Code, EntrepotError
 from domain.message import Delivery
 from domain.ports import PopRequest
 from protocols.remoting import operations as wire
 from protocols.remoting.message_batch import decode_deliveries
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
-from store_client.remote.topology import AWAY
 
 LINGER_SECONDS: Final = 10.0
 """How long streams stay open after the last pop that waited: consumers come back."""

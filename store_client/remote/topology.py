@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
-from domain.errors import NOT_THERE, Code, EntrepotError
+from domain.errors import AWAY, NOT_THERE, Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
 from domain.revision import BY_USE
 from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
@@ -22,7 +22,6 @@ from store_client.remote.definitions import localized
 
 _Asked = TypeVar("_Asked")
 MAX_TRIES = 3
-AWAY = frozenset((Code.UNAVAILABLE, Code.REQUEST_TIMEOUT, Code.OUTCOME_UNKNOWN))
 
 
 class RemoteTopology:
