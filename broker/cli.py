@@ -35,7 +35,7 @@ def verify(
         bool, typer.Option("--full", help="Check every queue entry, and the state against all of the log.")
     ] = False,
 ) -> None:
-    """Whether everything in it is whole: 0 healthy, 1 problems found."""
+    """Check that everything in it is whole: 0 healthy, 1 problems found."""
     from broker.inspect.verification import verify as look
 
     with _readable():

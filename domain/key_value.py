@@ -83,8 +83,8 @@ def is_older(version: int, other: int) -> bool:
 
 
 def is_news(version: int, known: int) -> bool:
-    """Whether an event tells something to who knows its key at another version.  A deletion that was found by looking
-    has the version `ABSENT`: it is no older than what is known."""
+    """True for a version that changes a view which knows its key at another.  A deletion that was found by looking has
+    the version `ABSENT`: it is no older than any."""
     return version != known and (version == ABSENT or not is_older(version, known))
 
 

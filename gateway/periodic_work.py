@@ -1,4 +1,4 @@
-"""PeriodicWork: what a gateway does again and again behind its doors, and how that goes."""
+"""PeriodicWork: work that a gateway repeats behind its doors, with its outcome."""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ def status(
     checkpoint: Checkpoint = "",
     as_json: Json = False,
 ) -> None:
-    """How far a job is: its last batch, what waits in each queue, what was dead, late or twice."""
+    """Progress of a job: its last batch, messages that wait in each queue, rows that were dead, late or twice."""
     with _told():
         from spark_ingest.job.status import job_status
 

@@ -161,7 +161,7 @@ class KeyValueStream:
         while self._waiting and self._stream.has_credit:
             item: list[KeyValueEvent] = []
             size = 0
-            # What was written together is told together.
+            # One write is told in one item.
             while self._waiting and (size < ITEM_BYTES or self._waiting[0].version == item[-1].version):
                 item.append(self._waiting.popleft())
                 size += _size_of(item[-1])

@@ -35,7 +35,7 @@ def list_policies(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = F
 
 @app.command()
 def show(subject: SubjectArgument, server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> None:
-    """What is said of one subject."""
+    """The policy of one subject."""
     policy = Client(server).get(_path(subject))
     if as_json:
         print_json(policy)
@@ -88,7 +88,7 @@ def explain(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """What would be decided, and which statement decides."""
+    """The decision on an action, and the statement that makes it."""
     query: dict[str, str | int | float] = {"subject": subject, "action": action.upper(), "resource": resource}
     query |= {"source": source, "clientId": client_id}
     decision = Client(server).request("GET", "/api/v1/acls:explain", query=query)

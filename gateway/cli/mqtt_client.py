@@ -26,7 +26,7 @@ def list_clients(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """Who is connected to this gateway, in the order of the ids."""
+    """Clients connected to this gateway, in the order of their ids."""
     if slow:
         answer = Client(server).request("GET", "/api/v1/slow-subscribers", query={"limit": limit})
         columns: tuple[str, ...] = ("id", "address", "behind", "queued", "inFlight", "dropped")

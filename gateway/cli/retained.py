@@ -25,7 +25,7 @@ def list_retained(
     server: ServerOption = DEFAULT_SERVER,
     as_json: JsonOption = False,
 ) -> None:
-    """What is retained, in the order of the names."""
+    """Retained messages, in the order of their names."""
     answer = Client(server).request("GET", _PATH, query=given(filter=topic_filter, after=after, limit=limit))
     if as_json:
         print_json(answer)

@@ -59,6 +59,6 @@ class HttpContext:
     """Each door of this process as it is bound, `host:port` by its name."""
     bridges: Callable[[], list[BridgeStatus]] = list
     background: Sequence[PeriodicWork] = ()
-    """What this gateway does again and again."""
+    """Periodic work of this gateway."""
     on_drain: list[Callable[[], None]] = field(default_factory=list)
     """Called when the process begins to drain: what would go on for ever ends."""

@@ -141,7 +141,7 @@ class GatewayCollector(Collector):
             yield family
 
     def _background(self) -> Iterator[Metric]:
-        """What the gateway does again and again, each by its name."""
+        """Periodic work of the gateway, each by its name."""
         labels = ["work"]
         runs = CounterMetricFamily("entrepot_background_runs", "Runs of background work", labels=labels)
         failures = CounterMetricFamily("entrepot_background_failures", "Runs that failed", labels=labels)

@@ -212,7 +212,7 @@ class RetainedMessages:
     # -- the index ---------------------------------------------------------------------------------------------------
 
     def _take(self, events: Sequence[KeyValueEvent]) -> None:
-        """What is kept now for keys, in order."""
+        """Take in events of keys, in order."""
         for event in events:
             hashed = self._hashed.get(event.key)
             name = hashed or (_name_of(event.key, event.value) if event.value is not None else name_in_key(event.key))

@@ -106,7 +106,7 @@ class WatchedKeys:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all keys are known, but for what is on its way."""
+        """True once all keys are known, but for changes on their way."""
         return not (self._is_stale or self._looking.locked())
 
     async def catch_up(self, version: int, patience_seconds: float = 1.0) -> None:
@@ -219,7 +219,7 @@ class WatchedKeys:
     # -- asking and writing --------------------------------------------------------------------------------------
 
     async def look(self, keys: Sequence[str], at_least: int = ABSENT) -> list[KeyValue | None]:
-        """What the store says of keys now; known here when this returns.  `at_least`: a version that it has."""
+        """Ask the store for keys; its answer is known here when this returns.  `at_least`: a version that it has."""
         beginning = None
         while beginning != self._beginnings:  # else another keeper may know better
             beginning = self._beginnings
@@ -301,6 +301,6 @@ class WatchedKeys:
 
 
 def _is_newer(answer: KeyValue, changed: Mapping[str, int]) -> bool:
-    """Whether an answer is not older than what was told meanwhile."""
+    """True for an answer that is newer than the events that came meanwhile."""
     told = changed.get(answer.key)
     return told is None or (told != ABSENT and is_older(told, answer.version))

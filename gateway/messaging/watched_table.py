@@ -105,6 +105,6 @@ class WatchedTable(Generic[_T]):
         return await self._keys.write(changes, *(each._keys for each in others))
 
     async def look(self, name: str) -> _T | None:
-        """What the store says now."""
+        """Ask the store for a name; its answer is known here when this returns."""
         await self._keys.look([self._prefix + name])
         return self._values.get(name)

@@ -34,7 +34,7 @@ _log = structlog.get_logger(__name__)
 
 
 class _Broken:
-    """What a record is that cannot be read."""
+    """A record that cannot be read."""
 
 
 _BROKEN: Final = _Broken()

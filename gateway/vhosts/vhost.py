@@ -142,7 +142,7 @@ class Vhost:
         return policy_of_exchange(self.policies(), name)
 
     def says(self, key: str, record: Record | None) -> bool:
-        """Whether that is what a key says already."""
+        """True where a key has that record already."""
         return self._by_key.get(key) == record
 
     def has_key(self, key: str) -> bool:

@@ -87,7 +87,7 @@ def _add(router: APIRouter, context: HttpContext) -> None:
 
 
 def _add_explain(router: APIRouter, context: HttpContext) -> None:
-    @router.get("/acls:explain", summary="What would be decided, and which statement decides")
+    @router.get("/acls:explain", summary="The decision on an action, and the statement that makes it")
     async def explain(
         subject: str = Query(min_length=1),
         action: Literal["PUB", "SUB", "CREATE", "UPDATE", "DELETE", "GET", "LIST"] = Query(),
