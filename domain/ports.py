@@ -169,6 +169,11 @@ class Consumption(Protocol):
 
         Messages of the topic that wait in the group's retry topic are delivered too, as what they were first: with
         the topic they were sent to, and the attempts go on.
+
+        It may be cancelled at any moment: then what it had claimed is others' at once and was no attempt, unless the
+        request has an `attempt_id`, by which it is found again.  What a broker had claimed whose connection was lost
+        meanwhile waits for its invisible time.
+
         Raises TOPIC_NOT_FOUND, FORBIDDEN (topic not readable, or of another namespace), TOO_MANY_REQUESTS (the
         group's `max_in_flight` is reached), ILLEGAL_FILTER_EXPRESSION.
         """

@@ -349,11 +349,13 @@ class Link:
 
     async def _call_once(self, operation: Operation, payload: bytes, seconds: float, on_late: OnLate | None) -> bytes:
         future: asyncio.Future[bytes] = self._loop.create_future()
-        id_ = self.send(operation, payload, seconds, partial(_resolve, future), on_late)
+        id_ = self.send(operation, payload, seconds, partial(_resolve, future, on_late), on_late)
         try:
             return await future
         except asyncio.CancelledError:
             self.cancel(id_)
+            if on_late is not None and not future.cancelled() and future.exception() is None:
+                _told(on_late, future.result())  # it came in the very moment of the cancelling
             raise
 
     async def ask(self, operation: Operation, *arguments: Any, seconds: float, on_late: OnLate | None = None) -> Any:
@@ -406,10 +408,13 @@ def _told(callback: Callable[..., None], *arguments: Any) -> None:
         log.exception("a listener of a connection failed")
 
 
-def _resolve(future: asyncio.Future[bytes], error: EntrepotError | None, payload: bytes) -> None:
-    if future.done():
-        return
-    if error is None:
+def _resolve(
+    future: asyncio.Future[bytes], on_late: OnLate | None, error: EntrepotError | None, payload: bytes
+) -> None:
+    if future.done():  # whoever waited is being cancelled in this very moment
+        if error is None and on_late is not None:
+            _told(on_late, payload)
+    elif error is None:
         future.set_result(payload)
     else:
         future.set_exception(error)

@@ -114,6 +114,8 @@ class RemotingListener:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
+        # Connections inherit it: without, an answer behind another waits 40 ms for the peer's kernel.
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._server = await self._loop.create_server(
             lambda: ServerChannel(self),
             sock=self._socket,

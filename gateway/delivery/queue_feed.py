@@ -17,19 +17,17 @@ from typing import Final, Protocol
 import structlog
 
 from domain.clock import Clock
-from domain.errors import NOT_THERE, EntrepotError
+from domain.errors import EntrepotError
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.delivery.leases import Leases, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
 
 WAIT_MS: Final = 20_000
 """How long a pop waits for messages."""
 LEASE_MS: Final = 10_000
-PAUSE_SECONDS: Final = 0.2
-"""How long a feed waits when the store refuses."""
 LINGER_SECONDS: Final = 0.002
 """How long a feed waits for more credit whose consumers have used most of theirs: they get more at a time then."""
-TICK_SECONDS: Final = 0.5
-"""How often is looked which leases are to be renewed."""
+IDLE_SECONDS: Final = 0.5
+"""How long a feed stays that nobody uses: who gets one message often gets another."""
 BACK_SECONDS: Final = LEASE_MS / 1000 + 1
 """How long the next only consumer waits for what others hold: the leases of a gateway that died are over then."""
 BACK_LOOKS: Final = 200
@@ -87,15 +85,14 @@ class QueueFeed:
         self._sort_out = sort_out
         self._on_idle = on_idle
         self._loop = asyncio.get_running_loop()
-        self.leases = Leases(store, clock, topic, group, lambda tickets, released: None)
-        self.leases.lease_ms = LEASE_MS
+        self.leased = LeasedConsumer(store, clock, topic, group, lease_ms=LEASE_MS, on_idle=self._look_if_idle)
         self.consumers: dict[QueueConsumer, None] = {}
         self._turn = 0
         self._getting = 0
         self._pop: asyncio.Task[None] | None = None
-        self._ticking: asyncio.TimerHandle | None = self._loop.call_later(TICK_SECONDS, self._tick)
         self._is_closed = False
-        self._is_paused = False
+        self._idling: asyncio.TimerHandle | None = None
+        self._look_if_idle()
 
     # -- consumers -----------------------------------------------------------------------------------------------
 
@@ -111,6 +108,7 @@ class QueueFeed:
         if consumer is self._only:
             self._only = None
         self.look()
+        self._look_if_idle()
 
     def activate(self, is_active: bool) -> None:
         """Whether the single active consumer of the queue is at this gateway."""
@@ -122,7 +120,7 @@ class QueueFeed:
 
     def look(self) -> None:
         """There may be credit now, or a message: pop, unless a pop is under way."""
-        if self._pop is None and not self._is_closed and not self._is_paused and self._credit():
+        if self._pop is None and not self._is_closed and self._credit():
             self._pop = self._loop.create_task(self._run())
             self._pop.add_done_callback(self._popped)
 
@@ -152,32 +150,19 @@ class QueueFeed:
     # -- the pop -------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        try:
-            while count := min(self._credit(), MAX_POP_MESSAGES):
-                if count < sum(consumer.held for consumer in self.consumers) // 2:
-                    await asyncio.sleep(LINGER_SECONDS)
-                    count = min(self._credit(), MAX_POP_MESSAGES)
-                await self._have_all_back()
-                request = PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS)
-                asked = self._loop.time()
-                deliveries = await self._store.pop(request)
-                if not deliveries and self._loop.time() - asked < WAIT_MS / 2000:
-                    await asyncio.sleep(PAUSE_SECONDS)  # a store that is ending answers long polls at once
-                if self._is_closed:
-                    self.leases.release(self.leases.take(deliveries))
-                    return
-                if deliveries:
-                    self._hand_out(self._sort_out(self.leases.take(deliveries)))
-                    await asyncio.sleep(0)
-        except EntrepotError as error:
-            if error.code not in NOT_THERE:
-                log.warning("a queue cannot be read now", topic=self.topic, problem=error.message)
-            self._is_paused = True
-            self._loop.call_later(PAUSE_SECONDS, self._go_on)
+        while count := min(self._credit(), MAX_POP_MESSAGES):
+            if count < sum(consumer.held for consumer in self.consumers) // 2:
+                await asyncio.sleep(LINGER_SECONDS)
+                count = min(self._credit(), MAX_POP_MESSAGES)
+            await self._have_all_back()
+            tickets = await self.leased.pop(PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS))
+            if tickets:
+                self._hand_out(self._sort_out(tickets))
+                await asyncio.sleep(0)
 
     async def _have_all_back(self) -> None:
         """Return when what was given back has its place again, and an only consumer may be handed the next message."""
-        await self.leases.settle_releases()
+        await self.leased.settle_releases()
         first = next(iter(self.consumers), None)
         if first is None or first is self._only or not (self.is_single or first.exclusive):
             return
@@ -190,19 +175,17 @@ class QueueFeed:
     async def _held_elsewhere(self) -> int:
         status = await self._store.group_status(self.group)
         in_flight = sum(each.in_flight for each in status.progress if each.topic == self.topic)
-        return in_flight - self.leases.held
+        return in_flight - self.leased.held
 
     def _popped(self, task: asyncio.Task[None]) -> None:
-        """Also of one that was cancelled before it had begun."""
+        """Also of one that was cancelled before it had begun.  A store that refuses is left alone by the next one."""
         self._pop = None
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, EntrepotError):
             log.error("a queue is not read any more", topic=self.topic, exc_info=error)
         elif not self._is_closed:
             self.look()
-
-    def _go_on(self) -> None:
-        self._is_paused = False
-        self.look()
+        self._look_if_idle()
 
     def _hand_out(self, tickets: list[Ticket]) -> None:
         """One to each in turn."""
@@ -221,7 +204,7 @@ class QueueFeed:
                     at += 1
                     self._turn += 1
         if at < len(tickets):
-            self.leases.release(tickets[at:])
+            self.leased.release(tickets[at:])
         for consumer, part in parts.items():
             consumer.take(part)
 
@@ -232,34 +215,46 @@ class QueueFeed:
         self._getting += 1
         try:
             while True:
-                await self.leases.settle_releases()
-                deliveries = await self._store.pop(PopRequest(self.topic, self.group, 1, 0, LEASE_MS))
-                if not deliveries:
+                await self.leased.settle_releases()
+                found = await self.leased.ask(PopRequest(self.topic, self.group, 1, 0, LEASE_MS))
+                if not found:
                     return None
-                tickets = self._sort_out(self.leases.take(deliveries))
+                tickets = self._sort_out(found)
                 if tickets:
                     return tickets[0]
         finally:
             self._getting -= 1
+            self._look_if_idle()
 
-    # -- leases --------------------------------------------------------------------------------------------------
+    # -- the end -------------------------------------------------------------------------------------------------
 
-    def _tick(self) -> None:
-        self.leases.renew_due()
-        self._ticking = None if self._is_closed else self._loop.call_later(TICK_SECONDS, self._tick)
-        if not self.consumers and self._pop is None and not self._getting and self.leases.is_idle:
+    @property
+    def _is_idle(self) -> bool:
+        return not self.consumers and self._pop is None and not self._getting and self.leased.is_idle
+
+    def _look_if_idle(self) -> None:
+        if self._is_idle and self._idling is None and not self._is_closed:
+            self._idling = self._loop.call_later(IDLE_SECONDS, self._end_if_idle)
+
+    def _end_if_idle(self) -> None:
+        self._idling = None
+        if self._is_idle and not self._is_closed:
             self._on_idle(self)
 
     async def settle(self) -> None:
         """Return when the store knows what was given back here, or cannot be told while the leases live."""
+        await self._stopped()
+        await self.leased.settle()
+
+    async def _stopped(self) -> None:
         if self._pop is not None and self._pop.cancelling():
             await asyncio.wait((self._pop,), timeout=1)
-        await self.leases.settle()
 
     async def close(self) -> None:
         """Give back what is under way, and return when the store knows."""
         self._is_closed = True
-        if self._ticking is not None:
-            self._ticking.cancel()
+        if self._idling is not None:
+            self._idling.cancel()
         self._stop()
-        await self.settle()
+        await self._stopped()
+        await self.leased.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 from domain.clock import Clock
 from domain.ports import Store
-from gateway.delivery.leases import Ticket
+from gateway.messaging.leased_consumer import Ticket
 from gateway.delivery.queue_feed import QueueFeed
 from gateway.delivery.stream_feed import StreamFeed
 from gateway.vhosts.vhost import Queue
@@ -52,7 +52,7 @@ class QueueFeeds:
         """The feed of a queue of type stream, begun if it is not there."""
         feed = self._streams.get(queue.topic)
         if feed is None:
-            feed = self._streams[queue.topic] = StreamFeed(self._store, self._clock, queue.topic, queue.group)
+            feed = self._streams[queue.topic] = StreamFeed(self._store, queue.topic, queue.group)
         return feed
 
     def all_of(self, queue: Queue) -> list[object]:

@@ -12,9 +12,9 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Collection, Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from gateway.delivery.leases import ShareMember, Ticket
+from gateway.messaging.leased_consumer import Ticket
 
 MAX_HELD: Final = 512
 """Messages that one member may hold of one share, whatever its credit: what a slow one holds nobody else can have."""
@@ -25,6 +25,25 @@ KEEP_SECONDS: Final = 0.5
 
 OrderKey = tuple[str, str]
 """A topic and a message group of it."""
+
+
+class ShareMember(Protocol):
+    """A connection's membership in one share."""
+
+    @property
+    def credit(self) -> int:
+        """How many messages it can be handed now (0: none)."""
+        ...
+
+    def take(self, tickets: Sequence[Ticket]) -> None:
+        """Send them; no more than `credit` in all before credit is asked again."""
+        ...
+
+    def flush(self) -> None:
+        """Write what was taken; called once after a run of `take`."""
+        ...
+
+    def __hash__(self) -> int: ...
 
 
 class _Membership:
@@ -255,7 +274,7 @@ class Share:
         for ticket in tickets:
             if not ticket.is_open:
                 continue
-            key = (ticket.leases.topic, ticket.message_group)
+            key = (ticket.consumer.topic, ticket.message_group)
             owner = self._owners.get(key) if ticket.message_group else None
             if key in withheld:
                 membership = None
@@ -303,7 +322,7 @@ class Share:
         """Tickets were settled or lost."""
         members = self._members
         for ticket in tickets:
-            member = ticket.member
+            member: ShareMember | None = ticket.member
             membership = members.get(member) if member is not None else None
             if membership is not None:
                 membership.held.pop(ticket, None)
@@ -313,7 +332,7 @@ class Share:
 
     def _order_ended(self, ticket: Ticket, member: ShareMember | None, is_released: bool) -> None:
         """What is kept of a message group goes back with what comes before it in the order."""
-        key = (ticket.leases.topic, ticket.message_group)
+        key = (ticket.consumer.topic, ticket.message_group)
         if member is not None and key in self._owners:
             owner, held = self._owners.pop(key)
             if held > 1:
@@ -322,7 +341,7 @@ class Share:
             behind = [
                 kept
                 for kept in self._kept
-                if kept.message_group == ticket.message_group and kept.leases is ticket.leases and kept.is_open
+                if kept.message_group == ticket.message_group and kept.consumer is ticket.consumer and kept.is_open
             ]
             for kept in behind:
                 self._kept.remove(kept)

@@ -21,19 +21,14 @@ from domain.ports import PopRequest, Store
 from domain.revision import BY_USE
 from domain.share import filtered_share_group, queue_group, share_group, shared_queue, whole_topic
 from domain.timestamp import to_rfc3339
-from gateway.delivery.leases import Leases, ShareMember, Ticket, acknowledge_all
-from gateway.delivery.share import Share
+from gateway.delivery.share import Share, ShareMember
 from gateway.delivery.share_pump import WAIT_MS, SharePump
+from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
 from gateway.messaging.traffic import Traffic
 
-__all__ = ["ShareMember", "Shares", "Ticket", "acknowledge_all"]
-
-TICK_SECONDS: Final = 0.25
-"""How often is looked which leases are to be renewed."""
 CLOCK_STEP_SECONDS: Final = 0.001
 MAX_CLOCK_STEPS: Final = 5
 """How often a new group waits that long for the clock to move."""
-CLOSE_SECONDS: Final = WAIT_MS / 1000 + 5.0
 ANY: Final = ("+", "#")
 
 ShareKey = tuple[str, str]
@@ -76,15 +71,13 @@ class Shares:
         self.queues: QueueRules | None = None
         """Of the AMQP door, where there is one; without it no queue is shared."""
         self._shares: dict[ShareKey, Share] = {}
-        self._pumps: dict[tuple[Share, str], SharePump] = {}
-        self._leases: dict[tuple[Share, str], Leases] = {}
+        self._pumps: dict[Share, dict[str, SharePump]] = {}
+        self._leased: dict[Share, dict[str, LeasedConsumer]] = {}
+        """Of each share by topic; it outlives its pump while anything is held."""
         self._joining: set[tuple[ShareKey, ShareMember]] = set()
         self._making: dict[str, asyncio.Task[ConsumerGroup]] = {}
-        self._ticking: asyncio.TimerHandle | None = None
         self._is_closed = False
-        self._delivered_before = 0
-        self.renewed = self.lost = 0
-        """Leases, since this began; those that the store ended although they were held."""
+        self._delivered_before = self._renewed_before = self._lost_before = 0
         self._stop_watching = store.watch_topics(self._topic_changed)
 
     # -- membership ----------------------------------------------------------------------------------------------
@@ -140,20 +133,18 @@ class Shares:
         key = share_name, topic_filter
         self._joining.discard((key, member))
         share = self._shares.get(key)
-        if share is not None:
-            queue = shared_queue(topic_filter)
-            if queue is not None and self.queues is not None:
-                self._stop_unless_shared(share, queue, member)
-                share.remove(member, self.queues.came_back(queue, share.held_by(member)))
-            else:
-                share.remove(member)
-            self._forget_if_over(share)
+        if share is None:
+            return
+        if share.is_only(member):
+            self._stop(share)
+        queue = shared_queue(topic_filter)
+        spent = () if queue is None or self.queues is None else self.queues.came_back(queue, share.held_by(member))
+        share.remove(member, spent)
+        self._forget_if_over(share)
 
-    def _stop_unless_shared(self, share: Share, queue: str, member: ShareMember) -> None:
-        """The last member leaves: a pop that waits would take what that one gives back, and count it as delivered,
-        which AMQP's queues limit."""
-        pump = self._pumps.get((share, queue))
-        if pump is not None and share.is_only(member):
+    def _stop(self, share: Share) -> None:
+        """Nobody is left: a pop that waits would take what is given back, and that would be an attempt."""
+        for pump in self._pumps.get(share, {}).values():
             pump.task.cancel()
 
     def has_room(self, share_name: str, topic_filter: str, member: ShareMember) -> None:
@@ -171,6 +162,19 @@ class Shares:
     def delivered(self) -> int:
         """How many messages members were handed."""
         return self._delivered_before + sum(share.delivered for share in self._shares.values())
+
+    @property
+    def renewed(self) -> int:
+        """Leases that were renewed."""
+        return self._renewed_before + sum(each.renewed for each in self._all_leased())
+
+    @property
+    def lost(self) -> int:
+        """Leases that the store ended although they were held."""
+        return self._lost_before + sum(each.lost for each in self._all_leased())
+
+    def _all_leased(self) -> list[LeasedConsumer]:
+        return [leased for by_topic in self._leased.values() for leased in by_topic.values()]
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -262,16 +266,14 @@ class Shares:
                     self._pump(share, topic.name)
 
     def _pump(self, share: Share, topic: str) -> None:
-        if (share, topic) in self._pumps or self._is_closed:
+        pumps = self._pumps.setdefault(share, {})
+        if topic in pumps or self._is_closed:
             return
         group, wanted = self._group_and_filter(share, topic)
-        leases = self._leases.get((share, topic))
-        if leases is None:
-            leases = self._leases[share, topic] = Leases(self._store, self._clock, topic, group, share.ended)
-        held = leases
+        leased = self._leased_of(share, topic, group)
 
         def request(count: int) -> PopRequest:
-            return PopRequest(topic, group, count, WAIT_MS, held.lease_ms, wanted)
+            return PopRequest(topic, group, count, WAIT_MS, leased.lease_ms, wanted)
 
         is_queue = shared_queue(share.topic_filter) is not None
 
@@ -285,10 +287,32 @@ class Shares:
         def sort_out(tickets: list[Ticket]) -> list[Ticket]:
             return self._queue_rules(topic).sort_out(topic, tickets) if is_queue else tickets
 
-        self._pumps[share, topic] = SharePump(
-            self._store, share, leases, request, ensure_group, sort_out, self._traffic, self._pump_ended
-        )
-        self._tick_later()
+        pumps[topic] = SharePump(share, leased, request, ensure_group, sort_out, self._traffic, self._pump_ended)
+
+    def _leased_of(self, share: Share, topic: str, group: str) -> LeasedConsumer:
+        by_topic = self._leased.setdefault(share, {})
+        leased = by_topic.get(topic)
+        if leased is None:
+
+            def on_idle() -> None:
+                self._forget_leased(share, topic)
+
+            leased = by_topic[topic] = LeasedConsumer(
+                self._store, self._clock, topic, group, on_end=share.ended, on_idle=on_idle
+            )
+        return leased
+
+    def _forget_leased(self, share: Share, topic: str) -> None:
+        """Nobody asks for the topic and nothing of it is held: it is done with."""
+        by_topic = self._leased.get(share, {})
+        leased = by_topic.get(topic)
+        if leased is None or not leased.is_idle or topic in self._pumps.get(share, {}):
+            return
+        self._renewed_before += leased.renewed
+        self._lost_before += leased.lost
+        del by_topic[topic]
+        if not by_topic:
+            del self._leased[share]
 
     def _group_and_filter(self, share: Share, topic: str) -> tuple[str, FilterExpression | None]:
         """How a Topic is popped.  What a filter does not want is settled for the group: so a share of one whole Topic
@@ -307,63 +331,35 @@ class Shares:
         return filtered_share_group(share.share_name, text), wanted
 
     def _pump_ended(self, pump: SharePump) -> None:
-        share, topic = pump.share, pump.leases.topic
-        del self._pumps[share, topic]
+        share, topic = pump.share, pump.leased.topic
+        del self._pumps[share][topic]
         is_wanted = not self._is_closed and not pump.has_failed and share.has_members
         if is_wanted and self._can_match(topic, share.topic_filter):
             self._pump(share, topic)  # somebody joined, or the topic came back, in this moment
+        self._forget_leased(share, topic)
         self._forget_if_over(share)
 
-    # -- leases --------------------------------------------------------------------------------------------------
-
-    def _tick_later(self) -> None:
-        if self._ticking is None and not self._is_closed:
-            self._ticking = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
-
-    def _tick(self) -> None:
-        self._ticking = None
-        for (share, topic), leases in tuple(self._leases.items()):
-            leases.renew_due()
-            self._count(leases)
-            if leases.is_idle and (share, topic) not in self._pumps:
-                del self._leases[share, topic]
-        if self._leases:
-            self._tick_later()
-
-    def _count(self, leases: Leases) -> None:
-        self.renewed += leases.renewed
-        self.lost += leases.lost
-        leases.renewed = leases.lost = 0
-
     def _forget_if_over(self, share: Share) -> None:
+        if share.has_members or share.pumping:
+            return
         key = share.share_name, share.topic_filter
-        if not share.has_members and not share.pumping and self._shares.get(key) is share:
+        if self._shares.get(key) is share:
             del self._shares[key]
             self._delivered_before += share.delivered
+        self._pumps.pop(share, None)
 
     async def close(self) -> None:
-        """Give everything back, and return when the store knows.  Long polls are waited for; the store ends them early
-        when it is told to release what waits."""
+        """Give everything back, and return when the store knows."""
         if not self._is_closed:
             self._stop_watching()
         self._is_closed = True
-        if self._ticking is not None:
-            self._ticking.cancel()
         self._joining.clear()
         for share in tuple(self._shares.values()):
+            self._stop(share)
             share.remove_all()
-        for pump in self._pumps.values():
-            if not pump.is_popping:
-                pump.task.cancel()
-        if pumps := [pump.task for pump in self._pumps.values()]:
-            _, late = await asyncio.wait(pumps, timeout=CLOSE_SECONDS)
-            for task in late:
-                task.cancel()
-        settling = [asyncio.ensure_future(leases.settle()) for leases in self._leases.values()]
-        if settling:
-            _, late = await asyncio.wait(settling, timeout=CLOSE_SECONDS)
-            for each in late:
-                each.cancel()
+        if pumps := [pump.task for pumps in self._pumps.values() for pump in pumps.values()]:
+            await asyncio.wait(pumps)
+        await asyncio.gather(*(leased.close() for leased in self._all_leased()))
 
 
 def _expression(topic_filter: str) -> FilterExpression:

@@ -11,12 +11,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.ports import Store, Tail
 from domain.position import LATEST_POSITION, Position
-from gateway.delivery.leases import Leases
 
 READ_MESSAGES: Final = 100
 PAUSE_SECONDS: Final = 0.5
@@ -48,9 +46,8 @@ class StreamConsumer(Protocol):
 class StreamFeed:
     """See the module.  Like `QueueFeed` for those who add and remove consumers."""
 
-    def __init__(self, store: Store, clock: Clock, topic: str, group: str) -> None:
+    def __init__(self, store: Store, topic: str, group: str) -> None:
         self.topic, self.group = topic, group
-        self.leases = Leases(store, clock, topic, group, lambda tickets, released: None)
         self.consumers: dict[StreamConsumer, asyncio.Task[None]] = {}
         self._store = store
         self._loop = asyncio.get_running_loop()

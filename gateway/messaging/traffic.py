@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 
 from domain.errors import EntrepotError
 from domain.message import Delivery, Message
+from gateway.messaging.leased_consumer import Ticket
 
 
 class Flow:
@@ -52,7 +53,7 @@ class Traffic:
                 flow = self.incoming[topic] = Flow()
             flow.add(of_topic)
 
-    def count_out(self, topic: str, group: str, deliveries: Sequence[Delivery], door: str = "http") -> None:
+    def count_out(self, topic: str, group: str, deliveries: Sequence[Delivery | Ticket], door: str = "http") -> None:
         """Count one answer to a consumer."""
         if deliveries:
             self.add_out(topic, group, [len(delivery.message.body) for delivery in deliveries], door)

@@ -173,8 +173,7 @@ class QueueKeeper:
         request = PopRequest(
             queue.topic, queue.group, MAX_POP_MESSAGES, 0, LEASE_MS, only_over=True, lifetime_ms=lifetime_ms
         )
-        while deliveries := await self._store.pop(request):
-            tickets = self._feeds.of(queue).leases.take(deliveries)
+        while tickets := await self._feeds.of(queue).leased.ask(request):
             await self._dead_letters.bury(queue, tickets, DeathReason.EXPIRED)
         return await self._next_end(queue, lifetime_ms)
 

@@ -104,12 +104,12 @@ class Overflow:
             if count >= 0 and size >= 0:
                 return
             most = min(int(-count) if count < 0 else 1, MAX_POP_MESSAGES)
-            deliveries = await self._store.pop(PopRequest(queue.topic, queue.group, most, 0, DROP_LEASE_MS))
-            if not deliveries:
+            leased = self._feeds.of(queue).leased
+            tickets = await leased.ask(PopRequest(queue.topic, queue.group, most, 0, DROP_LEASE_MS))
+            if not tickets:
                 return
-            tickets = self._feeds.of(queue).leases.take(deliveries)
             await self._dead_letters.bury(queue, tickets, DeathReason.MAXLEN)
-            await self._feeds.of(queue).leases.settle()
+            await leased.settle()
 
 
 def _rejects(queue: Queue) -> bool:

@@ -1,9 +1,11 @@
 """Popping over several brokers.
 
-Where one broker has all of a topic, it does the waiting.  Where several have it, they are asked one after the other,
-each time beginning with another, so none is preferred; if nothing is there, brokers tell when it may be worth while to
-ask again (`watch_available`), one stream for a topic and group and broker however many pops wait here, and one of
-those that wait is woken, who wakes the next when it was given all that it asked for.
+Where one broker has all of a topic, it does the waiting.  Where several have it, they are asked at once, each for its
+part of what is wanted, and those that had all of it once more; if nothing is there, brokers tell when it may be worth
+while to ask again (`watch_available`), one stream for a topic and group and broker however many pops wait here, and one
+of those that wait is woken, who wakes the next when it was given all that it asked for.
+
+A pop that is cancelled gives back what brokers have claimed for it, also where their answers are still under way.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class Popping:
         try:
             await asyncio.wait((popping, self._released, self._grown), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            popping.cancel()
+            self._end(client, request, popping)
             raise
         if popping.done():
             return popping.result()
@@ -104,53 +106,76 @@ class Popping:
         if not request.wait_ms:
             seconds = min(seconds, AT_ONCE_SECONDS)
         # What an attempt was given that has a name is found again by it.
-        on_late = None if request.attempt_id else partial(self._give_back, client, request)
+        on_late = None if request.attempt_id else partial(self._give_back_late, client, request)
         answer = await client.ask(wire.POP, request, seconds=seconds, on_late=on_late)
         return decode_deliveries(answer, client.number)
 
-    def _give_back(self, client: BrokerClient, request: PopRequest, answer: bytes) -> None:
+    def _give_back_late(self, client: BrokerClient, request: PopRequest, answer: bytes) -> None:
+        self._give_back(client, request, decode_deliveries(answer, client.number))
+
+    def _give_back(self, client: BrokerClient, request: PopRequest, deliveries: Sequence[Delivery]) -> None:
         """Nobody waits any more for what a broker has given: others can have it at once."""
-        handles = [delivery.receipt_handle for delivery in decode_deliveries(answer, client.number)]
-        if handles:
+        handles = [delivery.receipt_handle for delivery in deliveries]
+        if handles and not request.attempt_id:
             operation = wire.CHANGE_INVISIBLE_DURATION
             payload = operation.encode_arguments(request.topic, request.group, handles, 0, True, True)
             client.send(operation, payload, lambda refusal, told: None)  # else when their invisible time is over
 
+    def _end(self, client: BrokerClient, request: PopRequest, popping: asyncio.Task[list[Delivery]]) -> None:
+        """Cancel the pop of one broker, whose answer may have come just now."""
+        if not popping.cancel() and not popping.cancelled() and popping.exception() is None:
+            self._give_back(client, request, popping.result())
+
     # -- several -------------------------------------------------------------------------------------------------
 
     async def _round(self, request: PopRequest) -> list[Delivery]:
-        """Ask one after the other until there is enough, those last that had better be avoided.  A try that has a name
-        is first asked about everywhere, so that it finds again what it was given.  Raises only if none of them
-        answers: one that refuses may not know the topic yet, or have given the group all that it may hold."""
+        """Ask for what there is now; those that had better be avoided only where the others have nothing.  A try that
+        has a name is first asked about everywhere, so that it finds again what it was given.  Raises only if none of
+        them answers: one that refuses may not know the topic yet, or have given the group all that it may hold."""
         brokers = self._cluster.of_topic(request.topic)
         self._turn += 1
         first = self._turn % len(brokers)
-        turn = sorted((*brokers[first:], *brokers[:first]), key=self._cluster.is_avoided)
+        turn = [*brokers[first:], *brokers[:first]]
         if request.attempt_id:
-            again = await self._ask(turn, replace(request, wait_ms=0, is_again=True))
+            again = await self._ask_well(turn, replace(request, wait_ms=0, is_again=True))
             if again:
                 return again
-        return await self._ask(turn, replace(request, wait_ms=0))
+        return await self._ask_well(turn, replace(request, wait_ms=0))
 
-    async def _ask(self, turn: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
-        found: list[Delivery] = []
-        problem: EntrepotError | None = None
-        has_answer = False
-        for client in turn:
-            missing = request.max_messages - len(found)
-            if missing <= 0 or (found and self._cluster.is_avoided(client)):
-                break
+    async def _ask_well(self, turn: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
+        avoided = [client for client in turn if self._cluster.is_avoided(client)]
+        asking = _Asking(request, [client for client in turn if client not in avoided])
+        await self._ask(asking)
+        if not asking.found and avoided:
+            asking.turn = avoided
+            await self._ask(asking)
+        return asking.result()
+
+    async def _ask(self, asking: _Asking) -> None:
+        """Ask brokers at once, each for a part, until there is enough or none has more."""
+        while parts := asking.parts():
+            tasks = {
+                client: self._loop.create_task(self._pop_at(client, replace(asking.request, max_messages=count)))
+                for client, count in parts.items()
+            }
             try:
-                found += await self._pop_at(client, replace(request, max_messages=missing))
-                has_answer = True
-            except EntrepotError as error:
-                if error.code in AWAY:
-                    self._cluster.failed(client)
-                if problem is None or error.code not in AWAY:
-                    problem = error
-        if problem is not None and not has_answer:
-            raise problem
-        return found
+                await asyncio.wait(tasks.values())
+            except asyncio.CancelledError:
+                for client, task in tasks.items():
+                    self._end(client, asking.request, task)
+                for client, deliveries in asking.found.items():
+                    self._give_back(client, asking.request, deliveries)
+                raise
+            for client, task in tasks.items():
+                error = task.exception()
+                if error is None:
+                    asking.answered(client, task.result(), parts[client])
+                elif isinstance(error, EntrepotError):
+                    if error.code in AWAY:
+                        self._cluster.failed(client)
+                    asking.refused(error)
+                else:
+                    raise error
 
     def _waiting_for(self, topic: str, group: str) -> _Waiting:
         key = (topic, group)
@@ -178,6 +203,40 @@ class Popping:
                 waiting.open_streams()
             else:
                 waiting.lost(client)
+
+
+class _Asking:
+    """What brokers have answered to one pop.  `turn`: those that may have (more) messages, in the order of asking."""
+
+    def __init__(self, request: PopRequest, turn: list[BrokerClient]) -> None:
+        self.request, self.turn = request, turn
+        self.found: dict[BrokerClient, list[Delivery]] = {}
+        self._missing = request.max_messages
+        self._has_answer = False
+        self._problem: EntrepotError | None = None
+
+    def parts(self) -> dict[BrokerClient, int]:
+        """How many messages each is asked for now: all together no more than are missing."""
+        asked, self.turn = self.turn[: self._missing], self.turn[self._missing :]
+        return {client: (self._missing + place) // len(asked) for place, client in enumerate(reversed(asked))}
+
+    def answered(self, client: BrokerClient, deliveries: list[Delivery], count: int) -> None:
+        self._has_answer = True
+        self._missing -= len(deliveries)
+        if deliveries:
+            self.found.setdefault(client, []).extend(deliveries)
+        if len(deliveries) >= count:
+            self.turn.append(client)
+
+    def refused(self, error: EntrepotError) -> None:
+        if self._problem is None or error.code not in AWAY:
+            self._problem = error
+
+    def result(self) -> list[Delivery]:
+        """All that was found.  Raises the refusal where none of them answered."""
+        if self._problem is not None and not self._has_answer:
+            raise self._problem
+        return [delivery for deliveries in self.found.values() for delivery in deliveries]
 
 
 class _Waiting:

@@ -12,6 +12,7 @@ from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.ports import Store
 from domain.topic import Permission, Topic
+from tests.support.cancelled_pops import cancel_at_every_step
 from tests.support.clock import ManualClock
 from tests.support.store_steps import LONG_POLL_MS, append, bodies, codes, handles, pop
 from tests.support.waiting import PATIENCE_SECONDS
@@ -208,3 +209,18 @@ async def test_status_tells_lag_and_what_is_in_flight(store: Store, clock: Manua
     assert await progress() == (2, 6, 0, 4)
     await store.acknowledge("t", "g", handles(await pop(store, "t", count=100)))
     assert await progress() == (6, 6, 0, 0)
+
+
+@pytest.mark.parametrize("is_waiting", [False, True], ids=["messages are there", "messages come"])
+async def test_a_pop_that_is_cancelled_takes_nothing_along(store: Store, is_waiting: bool):
+    """Whenever that is: before it has claimed, while that becomes durable, when its answer is on its way."""
+    await store.put_topic(Topic("t", queues=1))
+    await store.put_group(ConsumerGroup("g", start=EARLIEST, invisible_seconds=600))
+
+    async def messages() -> None:
+        await append(store, "t", "1", "2")
+
+    async def nothing() -> None: ...
+
+    begin, go_on = (nothing, messages) if is_waiting else (messages, nothing)
+    assert await cancel_at_every_step(store, 2, begin, go_on)

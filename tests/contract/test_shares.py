@@ -15,8 +15,8 @@ from domain.expression.filter import FilterExpression, FilterKind
 from domain.message import Message
 from domain.ports import PopRequest, Store
 from domain.topic import Permission, Topic
-from gateway.delivery.leases import MIN_LEASE_MS, Leases
-from gateway.delivery.shares import Shares, Ticket
+from gateway.delivery.shares import Shares
+from gateway.messaging.leased_consumer import MIN_LEASE_MS, LeasedConsumer, Ticket
 from gateway.messaging.traffic import Traffic
 from tests.support.clock import ManualClock
 from tests.support.share_member import KeepingMember
@@ -145,7 +145,7 @@ async def test_what_a_dead_gateway_held_is_with_another_gateway_at_once(store: S
 async def test_nothing_is_sent_again_while_the_member_lives(
     store: Store, shares: Shares, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("gateway.delivery.shares.TICK_SECONDS", 0.01)
+    monkeypatch.setattr("gateway.messaging.leased_consumer.TICK_SECONDS", 0.01)
     holder, other = KeepingMember(), KeepingMember(limit=0)
     await shares.join("w", "t/#", holder)
     await shares.join("w", "t/#", other)
@@ -166,19 +166,19 @@ async def test_a_lease_that_the_store_ended_is_forgotten(store: Store, clock: Ma
     """As after a gateway was cut off for long: another has the message, and the late acknowledgement is nothing."""
     ended: list[tuple[Ticket, bool]] = []
     await store.put_group(ConsumerGroup("w", invisible_seconds=10))
-    leases = Leases(
-        store, clock, "t", "w", lambda tickets, is_back: ended.extend((ticket, is_back) for ticket in tickets)
+    leased = LeasedConsumer(
+        store, clock, "t", "w", on_end=lambda tickets, is_back: ended.extend((ticket, is_back) for ticket in tickets)
     )
     await send(store, "1")
-    [ticket] = leases.take(await pop(store, "t", "w"))
+    [ticket] = leased.take(await pop(store, "t", "w"))
     clock.advance(10_001)
     [again] = await pop(store, "t", "w")
-    leases.renew_due()
+    leased.renew_due()
     await until(lambda: ended, "the loss")
-    assert ended == [(ticket, True)] and leases.lost == 1
+    assert ended == [(ticket, True)] and leased.lost == 1
     ticket.acknowledge()
     ticket.release()
-    assert leases.is_idle and len(ended) == 1
+    assert leased.is_idle and len(ended) == 1
     assert await store.acknowledge("t", "w", [again.receipt_handle]) == [None]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.delivery.shares import ShareMember, Ticket
+from gateway.delivery.share import ShareMember
+from gateway.messaging.leased_consumer import Ticket
 
 
 class KeepingMember:

@@ -196,7 +196,7 @@ async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
     if work is not None:
         await work
     for queue in queues:
-        await channel.conversation.frontend.feeds.of(queue).leases.settle()
+        await channel.conversation.frontend.feeds.of(queue).leased.settle()
     channel.send(TxCommitOk())
 
 

@@ -14,7 +14,7 @@ import structlog
 
 from domain.access.model import Principal
 from gateway.delivery.audience import QueueKey, Run
-from gateway.delivery.shares import Ticket, acknowledge_all
+from gateway.messaging.leased_consumer import Ticket, acknowledge_all
 from gateway.driver import Driver
 from gateway.frontends.mqtt.admission import Pace
 from gateway.frontends.mqtt.connecting import Connecting

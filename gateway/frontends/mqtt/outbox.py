@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from domain.message import StoredMessage
 from gateway.delivery.audience import QueueKey, Run
-from gateway.delivery.leases import Ticket
+from gateway.messaging.leased_consumer import Ticket
 from gateway.delivery.messages_that_fit import MessagesThatFit
 from gateway.sessions.record import SENT, OutgoingRecord
 from protocols.mqtt.encoder import PublishTemplate
 
 if TYPE_CHECKING:
-    from gateway.delivery.shares import ShareMember
+    from gateway.delivery.share import ShareMember
     from gateway.driver import Driver
     from gateway.frontends.mqtt.conversation import MqttConversation
 
@@ -352,7 +352,7 @@ class Outbox:
             packet_id = machine.window.next_id
             message = ticket.message
             machine.window.held[packet_id] = OutgoingRecord(
-                packet_id, ticket.leases.topic, message.queue_id, message.queue_offset, 2
+                packet_id, ticket.consumer.topic, message.queue_id, message.queue_offset, 2
             )
             if self._held_back is None:
                 self._held_back = {}

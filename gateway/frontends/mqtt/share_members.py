@@ -11,7 +11,7 @@ from gateway.frontends.mqtt.names import Share
 from protocols.mqtt.mapping import is_expired
 
 if TYPE_CHECKING:
-    from gateway.delivery.shares import Ticket
+    from gateway.messaging.leased_consumer import Ticket
     from gateway.frontends.mqtt.conversation import MqttConversation
 
 

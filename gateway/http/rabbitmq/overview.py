@@ -194,5 +194,5 @@ def _add_health(router: APIRouter, context: HttpContext) -> None:
         if ticket is None:  # another test of the same moment has taken it
             return json_answer({"status": "ok"})
         ticket.acknowledge()
-        await ticket.leases.settle()
+        await ticket.consumer.settle()
         return json_answer({"status": "ok"})

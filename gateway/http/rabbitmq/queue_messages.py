@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
 from domain.errors import Code, EntrepotError
-from gateway.delivery.leases import Ticket, acknowledge_all
+from gateway.messaging.leased_consumer import Ticket, acknowledge_all
 from gateway.frontends.amqp.frontend import AmqpFrontend
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
@@ -97,8 +97,8 @@ async def _settled(frontend: AmqpFrontend, queue: Queue, tickets: list[Ticket], 
     else:
         for ticket in tickets:
             ticket.release()
-    for leases in {ticket.leases for ticket in tickets}:
-        await leases.settle()
+    for consumer in {ticket.consumer for ticket in tickets}:
+        await consumer.settle()
 
 
 def _shape(ticket: Ticket, message_count: int, body: GetBody) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from domain.consumer_group import LATEST, ConsumerGroup
+from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
 from domain.errors import Code
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.filter_hash import filter_hash
@@ -17,6 +17,7 @@ from domain.shard import broker_of_queue
 from domain.topic import Topic
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld
+from tests.support.cancelled_pops import cancel_at_every_step
 from tests.support.store_steps import LONG_POLL_MS, append, append_all, bodies, codes, handles, message, pop, refusal_of
 from tests.support.waiting import PATIENCE_SECONDS, until
 
@@ -264,3 +265,29 @@ async def test_release_waiting_answers_all(world: BrokerWorld, store: RemoteStor
     store.release_waiting()
     assert await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_SECONDS) == [[], [], []]
     assert await asyncio.wait_for(pop(store, "t", wait_ms=LONG_POLL_MS), PATIENCE_SECONDS) == []
+
+
+@pytest.mark.parametrize("is_waiting", [False, True], ids=["messages are there", "messages come"])
+async def test_a_pop_that_is_cancelled_takes_nothing_along(world: BrokerWorld, store: RemoteStore, is_waiting: bool):
+    """Also of the broker that has answered when another has not."""
+    await world.topic()
+    await store.put_group(ConsumerGroup("g", start=EARLIEST, invisible_seconds=600))
+
+    async def messages() -> None:
+        assert set(await append_all(store, *(message("t", f"m{i}", i % 2 * 10000) for i in range(4)))) == {None}
+
+    async def nothing() -> None: ...
+
+    begin_with, go_on = (nothing, messages) if is_waiting else (messages, nothing)
+    assert await cancel_at_every_step(store, 4, begin_with, go_on)
+
+
+async def test_brokers_are_asked_at_once_for_no_more_than_is_wanted(world: BrokerWorld, store: RemoteStore):
+    await world.topic()
+    for number, count in ((0, 1), (1, 40)):
+        await append(store, "t", *(f"{number}-{i}" for i in range(count)), queue_id=number * 10000)
+    for count in (1, 2, 7, 30):
+        assert len(await pop(store, "t", count=count)) == count
+    status = await store.group_status("g")
+    assert sum(each.in_flight for each in status.progress) == 40
+    assert len(await pop(store, "t", count=5)) == 1

@@ -47,11 +47,22 @@ class FailingStore(MemoryStore):
         self.popping += 1
         try:
             popped = await super().pop(request)
-            await asyncio.sleep(0)  # as where an answer is under way
+            await self._answered(request, popped)
         finally:
             self.popping -= 1
         self.when_popped()
         return popped
+
+    async def _answered(self, request: PopRequest, popped: Sequence[Delivery]) -> None:
+        """The answer is under way; what it brings is given back where nobody wants it any more."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            found = [delivery.receipt_handle for delivery in popped]
+            await MemoryStore.change_invisible_duration(
+                self, request.topic, request.group, found, 0, release=True, suspend=True
+            )
+            raise
 
     async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         self._fail("acknowledge")

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from domain.queue_declaration import declared_queue
 from domain.routing.binding import Binding
 from domain.routing.exchange import Exchange, ExchangeType
-from gateway.delivery.leases import Ticket
+from gateway.messaging.leased_consumer import Ticket
 from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.frontends.mqtt.routes import Routes
 from gateway.messaging.send import Sender
@@ -99,7 +99,7 @@ class World:
         if self.tasks:
             await asyncio.gather(*self.tasks)
             self.tasks.clear()
-        await self.feeds.of(self.queue).leases.settle()
+        await self.feeds.of(self.queue).leased.settle()
 
     async def dead_bodies(self) -> list[tuple[int, str]]:
         """Number and reason of every dead letter."""

@@ -83,7 +83,7 @@ async def test_a_letter_that_is_refused_now_is_published_later(
     publish = Publish("", "q", False, ContentHeader.of(), b"m")
     await append_all(store, to_message(publish, ((queue.topic, 0),), "", 0, clock.now_ms()))
     feed = feeds.of(queue)
-    tickets = feed.leases.take(await store.pop(PopRequest(queue.topic, queue.group, 1, 0, 10_000)))
+    tickets = await feed.leased.ask(PopRequest(queue.topic, queue.group, 1, 0, 10_000))
     store.failing, store.code, store.is_whole = 3, code, is_whole
     await letters.bury(queue, tickets, DeathReason.REJECTED)
     assert tickets[0].is_open and letters.count == 0, "it is still in its queue"

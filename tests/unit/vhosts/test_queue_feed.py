@@ -12,7 +12,7 @@ from domain.message import Delivery, Message
 from domain.names import queue_feed
 from domain.ports import PopRequest
 from domain.topic import Topic
-from gateway.delivery.leases import Ticket
+from gateway.messaging.leased_consumer import Ticket
 from gateway.delivery.queue_feed import QueueFeed
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
@@ -189,12 +189,13 @@ async def test_what_is_given_back_has_its_place(store: MemoryStore, feed: QueueF
     feed.remove(taker)
     for ticket in reversed(taker.tickets):
         ticket.release()
-    await feed.leases.settle()
+    await feed.leased.settle()
     assert bodies(await pop(store, TOPIC, "q")) == ["a", "b", "c"]
 
 
-async def test_a_feed_is_kept_while_something_is_got_of_it() -> None:
+async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that was got of a feed that is gone has a lease that nobody renews."""
+    monkeypatch.setattr("gateway.delivery.queue_feed.IDLE_SECONDS", 0)
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     class SlowStore(MemoryStore):
@@ -209,14 +210,11 @@ async def test_a_feed_is_kept_while_something_is_got_of_it() -> None:
     idle: list[QueueFeed] = []
     feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, idle.append)
     getting = asyncio.create_task(feed.get())
-    await asyncio.sleep(0)
-    feed._tick()
+    await until(lambda: feed._idling is None, "it has been looked whether it is idle")
     answer.set_result(None)
     ticket = await getting
-    feed._tick()
+    await until(lambda: feed._idling is None, "and again")
     assert ticket is not None and not idle
     ticket.acknowledge()
-    await feed.leases.settle()
-    feed._tick()
-    assert idle
+    await until(lambda: idle, "it is idle now")
     await feed.close()

@@ -1,0 +1,397 @@
+"""LeasedConsumer: one consumer, in this process, of a consumer group on a topic.
+
+It pops, and holds what it popped until each message ends: acknowledged, given back, or a dead letter.  What it holds is
+renewed, so the store gives it to nobody else; a lease that the store ended all the same is forgotten.  When it closes,
+what it holds is others' at once.
+
+A pop may be cancelled at any moment: the store gives back what it had claimed (`domain.ports.Consumption.pop`), and what
+it answered is held here before anything else can happen.  So who wants no more messages cancels its task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.consumer_group import ConsumerGroup
+from domain.errors import NOT_THERE, Code, EntrepotError
+from domain.message import Delivery, StoredMessage, ordering_key
+from domain.ports import REJECTED, PopRequest, Store
+from gateway.messaging.settling import MAX_SETTLED, PASSING, Outcomes, Settling, Tell, outcomes_of
+
+MIN_LEASE_MS: Final = 10_000
+"""A lease is the group's invisible time, but not less: a slow disk must not end it before it is renewed."""
+RENEWALS_PER_LEASE: Final = 3
+"""A lease is renewed when this part of it is over: the others are left for a store that is slow or away."""
+TICK_SECONDS: Final = 0.25
+"""Interval between looks at which leases are due, while any is held."""
+FIRST_PAUSE_SECONDS: Final = 0.1
+LONGEST_PAUSE_SECONDS: Final = 2.0
+"""Between these, doubled each time, a store is left alone that refuses, or answers a long poll before its time as one
+does that is ending."""
+MAX_UNSETTLED: Final = 10_000
+"""Messages that ended here and that the store has not been told of: beyond it no more are asked for."""
+CLOSE_SECONDS: Final = 5.0
+"""How long giving back at the end may take; what is not given back by then comes when its lease ends."""
+
+OnEnd = Callable[[Sequence["Ticket"], bool], None]
+"""Tickets have ended; whether the store has their messages back."""
+
+log = structlog.get_logger(__name__)
+
+
+class Ticket:
+    """One delivery in flight.  What ends it again does nothing.
+
+    `member`: whom it was handed to, for those who share out.  `message_group`: of a FIFO group, what is delivered in
+    order.  `message`, `attempt`: not there of one that another gateway popped.
+    """
+
+    __slots__ = ("attempt", "consumer", "handle", "is_open", "lease_ends_ms", "member", "message", "message_group")
+
+    message: StoredMessage
+    attempt: int
+    member: Any
+
+    def __init__(self, handle: str, consumer: LeasedConsumer, lease_ends_ms: int) -> None:
+        self.handle = handle
+        self.consumer = consumer
+        self.lease_ends_ms = lease_ends_ms
+        self.member = None
+        self.message_group = ""
+        self.is_open = True
+
+    def acknowledge(self) -> None:
+        """It was consumed."""
+        self.consumer.acknowledge((self,))
+
+    def release(self) -> None:
+        """Give it back now: others can have it at once."""
+        self.consumer.release((self,))
+
+
+def acknowledge_all(tickets: Sequence[Ticket]) -> None:
+    """Those that are open were consumed."""
+    by_consumer: dict[LeasedConsumer, list[Ticket]] = {}
+    for ticket in tickets:
+        if ticket.is_open:
+            by_consumer.setdefault(ticket.consumer, []).append(ticket)
+    for consumer, ended in by_consumer.items():
+        consumer.acknowledge(ended)
+
+
+def _nothing(*_: object) -> None:
+    """Nobody asks to be told."""
+
+
+class LeasedConsumer:
+    """`lease_ms`: how long the store waits for a sign of life of what is held.  `renews`: False where a client does
+    that for itself; what it did not is then forgotten in time.  `on_end` is told of tickets that ended.  `on_idle`:
+    called whenever nothing is held any more and the store knows everything."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        topic: str,
+        group: str,
+        *,
+        lease_ms: int = MIN_LEASE_MS,
+        renews: bool = True,
+        on_end: OnEnd = _nothing,
+        on_idle: Callable[[], None] = _nothing,
+    ) -> None:
+        self.topic, self.group = topic, group
+        self.lease_ms = lease_ms
+        self.is_fifo = False
+        self.renewed = self.lost = 0
+        self._store, self._clock, self._renews = store, clock, renews
+        self._on_end, self._on_idle = on_end, on_idle
+        self._loop = asyncio.get_running_loop()
+        self._held: dict[Ticket, int] = {}
+        """What is open, with the time at which its lease is due, in that order."""
+        self._to_renew_again: list[Ticket] = []
+        self._renewing: set[asyncio.Task[None]] = set()
+        self._ticking: asyncio.TimerHandle | None = None
+        self._acknowledgements = self._settling(self._acknowledge)
+        self._releases = self._settling(self._release(0, suspend=False))
+        self._others: dict[object, Settling] = {}
+        """What ends in less usual ways, by which way, while the store has not been told."""
+        self._pause_seconds = FIRST_PAUSE_SECONDS
+        self._resume_at = 0.0
+        self._asking = 0
+        self._is_closed = False
+
+    # -- what is held --------------------------------------------------------------------------------------------
+
+    @property
+    def unsettled(self) -> int:
+        """How many have ended here that the store has not answered for."""
+        others = sum(each.unsettled for each in self._others.values()) if self._others else 0
+        return self._acknowledgements.unsettled + self._releases.unsettled + others
+
+    @property
+    def held(self) -> int:
+        """How many are open, or have ended and the store has not been told of it yet."""
+        return len(self._held) + self.unsettled
+
+    @property
+    def open_tickets(self) -> list[Ticket]:
+        return list(self._held)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is held or asked for, and the store knows everything."""
+        is_told = self._acknowledgements.is_idle and self._releases.is_idle and not self._others
+        return is_told and not self._held and not self._asking and not self._renewing
+
+    def follow(self, group: ConsumerGroup) -> None:
+        """Do from now on as the group is defined."""
+        self.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS)
+        self.is_fifo = group.fifo
+
+    def take(self, deliveries: Sequence[Delivery]) -> list[Ticket]:
+        """Hold what was popped just now; where this is closed it goes back, and there are none."""
+        tickets = self.adopt([delivery.receipt_handle for delivery in deliveries])
+        for ticket, delivery in zip(tickets, deliveries, strict=True):
+            ticket.message, ticket.attempt = delivery.message, delivery.attempt
+            if self.is_fifo:
+                ticket.message_group = ordering_key(delivery.message)
+        if self._is_closed:
+            self.release(tickets)
+            return []
+        return tickets
+
+    def adopt(self, handles: Sequence[str], *, is_due: bool = False) -> list[Ticket]:
+        """Hold what has these receipt handles.  `is_due`: who popped them renews them no more."""
+        now_ms = self._clock.now_ms()
+        tickets = [Ticket(handle, self, now_ms + self.lease_ms) for handle in handles]
+        if is_due:
+            self._held = {**dict.fromkeys(tickets, now_ms), **self._held}
+        else:
+            self._held.update(dict.fromkeys(tickets, now_ms + self._due_after_ms))
+        if tickets and self._ticking is None:
+            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
+        return tickets
+
+    @property
+    def _due_after_ms(self) -> int:
+        return self.lease_ms // RENEWALS_PER_LEASE if self._renews else self.lease_ms
+
+    # -- popping -------------------------------------------------------------------------------------------------
+
+    async def ask(self, request: PopRequest) -> list[Ticket]:
+        """What one pop gives, held from here on.  Raises what it refuses with."""
+        self._asking += 1
+        try:
+            return self.take(await self._store.pop(request))
+        finally:
+            self._asking -= 1
+            self._look_if_idle()
+
+    async def pop(self, request: PopRequest) -> list[Ticket]:
+        """What came, held from here on; nothing where the time is over or the store could not be asked.  Then this
+        returns after a pause, so that it can be called again at once.
+
+        Raises TOPIC_NOT_FOUND once the topic is gone.
+        """
+        await self._rest()
+        asked = self._loop.time()
+        try:
+            tickets = await self.ask(request)
+        except EntrepotError as refusal:
+            await self.refused(refusal)
+            return []
+        if tickets:
+            self._pause_seconds = FIRST_PAUSE_SECONDS
+        elif self._loop.time() - asked < request.wait_ms / 2000:
+            self._leave_alone()
+            await self._rest()
+        return tickets
+
+    async def refused(self, refusal: EntrepotError) -> None:
+        """Leave the store alone for a while, also where it refused what a pop needs before.
+
+        Raises TOPIC_NOT_FOUND once the topic is gone.
+        """
+        self._note(refusal)
+        self._leave_alone()
+        if refusal.code is Code.TOPIC_NOT_FOUND and self._store.topic(self.topic) is None:
+            raise refusal
+        await self._rest()
+
+    async def _rest(self) -> None:
+        """Until the store is to be asked again.  Also who was cancelled in the pause, and comes back, waits for it."""
+        while (left := self._resume_at - self._loop.time()) > 0 or self.unsettled >= MAX_UNSETTLED:
+            await asyncio.sleep(left if left > 0 else FIRST_PAUSE_SECONDS)
+
+    def _leave_alone(self) -> None:
+        self._resume_at = self._loop.time() + self._pause_seconds
+        self._pause_seconds = min(2 * self._pause_seconds, LONGEST_PAUSE_SECONDS)
+
+    def _note(self, refusal: EntrepotError) -> None:
+        """Once while it lasts."""
+        if self._pause_seconds == FIRST_PAUSE_SECONDS and refusal.code not in (*NOT_THERE, Code.TOO_MANY_REQUESTS):
+            log.warning("a topic cannot be read now", topic=self.topic, group=self.group, problem=refusal.message)
+
+    # -- ending --------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, tickets: Sequence[Ticket]) -> None:
+        """End them: they were consumed."""
+        self._settle(tickets, self._acknowledgements, False)
+
+    def release(self, tickets: Sequence[Ticket], delay_ms: int | None = 0, *, suspend: bool = False) -> None:
+        """End them: others have them after `delay_ms`, None as the group's retry policy says.  `suspend`: that was no
+        attempt."""
+        if delay_ms == 0 and not suspend:
+            self._settle(tickets, self._releases, True)
+        elif any(ticket.is_open for ticket in tickets):
+            way = self._other(("release", delay_ms, suspend), self._release(delay_ms, suspend=suspend))
+            self._settle(tickets, way, True)
+
+    def reject(self, tickets: Sequence[Ticket], reason: str = REJECTED) -> None:
+        """End them: they are dead letters, which say why."""
+
+        def reject(handles: list[str]) -> Awaitable[Outcomes]:
+            return self._store.reject(self.topic, self.group, handles, reason)
+
+        if any(ticket.is_open for ticket in tickets):
+            self._settle(tickets, self._other(("reject", reason), reject), False)
+
+    def forget(self, tickets: Sequence[Ticket]) -> None:
+        """End them here: whoever was given them settles or renews them without this."""
+        self._end([ticket for ticket in tickets if ticket.is_open], False)
+        self._look_if_idle()
+
+    def _settle(self, tickets: Sequence[Ticket], settling: Settling, is_back: bool) -> None:
+        ended = [ticket for ticket in tickets if ticket.is_open]
+        settling.add(ended)
+        self._end(ended, is_back)
+
+    def _end(self, tickets: Sequence[Ticket], is_back: bool) -> None:
+        held = self._held
+        for ticket in tickets:
+            ticket.is_open = False
+            held.pop(ticket, None)
+        if tickets:
+            self._on_end(tickets, is_back)
+
+    def _settling(self, tell: Tell) -> Settling:
+        return Settling(tell, self._clock, self._look_if_idle)
+
+    def _other(self, way: object, tell: Tell) -> Settling:
+        found = self._others.get(way)
+        if found is None:
+
+            def told() -> None:
+                del self._others[way]
+                self._look_if_idle()
+
+            found = self._others[way] = Settling(tell, self._clock, told)
+        return found
+
+    def _acknowledge(self, handles: list[str]) -> Awaitable[Outcomes]:
+        return self._store.acknowledge(self.topic, self.group, handles)
+
+    def _release(self, delay_ms: int | None, *, suspend: bool) -> Tell:
+        def release(handles: list[str]) -> Awaitable[Outcomes]:
+            return self._store.change_invisible_duration(
+                self.topic, self.group, handles, delay_ms, release=True, suspend=suspend
+            )
+
+        return release
+
+    def _look_if_idle(self) -> None:
+        if self.is_idle:
+            self._on_idle()
+
+    # -- renewing ------------------------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        self._ticking = None
+        self.renew_due()
+        if self._held:
+            self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
+
+    def renew_due(self) -> None:
+        """Renew what is due, or forget it where a client renews for itself."""
+        now_ms = self._clock.now_ms()
+        found = dict.fromkeys(ticket for ticket in self._to_renew_again if ticket.is_open)
+        self._to_renew_again.clear()
+        for ticket, at_ms in self._held.items():
+            if at_ms > now_ms:
+                break
+            found[ticket] = None
+        due, next_ms = list(found), now_ms + self._due_after_ms
+        if not self._renews:
+            self._lose(due)
+            return
+        for ticket in due:  # behind the others, with its next time
+            del self._held[ticket]
+            self._held[ticket] = next_ms
+        for start in range(0, len(due), MAX_SETTLED):
+            task = self._loop.create_task(self._renew(due[start : start + MAX_SETTLED]))
+            self._renewing.add(task)
+            task.add_done_callback(self._renewed)
+
+    async def _renew(self, due: list[Ticket]) -> None:
+        tickets = [ticket for ticket in due if ticket.is_open]  # what has ended since is not held on to
+        asked_ms, lease_ms = self._clock.now_ms(), self.lease_ms
+
+        def renew(handles: list[str]) -> Awaitable[Outcomes]:
+            return self._store.change_invisible_duration(self.topic, self.group, handles, lease_ms, release=False)
+
+        outcomes = await outcomes_of(renew, tickets) if tickets else ()
+        for ticket, refusal in zip(tickets, outcomes, strict=True):
+            if not ticket.is_open:
+                continue
+            if refusal is None:
+                ticket.lease_ends_ms = asked_ms + lease_ms
+                self.renewed += 1
+            elif refusal.code in PASSING:
+                self._to_renew_again.append(ticket)
+            else:  # the store has ended it: somebody else may have the message now
+                self._lose((ticket,))
+
+    def _renewed(self, task: asyncio.Task[None]) -> None:
+        self._renewing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("leases were not renewed", topic=self.topic, group=self.group, exc_info=error)
+        self._look_if_idle()
+
+    def _lose(self, tickets: Sequence[Ticket]) -> None:
+        self.lost += len(tickets)
+        self._end(tickets, True)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    async def settle_releases(self) -> None:
+        """Return when all that was given back at once is there for others."""
+        await self._releases.settled()
+
+    async def settle(self) -> None:
+        """Return when the store knows what has ended, or cannot be told while the leases live."""
+        for each in (self._acknowledgements, self._releases, *self._others.values()):
+            await each.settled()
+        await asyncio.gather(*self._renewing, return_exceptions=True)
+
+    def give_back(self) -> None:
+        """Others have all that is held at once."""
+        self.release(self.open_tickets)
+
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Give back what is held and what is still to come, and return when the store knows; after so many seconds it
+        comes when its lease ends."""
+        self._is_closed = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self.give_back()
+        settling = self._loop.create_task(self.settle())
+        _, late = await asyncio.wait((settling,), timeout=seconds)
+        for task in late:
+            task.cancel()
+            log.info("what was held comes again when its lease ends", topic=self.topic, group=self.group)

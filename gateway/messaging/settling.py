@@ -1,0 +1,115 @@
+"""Settling: what has ended here and the store is still to be told of, told in batches.
+
+What ends in one tick of the event loop is one call; what ends while a call is under way goes with the next one.  What
+the store cannot take now is told again as long as the lease lives; after that the message is somebody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+
+if TYPE_CHECKING:
+    from gateway.messaging.leased_consumer import Ticket
+
+MAX_SETTLED: Final = 1000
+"""Receipt handles of one call to the store."""
+RETRY_SECONDS: Final = 0.2
+"""How long what the store could not take now waits for its next try."""
+PASSING: Final = frozenset(
+    {Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL}
+)
+"""Refusals that may be otherwise later."""
+
+Outcomes = Sequence[EntrepotError | None]
+Tell = Callable[[list[str]], Awaitable[Outcomes]]
+"""Tells the store of receipt handles; one outcome for each."""
+
+log = structlog.get_logger(__name__)
+
+
+class Settling:
+    """Tickets of one topic and group that ended the same way.  `on_idle`: called when the store knows of all."""
+
+    def __init__(self, tell: Tell, clock: Clock, on_idle: Callable[[], None]) -> None:
+        self._tell, self._clock, self._on_idle = tell, clock, on_idle
+        self._waiting: list[Ticket] = []
+        self._under_way = 0
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def unsettled(self) -> int:
+        """How many the store has not answered for."""
+        return len(self._waiting) + self._under_way
+
+    @property
+    def is_idle(self) -> bool:
+        return self._task is None
+
+    def add(self, tickets: Sequence[Ticket]) -> None:
+        self._waiting += tickets
+        if self._task is None and self._waiting:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._ended)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            batch = self._waiting[:MAX_SETTLED]
+            del self._waiting[:MAX_SETTLED]
+            self._under_way = len(batch)
+            again = self._worth_again(batch, await outcomes_of(self._tell, batch))
+            self._under_way = 0
+            if again:
+                self._waiting += again
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        self._under_way = 0
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("messages could not be settled", exc_info=error)
+        if self._waiting:
+            self.add(())
+        else:
+            self._on_idle()
+
+    def _worth_again(self, batch: list[Ticket], outcomes: Outcomes) -> list[Ticket]:
+        """What the store could not take now, and whose lease lives.  The rest it does not know (any more)."""
+        now_ms, again, given_up = self._clock.now_ms(), [], 0
+        for ticket, refusal in zip(batch, outcomes, strict=True):
+            if refusal is None or refusal.code == Code.INVALID_RECEIPT_HANDLE:
+                continue
+            if refusal.code in PASSING and now_ms < ticket.lease_ends_ms:
+                again.append(ticket)
+            else:
+                given_up += 1
+                problem = refusal.message
+        if given_up:
+            consumer = batch[0].consumer
+            log.warning(
+                "messages could not be settled",
+                topic=consumer.topic,
+                group=consumer.group,
+                messages=given_up,
+                problem=problem,
+            )
+        return again
+
+    async def settled(self) -> None:
+        """Return when the store knows of all that has ended so far, or cannot be told while the leases live."""
+        while self._task is not None:
+            await asyncio.wait((self._task,))
+
+
+async def outcomes_of(tell: Tell, tickets: Sequence[Ticket]) -> Outcomes:
+    """Each ticket's outcome; what concerns the whole call is the outcome of all."""
+    try:
+        return await tell([ticket.handle for ticket in tickets])
+    except EntrepotError as refusal:
+        return [refusal] * len(tickets)
