@@ -4,8 +4,8 @@ It pops, and holds what it popped until each message ends: acknowledged, given b
 renewed, so the store gives it to nobody else; a lease that the store ended all the same is forgotten.  When it closes,
 what it holds is others' at once.
 
-A pop may be cancelled at any moment: the store gives back what it had claimed (`domain.ports.Consumption.pop`), and what
-it answered is held here before anything else can happen.  So who wants no more messages cancels its task.
+A pop may be cancelled at any moment: the store gives back what it had claimed (`domain.ports.Consumption.pop`), and
+what it answered is held here before anything else can happen.  So who wants no more messages cancels its task.
 """
 
 from __future__ import annotations
@@ -220,14 +220,16 @@ class LeasedConsumer:
         """
         self._note(refusal)
         self._leave_alone()
+        await self._rest()
         if refusal.code is Code.TOPIC_NOT_FOUND and self._store.topic(self.topic) is None:
             raise refusal
-        await self._rest()
 
     async def _rest(self) -> None:
         """Until the store is to be asked again.  Also who was cancelled in the pause, and comes back, waits for it."""
-        while (left := self._resume_at - self._loop.time()) > 0 or self.unsettled >= MAX_UNSETTLED:
-            await asyncio.sleep(left if left > 0 else FIRST_PAUSE_SECONDS)
+        if (left := self._resume_at - self._loop.time()) > 0:
+            await asyncio.sleep(left)
+        if self.unsettled >= MAX_UNSETTLED:
+            await self.settle()
 
     def _leave_alone(self) -> None:
         self._resume_at = self._loop.time() + self._pause_seconds
@@ -377,7 +379,8 @@ class LeasedConsumer:
         """Return when the store knows what has ended, or cannot be told while the leases live."""
         for each in (self._acknowledgements, self._releases, *self._others.values()):
             await each.settled()
-        await asyncio.gather(*self._renewing, return_exceptions=True)
+        if self._renewing:
+            await asyncio.wait(set(self._renewing))
 
     def give_back(self) -> None:
         """Others have all that is held at once."""

@@ -14,7 +14,6 @@ import structlog
 
 from domain.access.model import Principal
 from gateway.delivery.audience import QueueKey, Run
-from gateway.messaging.leased_consumer import Ticket, acknowledge_all
 from gateway.driver import Driver
 from gateway.frontends.mqtt.admission import Pace
 from gateway.frontends.mqtt.connecting import Connecting
@@ -23,6 +22,7 @@ from gateway.frontends.mqtt.outbox import Outbox
 from gateway.frontends.mqtt.publishing import Publishing
 from gateway.frontends.mqtt.subscribing import Subscribing
 from gateway.frontends.mqtt.traces import Trace
+from gateway.messaging.leased_consumer import Ticket, acknowledge_all
 from gateway.sessions.record import OutgoingRecord
 from gateway.sessions.session import Session, released
 from protocols.mqtt.connection import ServerConnection

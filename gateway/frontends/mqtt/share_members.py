@@ -11,8 +11,8 @@ from gateway.frontends.mqtt.names import Share
 from protocols.mqtt.mapping import is_expired
 
 if TYPE_CHECKING:
-    from gateway.messaging.leased_consumer import Ticket
     from gateway.frontends.mqtt.conversation import MqttConversation
+    from gateway.messaging.leased_consumer import Ticket
 
 
 def granted_qos(share: Share, wanted: int) -> int:

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from domain.queue_declaration import declared_queue
 from domain.routing.binding import Binding
 from domain.routing.exchange import Exchange, ExchangeType
-from gateway.messaging.leased_consumer import Ticket
 from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.frontends.mqtt.routes import Routes
+from gateway.messaging.leased_consumer import Ticket
 from gateway.messaging.send import Sender
 from gateway.messaging.topology import Topology
 from gateway.settings import TopicsSettings
