@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import structlog
@@ -186,6 +187,8 @@ class LeasedConsumer:
 
     async def ask(self, request: PopRequest) -> list[Ticket]:
         """What one pop gives, held from here on.  Raises what it refuses with."""
+        if request.invisible_ms is None:
+            request = replace(request, invisible_ms=self.lease_ms)
         self._asking += 1
         try:
             return self.take(await self._store.pop(request))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from domain.clock import Clock
-from domain.errors import Code, EntrepotError
+from domain.errors import NOT_THERE, Code, EntrepotError
 
 if TYPE_CHECKING:
     from gateway.messaging.leased_consumer import Ticket
@@ -26,6 +26,8 @@ PASSING: Final = frozenset(
     {Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.TOO_MANY_REQUESTS, Code.STORAGE_FULL}
 )
 """Refusals that may be otherwise later."""
+ENDED: Final = frozenset({Code.INVALID_RECEIPT_HANDLE, *NOT_THERE})
+"""Refusals because there is nothing (any more) to settle."""
 
 Outcomes = Sequence[EntrepotError | None]
 Tell = Callable[[list[str]], Awaitable[Outcomes]]
@@ -83,7 +85,7 @@ class Settling:
         """What the store could not take now, and whose lease lives.  The rest it does not know (any more)."""
         now_ms, again, given_up = self._clock.now_ms(), [], 0
         for ticket, refusal in zip(batch, outcomes, strict=True):
-            if refusal is None or refusal.code == Code.INVALID_RECEIPT_HANDLE:
+            if refusal is None or refusal.code in ENDED:
                 continue
             if refusal.code in PASSING and now_ms < ticket.lease_ends_ms:
                 again.append(ticket)

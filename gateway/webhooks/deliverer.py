@@ -18,12 +18,13 @@ import structlog
 
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, is_over
+from domain.message import is_over
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.limits import TokenBucket
+from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
 from gateway.settings import WebhookSettings
 from gateway.subscriptions.record import BATCHED, OPTIONAL, Subscription
-from gateway.subscriptions.subscriptions import SETTLING_SECONDS, Subscriptions
+from gateway.subscriptions.subscriptions import Subscriptions
 from gateway.webhooks.access_tokens import AccessTokens, TokenError
 from gateway.webhooks.circuit import Circuit
 from gateway.webhooks.delivery_request import request_of
@@ -82,6 +83,7 @@ class Deliverer:
         self.subscription = subscription
         self._circuit = circuit
         self._loop = asyncio.get_running_loop()
+        self._leased = LeasedConsumer(context.store, context.clock, subscription.feed, subscription.group)
         self._requests: set[asyncio.Task[None]] = set()
         self._bucket = TokenBucket(1.0, self._loop.time())
         self._news = asyncio.Event()
@@ -111,6 +113,7 @@ class Deliverer:
         for request in tuple(self._requests):
             request.cancel()
         await asyncio.gather(self._task, *self._requests, return_exceptions=True)
+        await self._leased.close()
 
     # -- when ----------------------------------------------------------------------------------------------------
 
@@ -119,10 +122,8 @@ class Deliverer:
             try:
                 await self._step()
             except EntrepotError as error:
-                if error.code not in (Code.TOPIC_NOT_FOUND, Code.TOO_MANY_REQUESTS):
-                    log.warning(
-                        "deliveries cannot be read now", subscription=self.subscription.key, problem=error.message
-                    )
+                if error.code is not Code.TOPIC_NOT_FOUND:
+                    log.warning("the sink's state is not known", subscription=self.subscription.key, problem=str(error))
                 await asyncio.sleep(PAUSE_SECONDS)
             except Exception:  # a fault of ours: the others' deliveries go on, and so do these
                 log.exception("a delivery failed", subscription=self.subscription.key)
@@ -133,18 +134,13 @@ class Deliverer:
         if wait > 0:
             await self._rest(wait)
             return
-        asked = self._loop.time()
-        deliveries = await self._pop()
-        if not deliveries:
-            if self._loop.time() - asked < WAIT_MS / 2000:
-                await asyncio.sleep(PAUSE_SECONDS)
-            return
+        tickets = await self._pop()
         if not is_allowed(self.subscription, self._context.subscriptions.state(self.subscription)):
-            await self._give_back(deliveries, 0, suspend=True)  # that has changed while there was nothing
+            self._leased.release(tickets, suspend=True)  # that has changed while there was nothing
             return
         size = self.subscription.record.batch_size if self.subscription.record.mode == BATCHED else 1
-        for start in range(0, len(deliveries), size):
-            self._begin(deliveries[start : start + size])
+        for start in range(0, len(tickets), size):
+            self._begin(tickets[start : start + size])
 
     async def _rest(self, seconds: float) -> None:
         self._news.clear()
@@ -194,20 +190,19 @@ class Deliverer:
     def _room(self) -> int:
         return self._context.settings.max_requests_per_subscription - len(self._requests)
 
-    async def _pop(self) -> list[Delivery]:
+    async def _pop(self) -> list[Ticket]:
         """What there is room for; of one request where another would be too many, or where order counts: a pop of
         several in order would have events of one key in it, to be sent one after the other."""
         record = self.subscription.record
         requests = 1 if self._rate() or record.is_ordered or not self._circuit.is_well else self._room()
         size = record.batch_size if record.mode == BATCHED else 1
         most = min(requests * size, MAX_POP_MESSAGES)
-        # never cut short but by an end: what a store elsewhere had claimed by then would wait for its lease to end
-        return await self._context.store.pop(PopRequest(self.subscription.feed, self.subscription.group, most, WAIT_MS))
+        return await self._leased.pop(PopRequest(self._leased.topic, self._leased.group, most, WAIT_MS))
 
     # -- one request ---------------------------------------------------------------------------------------------
 
-    def _begin(self, deliveries: list[Delivery]) -> None:
-        request = self._loop.create_task(self._deliver(deliveries, self._loop.time(), self.subscription, self._circuit))
+    def _begin(self, tickets: list[Ticket]) -> None:
+        request = self._loop.create_task(self._deliver(tickets, self.subscription, self._circuit))
         self._requests.add(request)
         request.add_done_callback(self._ended)
 
@@ -217,45 +212,40 @@ class Deliverer:
             log.error("a delivery failed", subscription=self.subscription.key, exc_info=error)
         self._news.set()
 
-    async def _deliver(
-        self, deliveries: list[Delivery], popped_at: float, asked: Subscription, circuit: Circuit
-    ) -> None:
+    async def _deliver(self, tickets: list[Ticket], asked: Subscription, circuit: Circuit) -> None:
         """`asked`, `circuit`: as they are when it is sent.  Its sink may be another when the answer comes."""
         try:
-            deliveries = await self._without_old(deliveries)
-            if not deliveries:
-                return
             async with self._context.slots:
-                wait, is_late = self._sink_wait(), self._loop.time() - popped_at > SETTLING_SECONDS / 2
-                if wait > 0 or is_late or self._is_elsewhere(asked) or not circuit.enter(self._loop.time()):
-                    await self._give_back(deliveries, round(wait * 1000), suspend=True)
+                self._bury_old(tickets)
+                tickets = [ticket for ticket in tickets if ticket.is_open]
+                if not tickets:
+                    return
+                wait = self._sink_wait()
+                if wait > 0 or self._is_elsewhere(asked) or not circuit.enter(self._loop.time()):
+                    self._leased.release(tickets, round(wait * 1000), suspend=True)
                     return
                 try:
-                    answer, authorization = await self._send(deliveries, asked)
+                    answer, authorization = await self._send(tickets, asked)
                 except BaseException:
                     circuit.left()
                     raise
             try:
-                await self._settle(deliveries, answer, authorization, asked, circuit)
+                await self._settle(tickets, answer, authorization, asked, circuit)
             except Exception:
                 circuit.left()
                 raise
         except asyncio.CancelledError:
-            task = asyncio.ensure_future(self._give_back(deliveries, 0))
-            with contextlib.suppress(EntrepotError, TimeoutError):
-                await asyncio.wait_for(asyncio.shield(task), 2)
+            self._leased.release(tickets)
             raise
-        except EntrepotError as error:  # the store is away: the leases end by themselves
-            log.warning("a delivery cannot be settled now", subscription=self.subscription.key, problem=error.message)
         except Exception:
-            await self._give_back(deliveries, PAUSE_MS)
+            self._leased.release(tickets, PAUSE_MS)
             raise
 
     def _is_elsewhere(self, asked: Subscription) -> bool:
         """Whether the subscription has another sink by now."""
         return self.subscription.record.sink != asked.record.sink
 
-    async def _send(self, deliveries: Sequence[Delivery], subscription: Subscription) -> tuple[Answer, str | None]:
+    async def _send(self, tickets: Sequence[Ticket], subscription: Subscription) -> tuple[Answer, str | None]:
         """What the sink said, and what it was shown."""
         context = self._context
         context.counters.requests += 1
@@ -264,25 +254,22 @@ class Deliverer:
         except TokenError as error:
             return Answer(0, fault=str(error), is_sinks=False), None
         now_ms = context.clock.now_ms()
-        made = request_of(subscription, deliveries, context.settings.origin, authorization, now_ms)
+        made = request_of(subscription, tickets, context.settings.origin, authorization, now_ms)
         record = subscription.record
         answer = await context.client.request(made.method, record.sink, made.headers, made.body, record.timeout_seconds)
         return answer, authorization
 
-    async def _without_old(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Those whose time is not over; the others are dead letters."""
+    def _bury_old(self, tickets: Sequence[Ticket]) -> None:
+        """Those whose time is over are dead letters."""
         now_ms = self._context.clock.now_ms()
         lifetime_ms = self.subscription.record.max_age_seconds * 1000 or None
-        old = [each for each in deliveries if is_over(each.message, now_ms, lifetime_ms)]
-        if old:
-            await self._bury(old, "expired")
-        return [each for each in deliveries if each not in old]
+        self._bury([each for each in tickets if is_over(each.message, now_ms, lifetime_ms)], "expired")
 
     # -- what the sink said --------------------------------------------------------------------------------------
 
     async def _settle(
         self,
-        deliveries: list[Delivery],
+        tickets: list[Ticket],
         answer: Answer,
         authorization: str | None,
         asked: Subscription,
@@ -295,24 +282,23 @@ class Deliverer:
             verdict = Verdict.RETRY  # with a new token
         if verdict is Verdict.DELIVERED:
             circuit.succeeded()
-            context.counters.delivered += len(deliveries)
-            handles = [each.receipt_handle for each in deliveries]
-            await context.store.acknowledge(self.subscription.feed, self.subscription.group, handles)
+            context.counters.delivered += len(tickets)
+            self._leased.acknowledge(tickets)
             return
-        context.counters.failed += len(deliveries)
+        context.counters.failed += len(tickets)
         why = _words(answer)
         if verdict is Verdict.RETRY and not answer.is_forbidden:
-            await self._retry(deliveries, answer, why, now, circuit)
+            await self._retry(tickets, answer, why, now, circuit)
             return
         circuit.left()
         if self._is_elsewhere(asked):
-            await self._give_back(deliveries, 0)  # who is asked now may say something else
+            self._leased.release(tickets)  # who is asked now may say something else
             return
         if verdict is Verdict.GONE:
             await self._suspend(why, asked)
-        await self._bury(deliveries, why)
+        self._bury(tickets, why)
 
-    async def _retry(self, deliveries: list[Delivery], answer: Answer, why: str, now: float, circuit: Circuit) -> None:
+    async def _retry(self, tickets: list[Ticket], answer: Answer, why: str, now: float, circuit: Circuit) -> None:
         record, context = self.subscription.record, self._context
         after = retry_after_seconds(answer.headers.get("retry-after"), context.clock.now_ms() / 1000)
         if answer.status in (429, 503) and after is not None:
@@ -324,15 +310,14 @@ class Deliverer:
             circuit.left()
         elif circuit.failed(now):
             log.warning("a sink is left alone for a while", subscription=self.subscription.key, problem=why)
-        last = [each for each in deliveries if each.attempt >= record.max_attempts]
-        if last:
-            await self._bury(last, f"{why}, after {record.max_attempts} attempts")
-        by_delay: dict[int, list[Delivery]] = {}
-        for each in deliveries:
+        last = [each for each in tickets if each.attempt >= record.max_attempts]
+        self._bury(last, f"{why}, after {record.max_attempts} attempts")
+        by_delay: dict[int, list[Ticket]] = {}
+        for each in tickets:
             if each.attempt < record.max_attempts:
                 by_delay.setdefault(self._delay_ms(each.attempt, after), []).append(each)
         for delay_ms, some in by_delay.items():
-            await self._give_back(some, delay_ms)
+            self._leased.release(some, delay_ms)
 
     def _delay_ms(self, attempt: int, asked_seconds: float | None) -> int:
         """Exponential, with equal jitter: between a half and the whole; never less than the sink asked for."""
@@ -354,19 +339,9 @@ class Deliverer:
             ):
                 return
 
-    async def _give_back(self, deliveries: Sequence[Delivery], delay_ms: int, *, suspend: bool = False) -> None:
-        """`suspend`: nothing was sent."""
-        handles = [each.receipt_handle for each in deliveries]
-        feed, group = self.subscription.feed, self.subscription.group
-        await self._context.store.change_invisible_duration(
-            feed, group, handles, delay_ms, release=True, suspend=suspend
-        )
-
-    async def _bury(self, deliveries: Sequence[Delivery], why: str) -> None:
-        self._context.counters.dead_letters += len(deliveries)
-        handles = [each.receipt_handle for each in deliveries]
-        feed, group = self.subscription.feed, self.subscription.group
-        await self._context.store.reject(feed, group, handles, why[:MAX_REASON])
+    def _bury(self, tickets: Sequence[Ticket], why: str) -> None:
+        self._context.counters.dead_letters += len(tickets)
+        self._leased.reject(tickets, why[:MAX_REASON])
 
     async def _suspend(self, why: str, asked: Subscription) -> None:
         """The receiver is gone: it is sent nothing any more until the subscription is changed."""

@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from domain.message import Delivery
 from domain.names import split_name
+from gateway.messaging.leased_consumer import Ticket
 from gateway.subscriptions.record import BATCHED, STRUCTURED, Subscription
 from gateway.webhooks.signature import signed_headers
 from protocols.cloudevents import http as binding
@@ -26,11 +26,11 @@ class DeliveryRequest:
 
 
 def request_of(
-    subscription: Subscription, deliveries: Sequence[Delivery], origin: str, authorization: str | None, now_ms: int
+    subscription: Subscription, tickets: Sequence[Ticket], origin: str, authorization: str | None, now_ms: int
 ) -> DeliveryRequest:
-    """The request for these deliveries: one, but in batched mode."""
+    """The request for these messages: one, but in batched mode."""
     record = subscription.record
-    events = [to_event(each.message, split_name(each.message.topic)[0]) for each in deliveries]
+    events = [to_event(each.message, split_name(each.message.topic)[0]) for each in tickets]
     if record.mode == BATCHED:
         raw, body = binding.to_batch(events)
     elif record.mode == STRUCTURED:
@@ -43,16 +43,16 @@ def request_of(
     if authorization is not None:
         headers["authorization"] = authorization
     if record.signing_secret:
-        headers |= signed_headers(record.signing_secret, message_id_of(deliveries), now_ms // 1000, body)
+        headers |= signed_headers(record.signing_secret, message_id_of(tickets), now_ms // 1000, body)
     for name, value in record.headers.items():
         headers[name.lower()] = value
     return DeliveryRequest(record.method, headers, body)
 
 
-def message_id_of(deliveries: Sequence[Delivery]) -> str:
+def message_id_of(tickets: Sequence[Ticket]) -> str:
     """The same for every try of the same events."""
-    ids = b"".join(each.message.message_id for each in deliveries)
-    return "msg_" + (ids.hex() if len(deliveries) == 1 else hashlib.sha256(ids).hexdigest()[:32])
+    ids = b"".join(each.message.message_id for each in tickets)
+    return "msg_" + (ids.hex() if len(tickets) == 1 else hashlib.sha256(ids).hexdigest()[:32])
 
 
 def _add_trace(headers: dict[str, str], events: Sequence[CloudEvent]) -> None:

@@ -17,14 +17,15 @@ from typing import Final
 
 import structlog
 
-from domain.errors import NOT_THERE, Code, EntrepotError
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
 from domain.expression.cesql.value import Value
-from domain.message import Delivery, Message, StoredMessage, SystemProperty
+from domain.message import Message, StoredMessage, SystemProperty
 from domain.names import split_name
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from domain.routing.queue_selector import RoundRobin, queue_for_key
 from gateway.messaging.appending import append_and_wait
-from gateway.messaging.giving_back import give_back
+from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
 from gateway.subscriptions.record import Subscription
 from gateway.subscriptions.subscriptions import Subscriptions
 from protocols.cloudevents.event import CloudEvent, ExtensionType
@@ -32,7 +33,7 @@ from protocols.cloudevents.mapping import PARTITION_KEY, to_event, to_message
 
 WAIT_MS: Final = 20_000
 PAUSE_SECONDS: Final = 0.3
-"""How long a dispatcher waits when the store refuses, or answers at once though there is nothing."""
+"""How long a dispatcher waits after a fault of its own."""
 RELEASE_MS: Final = 1_000
 """After so long a message is tried again whose feeds could not take it."""
 MAX_FEEDS: Final = 1_000
@@ -99,10 +100,13 @@ def _wants(subscription: Subscription, attributes: dict[str, Value]) -> bool:
 
 
 class Dispatcher:
-    """One group's pop on one topic."""
+    """One group's consumer of one topic."""
 
-    def __init__(self, store: Store, topic: str, group: str, matching: Matching, default_type: str) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, topic: str, group: str, matching: Matching, default_type: str
+    ) -> None:
         self._store, self.topic, self.group = store, topic, group
+        self.leased = LeasedConsumer(store, clock, topic, group)
         self._matching = matching
         self._default_type = default_type
         self._turn = RoundRobin()
@@ -110,27 +114,17 @@ class Dispatcher:
         self.matched = 0
 
     async def run(self) -> None:
-        """Until cancelled, or another group dispatches the topic."""
-        loop = asyncio.get_running_loop()
+        """Until cancelled, or another group dispatches the topic.  Raises TOPIC_NOT_FOUND once it is gone."""
         while True:
-            asked = loop.time()
             try:
-                deliveries = await self.step(WAIT_MS)
-            except EntrepotError as error:
-                if error.code not in (*NOT_THERE, Code.TOO_MANY_REQUESTS):
-                    log.warning("a topic cannot be dispatched now", topic=self.topic, problem=error.message)
-                await asyncio.sleep(PAUSE_SECONDS)
-                continue
+                if await self.step(WAIT_MS) is None:
+                    return
+            except EntrepotError as refusal:
+                await self.leased.refused(refusal)
             except Exception:  # a fault of ours: the topic's other events go on
                 log.exception("events could not be dispatched", topic=self.topic)
                 await asyncio.sleep(PAUSE_SECONDS)
-                continue
-            if deliveries is None:
-                return
-            if not deliveries and loop.time() - asked < WAIT_MS / 2000:
-                await asyncio.sleep(PAUSE_SECONDS)
-            elif deliveries:
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
     async def step(self, wait_ms: int) -> int | None:
         """Pop once and dispatch; how many that were, None where that is not for this group any more."""
@@ -138,47 +132,39 @@ class Dispatcher:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
         if not self._matching.is_current:
             return None  # a pop would make the group anew
-        deliveries = await self._store.pop(PopRequest(self.topic, self.group, MAX_POP_MESSAGES, wait_ms))
-        if not deliveries:
-            return 0 if await self._matching.renew() else None
-        handles = [each.receipt_handle for each in deliveries]
+        tickets = await self.leased.pop(PopRequest(self.topic, self.group, MAX_POP_MESSAGES, wait_ms))
         try:
             is_wanted = await self._matching.renew()
-            refused = await self._dispatch(deliveries) if is_wanted else set()
+            if tickets and is_wanted:
+                await self._dispatch(tickets)
         except BaseException:
-            give_back(self._store, self.topic, self.group, handles)
+            self.leased.release(tickets, suspend=True)
             raise
-        done = [handle for place, handle in enumerate(handles) if place not in refused]
-        await self._store.acknowledge(self.topic, self.group, done)
-        if refused:
-            late = [handles[place] for place in sorted(refused)]
-            await self._store.change_invisible_duration(
-                self.topic, self.group, late, RELEASE_MS, release=True, suspend=True
-            )
-        self.dispatched += len(done)
-        return len(deliveries) if is_wanted else None
+        self.dispatched += sum(ticket.is_open for ticket in tickets)
+        self.leased.acknowledge(tickets)
+        await self.leased.settle()
+        return len(tickets) if is_wanted else None
 
-    async def _dispatch(self, deliveries: Sequence[Delivery]) -> set[int]:
-        """Put each into its feeds; returns the places of those that could not be."""
+    async def _dispatch(self, tickets: Sequence[Ticket]) -> None:
+        """Put each into its feeds, and give back those that could not be."""
         messages: list[Message] = []
-        places: list[int] = []
-        for place, delivery in enumerate(deliveries):
+        sources: list[Ticket] = []
+        for ticket in tickets:
             try:
-                made = self._for_feeds(delivery.message)
+                made = self._for_feeds(ticket.message)
             except Exception:  # a fault of ours with this one: it is for none of the others to suffer by
                 log.exception("an event cannot be dispatched", topic=self.topic)
-                await self._store.reject(self.topic, self.group, [delivery.receipt_handle], "it cannot be dispatched")
+                self.leased.reject((ticket,), "it cannot be dispatched")
                 continue
             messages += made
-            places += [place] * len(made)
+            sources += [ticket] * len(made)
         if not messages:
-            return set()
-        refused: set[int] = set()
-        for place, message, refusal in zip(places, messages, await append_and_wait(self._store, messages), strict=True):
+            return
+        outcomes = await append_and_wait(self._store, messages)
+        for ticket, message, refusal in zip(sources, messages, outcomes, strict=True):
             if refusal is not None and not await self._dispatched_singly(message):
                 log.warning("a message cannot be dispatched now", topic=self.topic, problem=refusal.message)
-                refused.add(place)
-        return refused
+                self.leased.release((ticket,), RELEASE_MS, suspend=True)
 
     def _for_feeds(self, stored: StoredMessage) -> list[Message]:
         """What a message becomes in the feeds of those that want it."""

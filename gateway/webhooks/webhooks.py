@@ -43,7 +43,7 @@ class Webhooks:
         default_type: str,
         jitter: random.Random,
     ) -> None:
-        self._store, self._subscriptions = store, subscriptions
+        self._store, self._subscriptions, self._clock = store, subscriptions, clock
         self._settings, self._default_type = settings, default_type
         self.client = SinkClient(settings)
         self.handshake = Handshake(subscriptions, self.client, settings, clock)
@@ -200,10 +200,14 @@ class Webhooks:
     async def _dispatch(self, topic: str, group: str) -> None:
         """Until cancelled."""
         matching = Matching(self._subscriptions, topic, group)
-        dispatcher = Dispatcher(self._store, topic, group, matching, self._default_type)
-        while True:
-            await dispatcher.run()
-            await asyncio.sleep(PAUSE_SECONDS)
+        dispatcher = Dispatcher(self._store, self._clock, topic, group, matching, self._default_type)
+        try:
+            while True:
+                with contextlib.suppress(EntrepotError):  # the topic is gone, and may come again
+                    await dispatcher.run()
+                await asyncio.sleep(PAUSE_SECONDS)
+        finally:
+            await dispatcher.leased.close()
 
     async def _forget(self, group: str) -> None:
         """Popping made the group anew that went with the last subscription."""
@@ -214,11 +218,19 @@ class Webhooks:
         """What was stored before the subscription was made."""
         matching = CatchingUp(self._subscriptions, subscription)
         group = subscription.catch_up_group
-        dispatcher = Dispatcher(self._store, subscription.topic, group, matching, self._default_type)
+        dispatcher = Dispatcher(self._store, self._clock, subscription.topic, group, matching, self._default_type)
+        try:
+            await self._dispatch_past(dispatcher, subscription)
+        finally:
+            await dispatcher.leased.close()
+        if self._is_running:
+            await self._forget(group)
+
+    async def _dispatch_past(self, dispatcher: Dispatcher, subscription: Subscription) -> None:
+        """Until all of it is read, or the subscription is gone."""
         while self._is_running:
             known = self._subscriptions.of_key(subscription.key)
             if known is None or not known.record.is_catching_up:
-                await self._forget(group)
                 return
             try:
                 if await self._has_caught_up(subscription):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.expression.cesql.value import Value
@@ -55,8 +56,8 @@ class SlowBroker(MemoryStore):
         return replace(found, preferred=[each for each in found.preferred if each not in self.slow])
 
 
-def dispatcher_on(store: MemoryStore) -> Dispatcher:
-    return Dispatcher(store, "t", "dispatch", Wanting(), "type")  # type: ignore[arg-type]
+def dispatcher_on(store: MemoryStore, clock: Clock) -> Dispatcher:
+    return Dispatcher(store, clock, "t", "dispatch", Wanting(), "type")  # type: ignore[arg-type]
 
 
 async def test_a_message_that_its_feed_cannot_take_comes_again() -> None:
@@ -65,7 +66,7 @@ async def test_a_message_that_its_feed_cannot_take_comes_again() -> None:
     await store.put_topic(Topic("t", queues=1))
     await store.put_topic(Topic(SUBSCRIPTION.feed, queues=1))
     await append(store, "t", "a", "b")
-    dispatcher = dispatcher_on(store)
+    dispatcher = dispatcher_on(store, clock)
     store.refusing = 3  # the batch, and each of the two by itself
     assert await dispatcher.step(0) == 2
     assert await pop(store, SUBSCRIPTION.feed) == []
@@ -76,10 +77,11 @@ async def test_a_message_that_its_feed_cannot_take_comes_again() -> None:
 
 
 async def test_a_key_keeps_its_queue_whatever_broker_is_slow() -> None:
-    store = SlowBroker(ManualClock())
+    clock = ManualClock()
+    store = SlowBroker(clock)
     await store.put_topic(Topic("t", queues=1))
     await store.put_topic(Topic(SUBSCRIPTION.feed, queues=8))
-    dispatcher = dispatcher_on(store)
+    dispatcher = dispatcher_on(store, clock)
     for slow in (frozenset[int](), frozenset(range(4)), frozenset(range(4, 8))):
         store.slow = slow
         assert await settled(store.append([message("t", "m", message_group="device")])) is None
