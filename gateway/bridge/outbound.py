@@ -16,21 +16,21 @@ from paho.mqtt.properties import Properties as PahoProperties
 
 from domain.clock import Clock
 from domain.consumer_group import EARLIEST, LATEST, MAX_INVISIBLE_SECONDS, ConsumerGroup
-from domain.errors import Code, EntrepotError
+from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import Delivery, StoredMessage, SystemProperty
+from domain.message import StoredMessage, SystemProperty
 from domain.names import NAMESPACE_SEPARATOR, is_hidden_topic
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from domain.routing.topic_filter import MAX_TOPIC_BYTES
 from domain.timestamp import to_rfc3339
 from gateway.bridge.connection import MQTT_5, RemoteConnection
 from gateway.bridge.errors import RemoteError
-from gateway.bridge.held import INVISIBLE_MS, HeldDeliveries, Source
 from gateway.bridge.origin import has_come_by, mark_of
 from gateway.bridge.properties import to_paho
 from gateway.bridge.remapping import remote_name
 from gateway.bridge.status import BridgeCounters
 from gateway.bridge.window import Window
+from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
 from gateway.settings import BridgeRemote, BridgeRule
 from protocols.mqtt.mapping import is_expired, to_properties
 from protocols.mqtt.properties import PropertyId
@@ -41,8 +41,8 @@ PUBACK_SECONDS: Final = 60.0
 """A remote that has acknowledged nothing of a batch for so long is gone."""
 AGAIN_MS: Final = 5_000
 """When a message comes again that the remote did not take for now."""
-RETRY_SECONDS: Final = 1.0
-"""How soon a store is asked again that refused to give messages."""
+LEASE_MS: Final = 30_000
+"""How long a message stays with a bridge that has died."""
 MAX_ATTEMPTS: Final = 1000
 """Deliveries of one message before it is a dead letter: every loss of the connection costs those under way one."""
 FAILURE: Final = 0x80
@@ -52,8 +52,6 @@ REFUSED_FOR_GOOD: Final = frozenset((0x87, UNSPEAKABLE, TOO_LARGE, 0x99))
 """Not authorized, topic name invalid, packet too large, payload format invalid (MQTT 5.0 table 3-4)."""
 MAX_PACKET_BYTES: Final = 268_435_460
 """No PUBLISH is larger (MQTT 5.0 1.5.5)."""
-SHORTEST_WAIT_SECONDS: Final = 0.1
-"""A pop that found nothing sooner was not waited for: the store is busy with something else."""
 PACKET_OVERHEAD: Final = 16
 """Bytes of a PUBLISH besides name, payload and properties, at most."""
 
@@ -72,7 +70,7 @@ async def ensure_groups(store: Store, remote: BridgeRemote, begun_ms: int) -> No
         name = group_name(remote, rule)
         if rule.is_out and store.group(name) is None:
             start = EARLIEST if rule.start == EARLIEST else (to_rfc3339(begun_ms) or LATEST)
-            invisible_seconds = min(INVISIBLE_MS // 1000, MAX_INVISIBLE_SECONDS)
+            invisible_seconds = min(LEASE_MS // 1000, MAX_INVISIBLE_SECONDS)
             await store.put_group(ConsumerGroup(name, MAX_ATTEMPTS, invisible_seconds, start))
 
 
@@ -95,7 +93,6 @@ class Outbound:
         self._counters = counters
         self._any_level_topics = any_level_topics
         self._mark = mark_of(origin, remote.name)
-        self._held = HeldDeliveries(store)
         self._topics_changed = asyncio.Event()
 
     async def run(self, connection: RemoteConnection) -> None:
@@ -107,7 +104,6 @@ class Outbound:
         stop_watching = self._store.watch_topics(lambda name: self._topics_changed.set())
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._held.renew())
                 while True:
                     self._topics_changed.clear()
                     wanted = {(n, topic) for n, rule in enumerate(self._rules) for topic in self._topics_of(rule)}
@@ -124,7 +120,6 @@ class Outbound:
             raise RemoteError(str(ended.exceptions[0])) from None
         finally:
             stop_watching()
-            await asyncio.shield(self._held.release_all())
 
     def _topics_of(self, rule: BridgeRule) -> list[str]:
         """Topics that may hold names which the rule wants: those of the default namespace, and no system topics."""
@@ -140,82 +135,71 @@ class Outbound:
 
     async def _carry_topic(self, rule: BridgeRule, topic: str, window: Window, connection: RemoteConnection) -> None:
         """All that comes to a topic, until the topic is gone."""
-        source = topic, group_name(self._remote, rule)
-        while True:
-            try:
-                if await self._await_first(rule, source, window, connection):
-                    while await self._carry_some(rule, source, window, connection):
+        group = group_name(self._remote, rule)
+        leased = LeasedConsumer(self._store, self._clock, topic, group, lease_ms=LEASE_MS)
+        try:
+            while True:
+                if await self._await_first(rule, leased, window, connection):
+                    while await self._carry_some(rule, leased, window, connection):
                         pass
-            except EntrepotError as error:
-                if error.code is Code.TOPIC_NOT_FOUND and self._store.topic(topic) is None:
-                    return
-                log.warning("a bridge gets no messages for now", bridge=self._remote.name, reason=error.message)
-                await asyncio.sleep(RETRY_SECONDS)
+        except EntrepotError as gone:
+            log.info("a bridge carries a topic no more", bridge=self._remote.name, topic=topic, reason=gone.message)
+        finally:
+            await leased.close()
 
     async def _await_first(
-        self, rule: BridgeRule, source: Source, window: Window, connection: RemoteConnection
+        self, rule: BridgeRule, leased: LeasedConsumer, window: Window, connection: RemoteConnection
     ) -> bool:
         """Wait for a message and carry it; says whether there was one."""
-        loop = asyncio.get_running_loop()
-        begun = loop.time()
-        deliveries = await self._pop(rule, source, 1, WAIT_MS)
-        if not deliveries:
-            if loop.time() - begun < SHORTEST_WAIT_SECONDS:
-                await asyncio.sleep(RETRY_SECONDS)
+        tickets = await leased.pop(_request(rule, leased, 1, WAIT_MS))
+        if not tickets:
             return False
         taken = await window.take(1)
         try:
-            await self._carry(rule, source, deliveries, connection)
+            await self._carry(rule, leased, tickets, connection)
         finally:
             window.give(taken)
         return True
 
-    async def _carry_some(self, rule: BridgeRule, source: Source, window: Window, connection: RemoteConnection) -> bool:
+    async def _carry_some(
+        self, rule: BridgeRule, leased: LeasedConsumer, window: Window, connection: RemoteConnection
+    ) -> bool:
         """Carry what is there, as far as the window has room; says whether there was something."""
         taken = await window.take(MAX_POP_MESSAGES)
         try:
-            deliveries = await self._pop(rule, source, taken, 0)
-            if len(deliveries) < taken:
-                window.give(taken - len(deliveries))
-                taken = len(deliveries)
-            if deliveries:
-                await self._carry(rule, source, deliveries, connection)
+            tickets = await leased.pop(_request(rule, leased, taken, 0))
+            if len(tickets) < taken:
+                window.give(taken - len(tickets))
+                taken = len(tickets)
+            if tickets:
+                await self._carry(rule, leased, tickets, connection)
         finally:
             window.give(taken)
-        return bool(deliveries)
-
-    async def _pop(self, rule: BridgeRule, source: Source, at_most: int, wait_ms: int) -> list[Delivery]:
-        wanted = FilterExpression(FilterKind.SUB_TOPIC, rule.local_filter)
-        deliveries = await self._store.pop(PopRequest(*source, at_most, wait_ms, INVISIBLE_MS, wanted))
-        self._held.add(source, deliveries)
-        return deliveries
+        return bool(tickets)
 
     async def _carry(
-        self, rule: BridgeRule, source: Source, deliveries: Sequence[Delivery], connection: RemoteConnection
+        self, rule: BridgeRule, leased: LeasedConsumer, tickets: Sequence[Ticket], connection: RemoteConnection
     ) -> None:
         """Publish, wait for the remote, settle."""
-        answers = [self._publish(rule, delivery.message, connection) for delivery in deliveries]
+        answers = [self._publish(rule, ticket.message, connection) for ticket in tickets]
         waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
         if waiting:
             _, unanswered = await asyncio.wait(waiting, timeout=PUBACK_SECONDS)
             if unanswered:
                 raise RemoteError(f"the remote has not acknowledged a message within {PUBACK_SECONDS:g} s")
-        done: list[Delivery] = []
-        refused: list[Delivery] = []
-        again: list[Delivery] = []
-        for delivery, answer in zip(deliveries, answers, strict=True):
+        done: list[Ticket] = []
+        refused: list[Ticket] = []
+        again: list[Ticket] = []
+        for ticket, answer in zip(tickets, answers, strict=True):
             code = answer if isinstance(answer, int) else answer.result()
             if code < FAILURE:
-                done.append(delivery)
+                done.append(ticket)
             else:
-                (refused if code in REFUSED_FOR_GOOD else again).append(delivery)
-                self._note_refused(rule, delivery.message, code)
-        if done:
-            await self._held.acknowledge(source, done)
-        if refused:
-            await self._held.reject(source, refused)
-        if again:
-            await self._held.give_back(source, again, AGAIN_MS)
+                (refused if code in REFUSED_FOR_GOOD else again).append(ticket)
+                self._note_refused(rule, ticket.message, code)
+        leased.acknowledge(done)
+        leased.reject(refused)
+        leased.release(again, AGAIN_MS)
 
     def _publish(
         self, rule: BridgeRule, message: StoredMessage, connection: RemoteConnection
@@ -264,3 +248,8 @@ class Outbound:
             reason_code=f"0x{code:02X}",
             becomes="a dead letter" if is_for_good else "tried again",
         )
+
+
+def _request(rule: BridgeRule, leased: LeasedConsumer, at_most: int, wait_ms: int) -> PopRequest:
+    wanted = FilterExpression(FilterKind.SUB_TOPIC, rule.local_filter)
+    return PopRequest(leased.topic, leased.group, at_most, wait_ms, filter=wanted)
