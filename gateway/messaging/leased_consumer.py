@@ -75,13 +75,18 @@ class Ticket:
         self.consumer.release((self,))
 
 
-def acknowledge_all(tickets: Sequence[Ticket]) -> None:
-    """Those that are open were consumed."""
-    by_consumer: dict[LeasedConsumer, list[Ticket]] = {}
+def by_consumer(tickets: Sequence[Ticket]) -> dict[LeasedConsumer, list[Ticket]]:
+    """Those that are open, by who holds them."""
+    found: dict[LeasedConsumer, list[Ticket]] = {}
     for ticket in tickets:
         if ticket.is_open:
-            by_consumer.setdefault(ticket.consumer, []).append(ticket)
-    for consumer, ended in by_consumer.items():
+            found.setdefault(ticket.consumer, []).append(ticket)
+    return found
+
+
+def acknowledge_all(tickets: Sequence[Ticket]) -> None:
+    """Those that are open were consumed."""
+    for consumer, ended in by_consumer(tickets).items():
         consumer.acknowledge(ended)
 
 

@@ -93,11 +93,11 @@ class RocketMqFrontend:
         if self.counters.waiting >= self.settings.max_waiting_receives:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many receives wait at this gateway")
 
-    async def release(self, topic: str, group: str, deliveries: Sequence[Delivery], *, suspend: bool = False) -> None:
-        """Let others have messages at once.  `suspend`: the client was told nothing of them."""
+    async def release(self, topic: str, group: str, deliveries: Sequence[Delivery]) -> None:
+        """Let others have messages at once."""
         handles = [delivery.receipt_handle for delivery in deliveries]
         if handles:
-            await self.store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=suspend)
+            await self.store.change_invisible_duration(topic, group, handles, 0, release=True)
 
     async def wait_for(self, event: Coroutine[Any, Any, object], seconds: float) -> None:
         """Wait for something, for so long, or until nobody is to wait any more."""

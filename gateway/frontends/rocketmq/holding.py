@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -24,19 +24,21 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
 from domain.message import Delivery
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
+from gateway.messaging.leased_consumer import LeasedConsumer, Ticket, by_consumer
 
 PREFIX: Final = "rocketmq/held/"
 MAX_RECORDED: Final = 3000
 """Messages of one client that are in its record; what it holds beyond is renewed by this gateway alone."""
 LOOKS_PER_LEASE: Final = 6
-RENEWED_AFTER: Final = 1 / 3
-"""Of a lease: at the next look a renewal is due."""
 LONGEST_LOOK_SECONDS: Final = 1.0
 LOOKED_AFTER_AT_ONCE: Final = 256
 """Clients."""
 SWEEP_LOOKS: Final = 60
 STALE_LEASES: Final = 4
 """A record that nobody has touched for so many leases is of a client that is gone, like its gateway."""
+
+RELEASE_SECONDS: Final = 5.0
+"""How long a goodbye waits for a store to have back what the client held."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,12 +56,9 @@ class HeldRecord(msgspec.Struct, array_like=True):
 _DECODER: Final = msgspec.json.Decoder(HeldRecord)
 
 
-@dataclass(slots=True)
-class _Held:
-    topic: str
-    group: str
+class _Held(NamedTuple):
+    ticket: Ticket
     popped_ms: int
-    renewed_ms: int
 
 
 @dataclass(slots=True)
@@ -87,6 +86,8 @@ class Holding:
         self._max_hold_ms = int(settings.max_hold_seconds * 1000)
         self._look_seconds = min(settings.lease_seconds / LOOKS_PER_LEASE, LONGEST_LOOK_SECONDS)
         self._clients: dict[str, HeldClient] = {}
+        self._consumers: dict[tuple[str, str], LeasedConsumer] = {}
+        """Who renews what is held, by topic and group."""
         self._looking: asyncio.Task[None] | None = None
         self._looks = 0
         self._keeps = True
@@ -102,15 +103,17 @@ class Holding:
         self._looking = self._frontend.spawn(self._look())
 
     async def _renew_all(self) -> None:
-        now_ms, after = self._clock.now_ms(), ""
+        after = ""
         while facts := await self._store.scan(PREFIX, after=after, limit=MAX_SCAN):
             for fact in facts:
-                record = _read(fact.value)
                 client = self._client(unquote(fact.key[len(PREFIX) :]))
-                client.held = {} if record is None else {h: _Held(t, g, p, 0) for h, t, g, p in record.messages}
-                for topic, group, handles in _by_place(client.held):
-                    await self._renew(client, topic, group, handles, now_ms)
+                self._hold_recorded(client, _read(fact.value))
             after = facts[-1].key
+        consumers = list(self._consumers.values())
+        for consumer in consumers:
+            consumer.renew_due()
+        for consumer in consumers:
+            await consumer.settle()
 
     async def close(self) -> None:
         """Write down what is held, for whichever gateway comes next."""
@@ -118,6 +121,8 @@ class Holding:
             self._looking.cancel()
         for client_id in list(self._clients):
             await self._record(client_id, age_ms=0)
+        for client in self._clients.values():
+            self._forget(client, list(client.held))
 
     @property
     def held(self) -> int:
@@ -149,17 +154,50 @@ class Holding:
 
     def hold(self, client_id: str, topic: str, popped: Popped) -> None:
         """A client was handed messages of a topic."""
-        held, now_ms = self._client(client_id).held, self._clock.now_ms()
+        client, now_ms = self._client(client_id), self._clock.now_ms()
         for group, _, deliveries in popped:
-            for delivery in deliveries:
-                held[delivery.receipt_handle] = _Held(topic, group, now_ms, now_ms)
+            self._hold(client, topic, group, {delivery.receipt_handle: now_ms for delivery in deliveries})
+
+    def _hold(
+        self, client: HeldClient, topic: str, group: str, popped_ms: dict[str, int], *, is_due: bool = False
+    ) -> None:
+        self._forget(client, list(popped_ms))  # one that asked again with the same attempt id has the same handles
+        for ticket in self._consumer(topic, group).adopt(list(popped_ms), is_due=is_due):
+            ticket.member = client
+            client.held[ticket.handle] = _Held(ticket, popped_ms[ticket.handle])
+
+    def _hold_recorded(self, client: HeldClient, record: HeldRecord | None) -> None:
+        """Hold what a client has got from another gateway, and renew it at once."""
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for handle, topic, group, popped_ms in () if record is None else record.messages:
+            if handle not in client.held:
+                found.setdefault((topic, group), {})[handle] = popped_ms
+        for (topic, group), times in found.items():
+            self._hold(client, topic, group, times, is_due=True)
 
     def forget(self, client_id: str, handles: Sequence[str]) -> None:
         """A client has settled messages, or says itself how long it holds them."""
         client = self._clients.get(client_id)
         if client is not None and client.held:
-            for handle in handles:
-                client.held.pop(handle, None)
+            self._forget(client, handles)
+
+    def _forget(self, client: HeldClient, handles: Sequence[str]) -> None:
+        tickets = [client.held[handle].ticket for handle in handles if handle in client.held]
+        for consumer, ended in by_consumer(tickets).items():
+            consumer.forget(ended)
+
+    def _consumer(self, topic: str, group: str) -> LeasedConsumer:
+        consumer = self._consumers.get((topic, group))
+        if consumer is None:
+
+            def forget_idle() -> None:
+                if self._consumers.get((topic, group)) is consumer:
+                    del self._consumers[topic, group]
+
+            consumer = self._consumers[topic, group] = LeasedConsumer(
+                self._store, self._clock, topic, group, lease_ms=self._lease_ms, on_end=_ended, on_idle=forget_idle
+            )
+        return consumer
 
     async def goodbye(self, client_id: str) -> None:
         """A client ends: others get what it held, also what it got from another gateway."""
@@ -169,31 +207,36 @@ class Holding:
             if error.code is not Code.UNSUPPORTED:
                 raise
             found = None
-        client = self._clients.pop(client_id, None)
-        held = {} if client is None else client.held
-        record = None if found is None else _read(found.value)
-        if record is not None:
-            held |= {handle: _Held(topic, group, at_ms, 0) for handle, topic, group, at_ms in record.messages}
+        client = self._clients.pop(client_id, None) or HeldClient(self._clock.now_ms())
         if found is not None:
+            self._hold_recorded(client, _read(found.value))
             await self._store.write([KeyValueChange(found.key, None)])
-        await self._release(held)
+        await self._release(client)
 
     async def gone(self, client_id: str) -> None:
         """A client is silent: others get what it held, unless it has moved."""
         client = self._clients.pop(client_id, None)
-        if client is None or not client.is_heard:
+        if client is None:
             return
-        if client.version != ABSENT and not await self._disown(client_id, client):
-            return
-        await self._release(client.held)
+        is_ours = False
+        try:
+            is_ours = client.is_heard and (client.version == ABSENT or await self._disown(client_id, client))
+        finally:
+            if not is_ours:
+                self._forget(client, list(client.held))
+        await self._release(client)
 
-    async def _release(self, held: dict[str, _Held]) -> None:
+    async def _release(self, client: HeldClient) -> None:
         """Give messages to others at once, wherever that is possible; elsewhere their leases end."""
-        for topic, group, handles in _by_place(held):
-            try:
-                await self._store.change_invisible_duration(topic, group, handles, 0, release=True)
-            except EntrepotError as error:
-                log.warning("messages of a consumer that is gone wait for their leases", problem=error.message)
+        consumers = by_consumer([held.ticket for held in client.held.values()])
+        for consumer, tickets in consumers.items():
+            consumer.release(tickets)
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                for consumer in consumers:
+                    await consumer.settle_releases()
+        except TimeoutError:
+            log.warning("messages of a consumer that is gone wait for their leases")
 
     # -- looking after it ----------------------------------------------------------------------------------------
 
@@ -224,33 +267,9 @@ class Holding:
         if not client.receives and now_ms - client.seen_ms > self._silence_ms:
             await self.gone(client_id)
             return
-        due = {
-            handle: held
-            for handle, held in client.held.items()
-            if now_ms - held.renewed_ms >= self._lease_ms * RENEWED_AFTER
-        }
-        for topic, group, handles in _by_place(due):
-            try:
-                await self._renew(client, topic, group, handles, now_ms)
-            except EntrepotError as error:  # a broker is away: the next look may find it
-                log.warning("what a consumer holds was not renewed", client=client_id, problem=error.message)
+        tired = [handle for handle, held in client.held.items() if now_ms - held.popped_ms > self._max_hold_ms]
+        self._forget(client, tired)  # their leases end by themselves
         await self._record(client_id, age_ms=int(self._look_seconds * 1000))
-
-    async def _renew(self, client: HeldClient, topic: str, group: str, handles: list[str], now_ms: int) -> None:
-        handles = [handle for handle in handles if handle in client.held]  # the others were settled meanwhile
-        tired = [handle for handle in handles if now_ms - client.held[handle].popped_ms > self._max_hold_ms]
-        for handle in tired:  # its lease ends by itself
-            del client.held[handle]
-        handles = [handle for handle in handles if handle in client.held]
-        outcomes = await self._store.change_invisible_duration(topic, group, handles, self._lease_ms, release=False)
-        for handle, refusal in zip(handles, outcomes, strict=True):
-            held = client.held.get(handle)
-            if held is None:
-                continue
-            if refusal is None:
-                held.renewed_ms = now_ms
-            elif refusal.code is Code.INVALID_RECEIPT_HANDLE:
-                del client.held[handle]
 
     # -- the record ----------------------------------------------------------------------------------------------
 
@@ -264,7 +283,7 @@ class Holding:
         is_stale = bool(old) and now_ms - client.touched_ms > self._lease_ms
         if frozenset(old) == client.recorded and not is_stale:
             return
-        messages = [(h, (of := client.held[h]).topic, of.group, of.popped_ms) for h in old]
+        messages = [_recorded(client.held[handle]) for handle in old]
         record = HeldRecord(self._frontend.gateway, now_ms, messages)
         value = msgspec.json.encode(record) if old else None
         if value is None and client.version == ABSENT:
@@ -299,9 +318,7 @@ class Holding:
         if found is None:
             return
         client.version = found.version
-        record = _read(found.value)
-        for handle, topic, group, popped_ms in [] if record is None else record.messages:
-            client.held.setdefault(handle, _Held(topic, group, popped_ms, 0))  # renewed at the next look
+        self._hold_recorded(client, _read(found.value))
         client.recorded = frozenset()
 
     async def _disown(self, client_id: str, client: HeldClient) -> bool:
@@ -338,12 +355,14 @@ class Holding:
         return client
 
 
-def _by_place(held: dict[str, _Held]) -> list[tuple[str, str, list[str]]]:
-    """Handles by topic and group."""
-    found: dict[tuple[str, str], list[str]] = {}
-    for handle, each in held.items():
-        found.setdefault((each.topic, each.group), []).append(handle)
-    return [(topic, group, handles) for (topic, group), handles in found.items()]
+def _ended(tickets: Sequence[Ticket], is_back: bool) -> None:
+    for ticket in tickets:
+        ticket.member.held.pop(ticket.handle, None)
+
+
+def _recorded(held: _Held) -> tuple[str, str, str, int]:
+    of = held.ticket.consumer
+    return held.ticket.handle, of.topic, of.group, held.popped_ms
 
 
 def _key(client_id: str) -> str:

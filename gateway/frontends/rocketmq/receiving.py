@@ -6,7 +6,6 @@ receipt handle, so any gateway answers any of them, whether it has ever heard of
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -129,26 +128,9 @@ class Receiving:
         takes nothing with it."""
         lite = await self._lite.subscription(caller.identity, request.group, request.topic)
         if lite is not None:
-            pop: asyncio.Future[Popped] = asyncio.ensure_future(self._lite.pop(lite, request))
-        else:
-            pop = asyncio.ensure_future(self._pop(request))
-        try:
-            return await asyncio.shield(pop)
-        except asyncio.CancelledError:
-            self._frontend.spawn(self._take_back(pop, request))
-            raise
-
-    async def _pop(self, request: PopRequest) -> Popped:
+            return await self._lite.pop(lite, request)
         popped = await self._frontend.store.pop(request)
         return [(request.group, "", popped)] if popped else []
-
-    async def _take_back(self, pop: asyncio.Future[Popped], request: PopRequest) -> None:
-        """Nobody wants it any more: what it had claimed goes back."""
-        pop.cancel()
-        await asyncio.wait((pop,))
-        if not pop.cancelled() and pop.exception() is None and not request.attempt_id:
-            for group, _, deliveries in pop.result():
-                await self._frontend.release(request.topic, group, deliveries, suspend=True)
 
     def _give_back(self, topic: str, popped: Popped, caller: Caller) -> None:
         """The client went while it was told."""
