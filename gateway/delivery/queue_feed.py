@@ -155,10 +155,11 @@ class QueueFeed:
                 await asyncio.sleep(LINGER_SECONDS)
                 count = min(self._credit(), MAX_POP_MESSAGES)
             await self._have_all_back()
-            tickets = await self.leased.pop(PopRequest(self.topic, self.group, count, WAIT_MS, LEASE_MS))
-            if tickets:
-                self._hand_out(self._sort_out(tickets))
-                await asyncio.sleep(0)
+            self._hand_out(self._sort_out(await self.leased.pop(self._request(count))))
+            await asyncio.sleep(0)
+
+    def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
+        return PopRequest(self.topic, self.group, count, wait_ms)
 
     async def _have_all_back(self) -> None:
         """Return when what was given back has its place again, and an only consumer may be handed the next message."""
@@ -216,7 +217,7 @@ class QueueFeed:
         try:
             while True:
                 await self.leased.settle_releases()
-                found = await self.leased.ask(PopRequest(self.topic, self.group, 1, 0, LEASE_MS))
+                found = await self.leased.ask(self._request(1, 0))
                 if not found:
                     return None
                 tickets = self._sort_out(found)

@@ -69,27 +69,24 @@ class SharePump:
         """Until nobody is a member, or the topic is gone."""
         while (reservation := await self.share.reserve(self._batch, is_idle=self._is_idle)) is not None:
             try:
-                tickets = await self._pop(reservation.count)
-                if tickets:
-                    self._hand_out(tickets)
+                await self._pass_on(reservation.count)
             finally:
                 reservation.end()
-            if tickets:
+            if not self._is_idle:
                 await asyncio.sleep(0)  # who waits for the same beside this one comes first
 
-    async def _pop(self, count: int) -> list[Ticket]:
+    async def _pass_on(self, count: int) -> None:
+        """One pop, handed out.  Nothing here refers to what it gave while the next one waits."""
         try:
             self.leased.follow(await self._ensure_group())
         except EntrepotError as refusal:
+            self._is_idle = True
             await self.leased.refused(refusal)
-            return []
+            return
         tickets = await self.leased.pop(self._request(count))
         self._is_idle = not tickets
         is_full = len(tickets) >= self._batch
         self._batch = min(self._batch + BATCH_STEP, LARGEST_BATCH) if is_full else FIRST_BATCH
-        return tickets
-
-    def _hand_out(self, tickets: list[Ticket]) -> None:
-        if self.share.has_members:
+        if tickets and self.share.has_members:
             self._traffic.count_out(self.leased.topic, self.leased.group, tickets, "mqtt")
         self.share.hand_out(self._sort_out(tickets))

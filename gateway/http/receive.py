@@ -25,6 +25,7 @@ from gateway.http.context import HttpContext
 from gateway.http.filtering import CesqlQuery, FiltersQuery, filters_in, pop_wanted
 from gateway.http.namespaced import Routes, group_name, topic_name
 from gateway.http.problems import bad_json
+from gateway.messaging.giving_back import give_back
 from protocols.cloudevents.json_format import encode_event
 from protocols.cloudevents.mapping import to_event
 
@@ -135,27 +136,25 @@ async def _pop_while_connected(
     default_type = context.settings.http.event_type
     pop = asyncio.ensure_future(pop_wanted(context.store, request, filters, default_type))
     gone = asyncio.ensure_future(until_gone(receive))
+    is_answered = False
     try:
         await asyncio.wait((pop, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not gone.done():
-            return pop.result()
-        if not pop.done():
-            pop.cancel()
-            await asyncio.wait((pop,))
-        if not pop.cancelled() and pop.exception() is None:
-            await _give_back(context, request, pop.result())
-        raise ClientGoneError
+        if gone.done():
+            raise ClientGoneError
+        is_answered = True
+        return pop.result()
     finally:
-        pop.cancel()
         gone.cancel()
+        if not is_answered:
+            pop.cancel()
+            pop.add_done_callback(lambda done: _take_back(context, request, done))
 
 
-async def _give_back(context: HttpContext, request: PopRequest, deliveries: list[Delivery]) -> None:
-    if deliveries:
-        handles = [delivery.receipt_handle for delivery in deliveries]
-        await context.store.change_invisible_duration(
-            request.topic, request.group, handles, 0, release=True, suspend=True
-        )
+def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[list[Delivery]]) -> None:
+    """What was popped in the moment in which the client went."""
+    if not pop.cancelled() and pop.exception() is None:
+        handles = [delivery.receipt_handle for delivery in pop.result()]
+        give_back(context.store, request.topic, request.group, handles)
 
 
 def _received(deliveries: list[Delivery], default_type: str) -> bytes:

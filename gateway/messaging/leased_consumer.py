@@ -157,7 +157,7 @@ class LeasedConsumer:
 
     def follow(self, group: ConsumerGroup) -> None:
         """Do from now on as the group is defined."""
-        self.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS)
+        self.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS if self._renews else 0)
         self.is_fifo = group.fifo
 
     def take(self, deliveries: Sequence[Delivery]) -> list[Ticket]:
@@ -192,11 +192,14 @@ class LeasedConsumer:
 
     async def ask(self, request: PopRequest) -> list[Ticket]:
         """What one pop gives, held from here on.  Raises what it refuses with."""
-        if request.invisible_ms is None:
+        if self._renews and request.invisible_ms is None:
             request = replace(request, invisible_ms=self.lease_ms)
         self._asking += 1
         try:
-            return self.take(await self._store.pop(request))
+            deliveries = await self._store.pop(request)
+            if not self._renews and (group := self._store.group(self.group)) is not None:
+                self.follow(group)  # only now it is there for sure
+            return self.take(deliveries)
         finally:
             self._asking -= 1
             self._look_if_idle()
@@ -276,6 +279,13 @@ class LeasedConsumer:
         """End them here: whoever was given them settles or renews them without this."""
         self._end([ticket for ticket in tickets if ticket.is_open], False)
         self._look_if_idle()
+
+    def prolong(self, tickets: Sequence[Ticket]) -> None:
+        """Their client has renewed them."""
+        due_ms = self._clock.now_ms() + self._due_after_ms
+        for ticket in tickets:
+            if self._held.pop(ticket, None) is not None:
+                self._held[ticket] = due_ms
 
     def _settle(self, tickets: Sequence[Ticket], settling: Settling, is_back: bool) -> None:
         ended = [ticket for ticket in tickets if ticket.is_open]
@@ -406,3 +416,4 @@ class LeasedConsumer:
         for task in late:
             task.cancel()
             log.info("what was held comes again when its lease ends", topic=self.topic, group=self.group)
+        self._on_end = self._on_idle = _nothing  # whoever had this held goes without the garbage collector

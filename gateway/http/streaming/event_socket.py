@@ -17,31 +17,29 @@ import structlog
 from domain.access.model import Action, ResourceType, access_name, whole_topic
 from domain.errors import Code, EntrepotError
 from domain.expression.event_filter import EventFilters
-from domain.message import Delivery
 from domain.names import DEFAULT_NAMESPACE, NAMESPACE_SEPARATOR, check_group_name, check_topic_name, qualified
 from domain.ports import MAX_POP_MESSAGES, PopRequest
 from gateway.delivery.messages_that_fit import MessagesThatFit
 from gateway.http.access import HttpAccess
 from gateway.http.asgi import Receive, Scope, Send, decoded_name
 from gateway.http.context import HttpContext
-from gateway.http.filtering import filters_in, pop_wanted
+from gateway.http.filtering import filters_in, wants
 from gateway.http.namespaced import known_namespace
 from gateway.http.page_guard import check_page
 from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from gateway.http.receive import ensure_both
 from gateway.http.streaming import frames
+from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
 from gateway.transport.web_origin import WebOrigins
 from protocols.cloudevents.errors import CloudEventError
 
 SUFFIX: Final = b":stream"
 DEFAULT_CREDIT: Final = 10
 WAIT_MS: Final = 5_000
-"""How long one pop waits; so often is looked whether locks are over."""
+"""How long one pop waits."""
 MAX_POPPED_BYTES: Final = 1 << 20
 """Taken at a time, by the size of the events that came last: what a client that does not read keeps here."""
 PAUSE_SECONDS: Final = 0.2
-RELEASE_SECONDS: Final = 5.0
-"""How long giving back at the end may take."""
 _POLICY_VIOLATION: Final = 1008
 _GOING_AWAY: Final = 1001
 _UNSUPPORTED: Final = 1003
@@ -132,8 +130,11 @@ class _Consumer:
         self._default_type = context.settings.http.event_type
         self._receive, self._send = receive, send
         self._fit = MessagesThatFit()
-        self._held: dict[str, float] = {}
-        """Lock tokens not settled, with the time of the loop at which they are over."""
+        self._leased = LeasedConsumer(
+            self._store, context.clock, topic, group, renews=False, on_end=self._settled_or_over
+        )
+        self._held: dict[str, Ticket] = {}
+        """What is not settled, by lock token."""
         self._room = asyncio.Event()
         self._count = 0
         self._source = f"/{topic}/{group}"
@@ -149,7 +150,7 @@ class _Consumer:
             for task in (pushing, listening):
                 task.cancel()
             results = await asyncio.gather(pushing, listening, return_exceptions=True)
-            await self._give_back()
+            await self._leased.close()
         for result in results:
             if isinstance(result, Exception) and not isinstance(result, OSError):  # that is: the client has gone
                 log.warning("a stream of events ended", topic=self._topic, group=self._group, exc_info=result)
@@ -159,55 +160,52 @@ class _Consumer:
     # -- what goes out -------------------------------------------------------------------------------------------
 
     async def _push(self) -> None:
-        store = self._store
         while self._context.is_ready():
-            room = self._room_left()
+            room = self._credit - len(self._held)
             if room <= 0:
                 self._room.clear()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._seconds_to_expiry()):
-                        await self._room.wait()
+                await self._room.wait()
                 continue
-            asked = self._loop.time()
             count = min(room, MAX_POP_MESSAGES, self._fit.in_bytes(MAX_POPPED_BYTES))
-            request = PopRequest(self._topic, self._group, count, WAIT_MS)
             try:
-                deliveries = await pop_wanted(store, request, self._filters, self._default_type)
+                tickets = await self._pop(count)
             except EntrepotError as refusal:
-                if refusal.code is not Code.TOO_MANY_REQUESTS:
-                    await self._end(refusal)
-                    return
-                deliveries = []
-            self._hold(deliveries)
+                await self._end(refusal)
+                return
             if not await self._may_go_on():
                 return
-            await self._hand_out(deliveries)
-            if not deliveries and self._loop.time() - asked < WAIT_MS / 2000:
-                await asyncio.sleep(PAUSE_SECONDS)
+            await self._hand_out(tickets)
         await self._send({"type": "websocket.close", "code": _GOING_AWAY, "reason": "the server is stopping"})
 
-    def _hold(self, deliveries: Sequence[Delivery]) -> None:
-        """All are held before the first is on its way: an end gives all of them back."""
-        group = self._store.group(self._group)
-        over_at = self._loop.time() + (group.invisible_seconds if group is not None else 0)
-        for delivery in deliveries:
-            self._held[delivery.receipt_handle] = over_at
+    async def _pop(self, count: int) -> list[Ticket]:
+        """What is wanted of what came, if anything did.  All are held before the first is on its way: an end gives all
+        of them back."""
+        asked = self._loop.time()
+        try:
+            popped = await self._leased.ask(PopRequest(self._topic, self._group, count, WAIT_MS))
+        except EntrepotError as refusal:
+            if refusal.code is not Code.TOO_MANY_REQUESTS:
+                raise
+            popped = []
+        if not popped and self._loop.time() - asked < WAIT_MS / 2000:
+            await asyncio.sleep(PAUSE_SECONDS)
+        wanted = [ticket for ticket in popped if wants(self._filters, ticket.message, self._default_type)]
+        self._held.update((ticket.handle, ticket) for ticket in wanted)
+        if len(wanted) < len(popped):
+            self._leased.acknowledge([ticket for ticket in popped if ticket.handle not in self._held])
+        return wanted
 
-    async def _hand_out(self, deliveries: Sequence[Delivery]) -> None:
-        self._fit.note(max((len(each.message.body) for each in deliveries), default=0))
-        for delivery in deliveries:
-            text = frames.encode_delivery(delivery, self._default_type)
+    async def _hand_out(self, tickets: Sequence[Ticket]) -> None:
+        self._fit.note(max((len(each.message.body) for each in tickets), default=0))
+        for ticket in tickets:
+            text = frames.encode_delivery(ticket, self._default_type)
             await self._send({"type": "websocket.send", "text": text})
-        self._context.sender.traffic.count_out(self._topic, self._group, deliveries)
+        self._context.sender.traffic.count_out(self._topic, self._group, tickets)
 
-    def _room_left(self) -> int:
-        now = self._loop.time()
-        for token in [token for token, over_at in self._held.items() if over_at <= now]:
-            del self._held[token]
-        return self._credit - len(self._held)
-
-    def _seconds_to_expiry(self) -> float:
-        return max(min(self._held.values(), default=self._loop.time() + 60) - self._loop.time(), 0.01)
+    def _settled_or_over(self, tickets: Sequence[Ticket], is_back: bool) -> None:
+        for ticket in tickets:
+            self._held.pop(ticket.handle, None)
+        self._room.set()
 
     # -- what comes in -------------------------------------------------------------------------------------------
 
@@ -238,14 +236,10 @@ class _Consumer:
             return
         tokens = data.lock_tokens
         outcomes = await self._settle(control.type, data)
-        group = self._store.group(self._group)
-        for token, refusal in zip(tokens, outcomes, strict=True):
-            if control.type == frames.RENEW and refusal is None and group is not None:
-                if token in self._held:  # another connection's stays its own
-                    self._held[token] = self._loop.time() + group.invisible_seconds
-            else:
-                self._held.pop(token, None)
-        self._room.set()
+        known = [(self._held[token], why) for token, why in zip(tokens, outcomes, strict=True) if token in self._held]
+        is_renewal = control.type == frames.RENEW
+        self._leased.prolong([ticket for ticket, refusal in known if is_renewal and refusal is None])
+        self._leased.forget([ticket for ticket, refusal in known if not is_renewal or refusal is not None])
         self._count += 1
         text = frames.encode_settled(control.id, self._source, self._count, tokens, outcomes)
         await self._send({"type": "websocket.send", "text": text})
@@ -286,13 +280,6 @@ class _Consumer:
                 "reason": refusal.message.encode()[:120].decode(errors="ignore"),
             }
         )
-
-    async def _give_back(self) -> None:
-        tokens = [token for token, over_at in self._held.items() if over_at > self._loop.time()]
-        if tokens and self._store.failure is None:
-            with contextlib.suppress(EntrepotError, TimeoutError):
-                async with asyncio.timeout(RELEASE_SECONDS):
-                    await self._store.change_invisible_duration(self._topic, self._group, tokens, 0, release=True)
 
 
 def _place_in(raw_path: bytes) -> tuple[bytes | None, bytes, bytes] | None:

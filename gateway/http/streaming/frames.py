@@ -15,8 +15,8 @@ import msgspec
 import orjson
 
 from domain.errors import EntrepotError
-from domain.message import Delivery
 from domain.names import split_name
+from gateway.messaging.leased_consumer import Ticket
 from protocols.cloudevents.errors import CloudEventError
 from protocols.cloudevents.event import SPEC_VERSION, CloudEvent, ExtensionType
 from protocols.cloudevents.json_format import decode_event, encode_event
@@ -70,11 +70,11 @@ def decode_control(text: bytes) -> Control:
     return Control(event.id, event.type, data)
 
 
-def encode_delivery(delivery: Delivery, default_type: str) -> str:
+def encode_delivery(ticket: Ticket, default_type: str) -> str:
     """One event of the group."""
-    event = to_event(delivery.message, split_name(delivery.message.topic)[0], default_type)
-    event.attributes["locktoken"] = delivery.receipt_handle
-    event.attributes["deliverycount"] = str(delivery.attempt)
+    event = to_event(ticket.message, split_name(ticket.message.topic)[0], default_type)
+    event.attributes["locktoken"] = ticket.handle
+    event.attributes["deliverycount"] = str(ticket.attempt)
     event.typed_extensions = {**event.typed_extensions, "deliverycount": ExtensionType.INTEGER}
     return encode_event(event).decode()
 
