@@ -1,0 +1,167 @@
+"""A store that gives out leases, whose every delay, refusal and lost answer is somebody's choice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, cast
+
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.message import Delivery, StoredMessage
+from domain.ports import REJECTED, PopRequest
+from domain.topic import Topic
+from gateway.messaging.settling import MAX_SETTLED
+from tests.support.virtual_time import VirtualLoop
+
+BUSY = EntrepotError(Code.TOO_MANY_REQUESTS, "not now")
+ENDED = EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the lease is over")
+TRAVELS = (0.0, 0.0, 0.0, 0.001, 0.05, 0.6)
+"""Seconds that a request or an answer may be under way."""
+LOOK_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class Lease:
+    number: int
+    ends: float
+
+
+class SimulatedStore:
+    """One topic, one group.  Messages are numbers, which are their queue offsets.  `on_handed` is told of each that is
+    given to somebody, `on_renewal` of the handles of each renewal that is asked for."""
+
+    def __init__(self, rng: random.Random, loop: VirtualLoop) -> None:
+        self.rng, self._loop = rng, loop
+        self.travels = TRAVELS
+        self._handles = count()
+        self.available: dict[int, float] = {}
+        """From when on each can be had."""
+        self.leases: dict[str, Lease] = {}
+        self.unheard: set[str] = set()
+        """Of pops whose answers were lost: nobody has them until their leases end."""
+        self.done: set[int] = set()
+        self.dead: set[int] = set()
+        self.is_away = False
+        self.fault_rate = 0.0
+        self.calls = 0
+        self.on_handed: Callable[[int], None] = lambda number: None
+        self.on_renewal: Callable[[Sequence[str]], None] = lambda handles: None
+
+    def topic(self, name: str) -> Topic | None:
+        return Topic(name, queues=1)
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        return None
+
+    # -- popping -------------------------------------------------------------------------------------------------
+
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        assert request.invisible_ms is not None
+        end = self._loop.time() + request.wait_ms / 1000
+        await self._travel()
+        while not (found := self.claim(request.max_messages, request.invisible_ms / 1000)):
+            if self._loop.time() >= end:
+                return []
+            await asyncio.sleep(LOOK_SECONDS)
+        try:
+            await self._travel()
+        except asyncio.CancelledError:  # what the port promises of a pop that is cancelled
+            for handle in found:
+                self._end(handle, self._loop.time())
+            raise
+        except EntrepotError:
+            self.unheard.update(found)
+            raise
+        return [_delivery(self.leases[handle].number, handle) for handle in found if handle in self.leases]
+
+    def claim(self, most: int, seconds: float) -> list[str]:
+        """What can be had is somebody's from now on."""
+        now = self._loop.time()
+        for handle, lease in list(self.leases.items()):
+            if lease.ends <= now:
+                self._end(handle, now)
+        found = []
+        for number in [number for number, at in self.available.items() if at <= now][:most]:
+            del self.available[number]
+            handle = str(next(self._handles))
+            self.leases[handle] = Lease(number, now + seconds)
+            self.on_handed(number)
+            found.append(handle)
+        return found
+
+    def _end(self, handle: str, at: float) -> None:
+        self.available[self.leases.pop(handle).number] = at
+        self.unheard.discard(handle)
+
+    async def _travel(self) -> None:
+        await asyncio.sleep(self.rng.choice(self.travels))
+        if self.is_away:
+            raise EntrepotError(Code.UNAVAILABLE, "the broker is away")
+        if self.rng.random() < self.fault_rate:
+            raise EntrepotError(Code.OUTCOME_UNKNOWN, "the answer was lost")
+
+    # -- settling ------------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, topic: str, group: str, handles: Sequence[str]) -> list[EntrepotError | None]:
+        return await self._settle(handles, lambda lease: self.done.add(lease.number))
+
+    async def reject(
+        self, topic: str, group: str, handles: Sequence[str], reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
+        return await self._settle(handles, lambda lease: self.dead.add(lease.number))
+
+    async def change_invisible_duration(
+        self,
+        topic: str,
+        group: str,
+        handles: Sequence[str],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
+    ) -> list[EntrepotError | None]:
+        seconds = (invisible_ms or 0) / 1000
+        if release:
+            return await self._settle(handles, lambda lease: self._give_back(lease, seconds))
+        self.on_renewal(handles)
+        return await self._ask(handles, lambda handle: self._renew(handle, seconds))
+
+    def _give_back(self, lease: Lease, seconds: float) -> None:
+        self.available[lease.number] = self._loop.time() + seconds
+
+    def _renew(self, handle: str, seconds: float) -> None:
+        self.leases[handle].ends = self._loop.time() + seconds
+
+    def _settle(
+        self, handles: Sequence[str], settle: Callable[[Lease], None]
+    ) -> Coroutine[Any, Any, list[EntrepotError | None]]:
+        return self._ask(handles, lambda handle: settle(self.leases.pop(handle)))
+
+    async def _ask(self, handles: Sequence[str], change: Callable[[str], None]) -> list[EntrepotError | None]:
+        assert len(handles) <= MAX_SETTLED
+        self.calls += 1
+        await self._travel()
+        now, outcomes = self._loop.time(), list[EntrepotError | None]()
+        for handle in handles:
+            lease = self.leases.get(handle)
+            if lease is None or lease.ends <= now:
+                outcomes.append(ENDED)
+            elif self.rng.random() < self.fault_rate:
+                outcomes.append(BUSY)
+            else:
+                outcomes.append(change(handle))
+        await self._travel()
+        return outcomes
+
+
+def _delivery(number: int, handle: str) -> Delivery:
+    return Delivery(cast("StoredMessage", _Message(number)), handle, 1)
+
+
+@dataclass(slots=True)
+class _Message:
+    queue_offset: int
