@@ -30,7 +30,8 @@ from gateway.bridge.properties import to_paho
 from gateway.bridge.remapping import remote_name
 from gateway.bridge.status import BridgeCounters
 from gateway.bridge.window import Window
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
 from gateway.settings import BridgeRemote, BridgeRule
 from protocols.mqtt.mapping import is_expired, to_properties
 from protocols.mqtt.properties import PropertyId

@@ -19,7 +19,8 @@ import structlog
 from domain.clock import Clock
 from domain.errors import EntrepotError
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
 
 WAIT_MS: Final = 20_000
 """How long a pop waits for messages."""

@@ -9,7 +9,7 @@ from domain.clock import Clock
 from domain.ports import Store
 from gateway.delivery.queue_feed import QueueFeed
 from gateway.delivery.stream_feed import StreamFeed
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 from gateway.vhosts.vhost import Queue
 
 SortOut = Callable[[Queue, list[Ticket]], list[Ticket]]

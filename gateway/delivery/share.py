@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 
 MAX_HELD: Final = 512
 """Messages that one member may hold of one share, whatever its credit: what a slow one holds nobody else can have."""

@@ -15,7 +15,8 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import EntrepotError
 from domain.ports import MAX_POP_MESSAGES, PopRequest
 from gateway.delivery.share import Share
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
 from gateway.messaging.traffic import Traffic
 
 WAIT_MS: Final = 5_000

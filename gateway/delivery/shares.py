@@ -23,7 +23,8 @@ from domain.share import filtered_share_group, queue_group, share_group, shared_
 from domain.timestamp import to_rfc3339
 from gateway.delivery.share import Share, ShareMember
 from gateway.delivery.share_pump import WAIT_MS, SharePump
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
 from gateway.messaging.traffic import Traffic
 
 CLOCK_STEP_SECONDS: Final = 0.001

@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import NOT_THERE, Code, EntrepotError
-from domain.message import Delivery, StoredMessage, ordering_key
+from domain.message import Delivery, ordering_key
 from domain.ports import REJECTED, PopRequest, Store
 from gateway.messaging.settling import MAX_SETTLED, PASSING, Outcomes, Settling, Tell, outcomes_of
+from gateway.messaging.ticket import Ticket
 
 MIN_LEASE_MS: Final = 10_000
 """A lease is the group's invisible time, but not less: a slow disk must not end it before it is renewed."""
@@ -39,55 +40,10 @@ MAX_UNSETTLED: Final = 10_000
 CLOSE_SECONDS: Final = 5.0
 """How long giving back at the end may take; what is not given back by then comes when its lease ends."""
 
-OnEnd = Callable[[Sequence["Ticket"], bool], None]
+OnEnd = Callable[[Sequence[Ticket], bool], None]
 """Tickets have ended; whether the store has their messages back."""
 
 log = structlog.get_logger(__name__)
-
-
-class Ticket:
-    """One delivery in flight.  What ends it again does nothing.
-
-    `member`: whom it was handed to, for those who share out.  `message_group`: of a FIFO group, what is delivered in
-    order.  `message`, `attempt`: not there of one that another gateway popped.
-    """
-
-    __slots__ = ("attempt", "consumer", "handle", "is_open", "lease_ends_ms", "member", "message", "message_group")
-
-    message: StoredMessage
-    attempt: int
-    member: Any
-
-    def __init__(self, handle: str, consumer: LeasedConsumer, lease_ends_ms: int) -> None:
-        self.handle = handle
-        self.consumer = consumer
-        self.lease_ends_ms = lease_ends_ms
-        self.member = None
-        self.message_group = ""
-        self.is_open = True
-
-    def acknowledge(self) -> None:
-        """It was consumed."""
-        self.consumer.acknowledge((self,))
-
-    def release(self) -> None:
-        """Give it back now: others can have it at once."""
-        self.consumer.release((self,))
-
-
-def by_consumer(tickets: Sequence[Ticket]) -> dict[LeasedConsumer, list[Ticket]]:
-    """Those that are open, by who holds them."""
-    found: dict[LeasedConsumer, list[Ticket]] = {}
-    for ticket in tickets:
-        if ticket.is_open:
-            found.setdefault(ticket.consumer, []).append(ticket)
-    return found
-
-
-def acknowledge_all(tickets: Sequence[Ticket]) -> None:
-    """Those that are open were consumed."""
-    for consumer, ended in by_consumer(tickets).items():
-        consumer.acknowledge(ended)
 
 
 def _nothing(*_: object) -> None:

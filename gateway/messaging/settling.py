@@ -16,7 +16,7 @@ from domain.clock import Clock
 from domain.errors import NOT_THERE, Code, EntrepotError
 
 if TYPE_CHECKING:
-    from gateway.messaging.leased_consumer import Ticket
+    from gateway.messaging.ticket import Ticket
 
 MAX_SETTLED: Final = 1000
 """Receipt handles of one call to the store."""

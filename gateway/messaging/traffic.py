@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 
 from domain.errors import EntrepotError
 from domain.message import Delivery, Message
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 
 
 class Flow:

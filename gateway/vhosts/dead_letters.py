@@ -16,9 +16,9 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.message import Message, is_over
 from domain.routing.exchange_routing import UnknownExchange
-from gateway.messaging.leased_consumer import Ticket, acknowledge_all
 from gateway.messaging.send import Refusals, Sender, first_refusal
 from gateway.messaging.settling import PASSING
+from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.placing import Placing
 from gateway.vhosts.vhost import Queue

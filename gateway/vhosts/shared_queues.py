@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, QUEUE_FEED_PREFIX
 from domain.routing.entity_name import decoded_name
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.vhost import Queue

@@ -21,7 +21,8 @@ from domain.errors import Code, EntrepotError
 from domain.message import is_over
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.limits import TokenBucket
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
 from gateway.settings import WebhookSettings
 from gateway.subscriptions.record import BATCHED, OPTIONAL, Subscription
 from gateway.subscriptions.subscriptions import Subscriptions

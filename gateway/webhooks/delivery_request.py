@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from domain.names import split_name
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 from gateway.subscriptions.record import BATCHED, STRUCTURED, Subscription
 from gateway.webhooks.signature import signed_headers
 from protocols.cloudevents import http as binding

@@ -25,7 +25,8 @@ from domain.names import split_name
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from domain.routing.queue_selector import RoundRobin, queue_for_key
 from gateway.messaging.appending import append_and_wait
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
 from gateway.subscriptions.record import Subscription
 from gateway.subscriptions.subscriptions import Subscriptions
 from protocols.cloudevents.event import CloudEvent, ExtensionType

@@ -16,7 +16,8 @@ from domain.message import Message
 from domain.ports import PopRequest, Store
 from domain.topic import Permission, Topic
 from gateway.delivery.shares import Shares
-from gateway.messaging.leased_consumer import MIN_LEASE_MS, LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import MIN_LEASE_MS, LeasedConsumer
+from gateway.messaging.ticket import Ticket
 from gateway.messaging.traffic import Traffic
 from tests.support.clock import ManualClock
 from tests.support.share_member import KeepingMember

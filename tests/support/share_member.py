@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gateway.delivery.share import ShareMember
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 
 
 class KeepingMember:

@@ -15,7 +15,7 @@ from domain.position import Position
 from domain.queue_arguments import QueueType
 from gateway.delivery.messages_that_fit import MessagesThatFit
 from gateway.frontends.amqp.streams import StreamTicket, stream_start
-from gateway.messaging.leased_consumer import Ticket, acknowledge_all
+from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import ACK, Settlement
 from protocols.amqp.errors import AmqpError

@@ -22,7 +22,7 @@ from gateway.frontends.mqtt.outbox import Outbox
 from gateway.frontends.mqtt.publishing import Publishing
 from gateway.frontends.mqtt.subscribing import Subscribing
 from gateway.frontends.mqtt.traces import Trace
-from gateway.messaging.leased_consumer import Ticket, acknowledge_all
+from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.sessions.record import OutgoingRecord
 from gateway.sessions.session import Session, released
 from protocols.mqtt.connection import ServerConnection

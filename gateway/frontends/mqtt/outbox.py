@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from domain.message import StoredMessage
 from gateway.delivery.audience import QueueKey, Run
 from gateway.delivery.messages_that_fit import MessagesThatFit
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 from gateway.sessions.record import SENT, OutgoingRecord
 from protocols.mqtt.encoder import PublishTemplate
 

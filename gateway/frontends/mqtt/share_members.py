@@ -12,7 +12,7 @@ from protocols.mqtt.mapping import is_expired
 
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.conversation import MqttConversation
-    from gateway.messaging.leased_consumer import Ticket
+    from gateway.messaging.ticket import Ticket
 
 
 def granted_qos(share: Share, wanted: int) -> int:

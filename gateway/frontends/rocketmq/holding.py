@@ -24,7 +24,8 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
 from domain.message import Delivery
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket, by_consumer
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket, by_consumer
 
 PREFIX: Final = "rocketmq/held/"
 MAX_RECORDED: Final = 3000

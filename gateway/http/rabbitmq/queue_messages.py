@@ -15,7 +15,7 @@ from gateway.http.context import HttpContext
 from gateway.http.rabbitmq import declaring
 from gateway.http.rabbitmq.door import LenientBody, frontend_of, new_router, nothing, queue_in_path, vhost_in_path
 from gateway.http.rabbitmq.shapes import plain
-from gateway.messaging.leased_consumer import Ticket, acknowledge_all
+from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.content import ContentHeader
 from protocols.amqp.mapping import origin_of

@@ -29,7 +29,8 @@ from gateway.http.page_guard import check_page
 from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, log_fault, log_refusal
 from gateway.http.receive import ensure_both
 from gateway.http.streaming import frames
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.ticket import Ticket
 from gateway.transport.web_origin import WebOrigins
 from protocols.cloudevents.errors import CloudEventError
 

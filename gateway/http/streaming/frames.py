@@ -16,7 +16,7 @@ import orjson
 
 from domain.errors import EntrepotError
 from domain.names import split_name
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 from protocols.cloudevents.errors import CloudEventError
 from protocols.cloudevents.event import SPEC_VERSION, CloudEvent, ExtensionType
 from protocols.cloudevents.json_format import decode_event, encode_event

@@ -36,7 +36,7 @@ class SimulatedStore:
 
     def __init__(self, rng: random.Random, loop: VirtualLoop) -> None:
         self.rng, self._loop = rng, loop
-        self.travels = TRAVELS
+        self.travels: Sequence[float] = TRAVELS
         self._handles = count()
         self.available: dict[int, float] = {}
         """From when on each can be had."""

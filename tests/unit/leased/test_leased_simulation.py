@@ -19,8 +19,9 @@ import pytest
 from domain.message import Delivery
 from domain.ports import PopRequest, Store
 from gateway.messaging import settling
-from gateway.messaging.leased_consumer import LeasedConsumer, Ticket
+from gateway.messaging.leased_consumer import LeasedConsumer
 from gateway.messaging.settling import MAX_SETTLED, Settling
+from gateway.messaging.ticket import Ticket
 from tests.support.seed import seeded
 from tests.support.virtual_time import VirtualLoop, run_virtually
 from tests.tiers.marks import scaled

@@ -16,8 +16,8 @@ from domain.routing.binding import Binding
 from domain.routing.exchange import Exchange, ExchangeType
 from gateway.delivery.queue_feeds import QueueFeeds
 from gateway.frontends.mqtt.routes import Routes
-from gateway.messaging.leased_consumer import Ticket
 from gateway.messaging.send import Sender
+from gateway.messaging.ticket import Ticket
 from gateway.messaging.topology import Topology
 from gateway.settings import TopicsSettings
 from gateway.vhosts.counting import Counting

@@ -9,7 +9,7 @@ from domain.message import Delivery
 from domain.ports import PopRequest
 from domain.queue_declaration import declared_queue
 from gateway.delivery.queue_feeds import QueueFeeds
-from gateway.messaging.leased_consumer import Ticket, acknowledge_all
+from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.vhosts.dead_letters import DeadLetters
 from gateway.vhosts.definitions import Definitions
 from gateway.vhosts.keeper import ARRIVAL_MS, QueueKeeper

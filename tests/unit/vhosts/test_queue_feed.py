@@ -13,7 +13,7 @@ from domain.names import queue_feed
 from domain.ports import PopRequest
 from domain.topic import Topic
 from gateway.delivery.queue_feed import QueueFeed
-from gateway.messaging.leased_consumer import Ticket
+from gateway.messaging.ticket import Ticket
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append_all, bodies, handles, pop

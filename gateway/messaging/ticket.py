@@ -1,0 +1,56 @@
+"""Ticket: one message that a leased consumer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from domain.message import StoredMessage
+
+if TYPE_CHECKING:
+    from gateway.messaging.leased_consumer import LeasedConsumer
+
+
+class Ticket:
+    """One delivery in flight.  What ends it again does nothing.
+
+    `member`: whom it was handed to, for those who share out.  `message_group`: of a FIFO group, what is delivered in
+    order.  `message`, `attempt`: not there of one that another gateway popped.
+    """
+
+    __slots__ = ("attempt", "consumer", "handle", "is_open", "lease_ends_ms", "member", "message", "message_group")
+
+    message: StoredMessage
+    attempt: int
+    member: Any
+
+    def __init__(self, handle: str, consumer: LeasedConsumer, lease_ends_ms: int) -> None:
+        self.handle = handle
+        self.consumer = consumer
+        self.lease_ends_ms = lease_ends_ms
+        self.member = None
+        self.message_group = ""
+        self.is_open = True
+
+    def acknowledge(self) -> None:
+        """It was consumed."""
+        self.consumer.acknowledge((self,))
+
+    def release(self) -> None:
+        """Give it back now: others can have it at once."""
+        self.consumer.release((self,))
+
+
+def by_consumer(tickets: Sequence[Ticket]) -> dict[LeasedConsumer, list[Ticket]]:
+    """Those that are open, by who holds them."""
+    found: dict[LeasedConsumer, list[Ticket]] = {}
+    for ticket in tickets:
+        if ticket.is_open:
+            found.setdefault(ticket.consumer, []).append(ticket)
+    return found
+
+
+def acknowledge_all(tickets: Sequence[Ticket]) -> None:
+    """Those that are open were consumed."""
+    for consumer, ended in by_consumer(tickets).items():
+        consumer.acknowledge(ended)
