@@ -93,7 +93,7 @@ async def make(directory: Path, topics: int, light: int) -> Figures:
     topics_seconds = time.perf_counter() - begun
     await _put([Topic(f"light-{n}", queues=1) for n in range(light)], broker)
     begun = time.perf_counter()
-    await broker.put_topics([Topic(f"more-{n}") for n in range(10_000)])
+    await broker.topology.put_topics([Topic(f"more-{n}") for n in range(10_000)])
     call_seconds = time.perf_counter() - begun
     begun = time.perf_counter()
     for turn in range(ENTRIES):
@@ -156,7 +156,7 @@ async def publish(directory: Path, topics: int, light: int) -> Figures:
 
 async def _put(topics: list[Topic], broker: Broker) -> None:
     for first in range(0, len(topics), CALL):
-        refused = [outcome for outcome in await broker.put_topics(topics[first : first + CALL]) if outcome]
+        refused = [outcome for outcome in await broker.topology.put_topics(topics[first : first + CALL]) if outcome]
         if refused:
             raise BenchmarkError(str(refused[0]))
 
@@ -219,7 +219,7 @@ def _message(topic: str, queue_id: int, further: tuple[tuple[str, int], ...] = (
 
 async def _confirmed(broker: Broker, messages: list[Message]) -> None:
     settled = asyncio.get_running_loop().create_future()
-    confirmation = broker.append(messages)
+    confirmation = broker.messages.append(messages)
     confirmation.when_settled(settled.set_result)
     failure = await settled
     if failure is not None or confirmation.refusals:

@@ -100,7 +100,7 @@ async def _remote(server: Server, count: int) -> dict[str, float]:
 
 
 async def _figures(store: Store, count: int) -> dict[str, float]:
-    await store.put_topic(Topic(TOPIC, queues=QUEUES))
+    await store.topology.put_topic(Topic(TOPIC, queues=QUEUES))
     messages = make_messages(count)
     gc.collect()
     gc.freeze()
@@ -131,7 +131,7 @@ async def _durable(store: Store) -> float:
     for _ in range(PINGS // 3):
         future: asyncio.Future[None] = loop.create_future()
         begun = time.perf_counter()
-        confirmation = store.append([Message(TOPIC, b"x" * BODY_BYTES, queue_id=0)])
+        confirmation = store.messages.append([Message(TOPIC, b"x" * BODY_BYTES, queue_id=0)])
         confirmation.when_settled(lambda failure, future=future: future.set_result(None))  # type: ignore[misc]
         await future
         taken.append((time.perf_counter() - begun) * 1000)

@@ -71,7 +71,7 @@ def run(console: Console, *, quick: bool) -> Report:
 
 async def _append_and_pop(directory: Path, count: int) -> tuple[tuple[float, float], tuple[float, float]]:
     broker = await Broker.open(BrokerSettings(directory), SystemClock())
-    await broker.put_topic(Topic(TOPIC, queues=QUEUES))
+    await broker.topology.put_topic(Topic(TOPIC, queues=QUEUES))
     messages = make_messages(count)
     gc.collect()
     gc.freeze()
@@ -128,7 +128,7 @@ def _last_write(directory: str) -> int:
 async def _fill(directory: Path) -> None:
     """In the child: append until killed, and say how far the log is."""
     broker = await Broker.open(BrokerSettings(directory), SystemClock())
-    await broker.put_topic(Topic(TOPIC, queues=QUEUES))
+    await broker.topology.put_topic(Topic(TOPIC, queues=QUEUES))
     messages = make_messages(20_000)
     progress = directory / "appended"
     while True:

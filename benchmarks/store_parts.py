@@ -71,7 +71,7 @@ async def append_all(broker: Store, messages: list[Message]) -> None:
             start = state["next"]
             state["next"] += APPEND_BATCH
             state["in_flight"] += 1
-            confirmation: Confirmation = broker.append(messages[start : start + APPEND_BATCH])
+            confirmation: Confirmation = broker.messages.append(messages[start : start + APPEND_BATCH])
             confirmation.when_settled(settled)
 
     fill()
@@ -86,11 +86,13 @@ async def consume_all(broker: Store, count: int) -> None:
         nonlocal left
         request = PopRequest(TOPIC, GROUP, POP_BATCH)
         while left > 0:
-            deliveries = await broker.pop(request)
+            deliveries = await broker.consumption.pop(request)
             if not deliveries:
                 return
             left -= len(deliveries)
-            outcomes = await broker.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries])
+            outcomes = await broker.consumption.acknowledge(
+                TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries]
+            )
             if any(outcomes):
                 raise BenchmarkError(f"an acknowledgement was refused: {outcomes}")
 

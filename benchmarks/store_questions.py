@@ -86,9 +86,9 @@ async def _by_tag(report: Report, directory: Path, count: int) -> None:
 
     async def consume() -> None:
         nonlocal delivered
-        while deliveries := await broker.pop(PopRequest(TOPIC, GROUP, POP_BATCH, filter=wanted)):
+        while deliveries := await broker.consumption.pop(PopRequest(TOPIC, GROUP, POP_BATCH, filter=wanted)):
             delivered += len(deliveries)
-            await broker.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries])
+            await broker.consumption.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries])
 
     _, wall = await timed(consume)
     assert delivered == count // EVERY, "the filter lets the wanted ones pass"
@@ -111,7 +111,7 @@ async def _by_key(report: Report, directory: Path, count: int) -> None:
     taken = []
     for number in range(50):
         begun = time.perf_counter()
-        page = await broker.query(MessageQuery(TOPIC, f"order-{number * 97 % KEYS}", limit=32))
+        page = await broker.finder.query(MessageQuery(TOPIC, f"order-{number * 97 % KEYS}", limit=32))
         taken.append((time.perf_counter() - begun) * 1000)
         assert len(page.messages) == min(32, count // KEYS), "the query finds what is there"
     await broker.close()
@@ -120,6 +120,6 @@ async def _by_key(report: Report, directory: Path, count: int) -> None:
 
 async def _filled(directory: Path, messages: list[Message]) -> Broker:
     broker = await Broker.open(BrokerSettings(directory), SystemClock())
-    await broker.put_topic(Topic(TOPIC, queues=QUEUES))
+    await broker.topology.put_topic(Topic(TOPIC, queues=QUEUES))
     await append_all(broker, messages)
     return broker

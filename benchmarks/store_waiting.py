@@ -50,7 +50,7 @@ def add_to(report: Report, console: Console, *, quick: bool) -> None:
 
 async def _opened(directory: Path) -> Broker:
     broker = await Broker.open(BrokerSettings(directory), SystemClock())
-    await broker.put_topic(Topic(TOPIC, queues=QUEUES))
+    await broker.topology.put_topic(Topic(TOPIC, queues=QUEUES))
     return broker
 
 
@@ -101,8 +101,8 @@ async def _lateness(broker: Broker, seconds: int) -> float:
         now_ms = time.time() * 1000
         late.extend(now_ms - int(message.system[SystemProperty.DELIVER_AT_MS]) for message in messages)
 
-    ends = {bounds.queue_id: bounds.max_offset for bounds in await broker.bounds(TOPIC)}
-    tails = [broker.tail(TOPIC, queue_id, end, take) for queue_id, end in ends.items()]
+    ends = {bounds.queue_id: bounds.max_offset for bounds in await broker.messages.bounds(TOPIC)}
+    tails = [broker.messages.tail(TOPIC, queue_id, end, take) for queue_id, end in ends.items()]
     start = time.time_ns() // 1_000_000 + 2000
     messages = make_messages(seconds * DUE_A_SECOND)
     await append_all(broker, [_at(message, start + n * 1000 // DUE_A_SECOND) for n, message in enumerate(messages)])
@@ -127,7 +127,7 @@ def _rss() -> int:
 
 async def _expiring(report: Report, directory: Path, count: int) -> None:
     broker = await _opened(directory)
-    await broker.put_group(ConsumerGroup(GROUP, max_attempts=1000))
+    await broker.topology.put_group(ConsumerGroup(GROUP, max_attempts=1000))
     await append_all(broker, make_messages(count))
     chosen = random.Random(1)
     settled: set[bytes] = set()
@@ -137,10 +137,12 @@ async def _expiring(report: Report, directory: Path, count: int) -> None:
     async def consumer() -> None:
         nonlocal attempts
         while len(settled) < count:
-            deliveries = await broker.pop(request)
+            deliveries = await broker.consumption.pop(request)
             attempts += len(deliveries)
             kept = [delivery for delivery in deliveries if chosen.random() >= EXPIRING]
-            outcomes = await broker.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in kept])
+            outcomes = await broker.consumption.acknowledge(
+                TOPIC, GROUP, [delivery.receipt_handle for delivery in kept]
+            )
             for delivery, refusal in zip(kept, outcomes, strict=True):
                 if refusal is None:
                     settled.add(delivery.message.message_id)
@@ -150,7 +152,7 @@ async def _expiring(report: Report, directory: Path, count: int) -> None:
             await asyncio.gather(*(consumer() for _ in range(CONSUMERS)))
 
     cpu, wall = await timed(consumers)
-    status = await broker.group_status(GROUP)
+    status = await broker.topology.group_status(GROUP)
     if any(progress.lag for progress in status.progress):
         raise BenchmarkError("the group is not done with all messages")
     await broker.close()
@@ -170,7 +172,7 @@ async def _key_values(report: Report, directory: Path, writes: int) -> None:
     async def writer(first: int) -> None:
         for number in range(first, writes, CONSUMERS):
             keys = range(number * WRITE_CHANGES, (number + 1) * WRITE_CHANGES)
-            await broker.write([KeyValueChange(f"session/{key % KEYS}", b"x" * 100) for key in keys])
+            await broker.key_values.write([KeyValueChange(f"session/{key % KEYS}", b"x" * 100) for key in keys])
 
     async def writers() -> None:
         await asyncio.gather(*(writer(first) for first in range(CONSUMERS)))

@@ -1,25 +1,30 @@
 """Broker: the ports of a store, implemented on the storage engine of this process.
 
-Each port is a face (`broker/faces`); the deciding is in `broker/consume`, `broker/metadata` and `broker/store`, the
+Each port is an object of `broker/ports`; the deciding is in `broker/consume`, `broker/metadata` and `broker/store`, the
 waiting for durability in `group_commit`.  Every answer that promises something waits for the watermark first.  What is
 here is how a broker begins, what it does by itself, and how it ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from typing import Final
 
 import structlog
 
 from broker.commit_pace import CommitPace
-from broker.faces.aside import AsideFace
-from broker.faces.finder import FinderFace
-from broker.faces.key_values import KeyValueFace
-from broker.faces.topology import TopologyFace
 from broker.group_commit import GroupCommit
-from broker.measurements import engine_gauges
 from broker.opening import open_store
+from broker.ports.condition import Condition
+from broker.ports.consumption import Consumption
+from broker.ports.core import BrokerCore
+from broker.ports.finder import Finder
+from broker.ports.key_values import KeyValues
+from broker.ports.messages import Messages
+from broker.ports.timers import Timers
+from broker.ports.topology import Topology
+from broker.ports.transactions import Transactions
 from broker.retention.cleaner import Cleaner
 from broker.retention.watermarks import DiskState, tell
 from broker.settings import BrokerSettings
@@ -28,7 +33,6 @@ from broker.store.store_files import DirectoryLock
 from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import EntrepotError, StoreFailedError
-from domain.measurement import Histogram
 from domain.names import is_retry_topic, retried_topic, retry_group
 
 BACKGROUND_STEP_SECONDS: Final = 0.5
@@ -42,21 +46,30 @@ TIMER_TICK_SECONDS: Final = 0.05
 log = structlog.get_logger(__name__)
 
 
-class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
+class Broker:
     """Implements `domain.ports.Store`.  Make one with `await Broker.open(...)` on the event loop it will live on."""
 
     def __init__(self, settings: BrokerSettings, clock: Clock, lock: DirectoryLock) -> None:
         opened = open_store(settings, lock.descriptor)
-        super().__init__(settings, clock, opened)
+        self.core = core = BrokerCore(settings, clock, opened, asyncio.get_running_loop())
+        self.engine, self.registry = core.engine, core.registry
         self._lock = lock
-        self.commit = GroupCommit(
-            self.engine,
+        core.commit = GroupCommit(
+            core.engine,
             pace=CommitPace(settings.linger_ms / 1000),
             max_unconfirmed_bytes=settings.max_unconfirmed_bytes,
             on_grown=self._on_grown,
             on_failure=self._on_failure,
-            measured=self.measured,
+            measured=core.measured,
         )
+        self.messages = Messages(core)
+        self.consumption = Consumption(core)
+        self.topology = Topology(core, self.consumption)
+        self.key_values = KeyValues(core)
+        self.finder = Finder(core)
+        self.timers = Timers(core)
+        self.transactions = Transactions(core, self.messages, self.timers)
+        self.condition = Condition(core, lambda: self.cleaner.deleted_segments)
         self._is_closed = False
         self.cleaner = Cleaner(
             self.engine,
@@ -64,20 +77,20 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             opened.progress,
             opened.restatements,
             settings.retention_seconds,
-            self.now_ms,
+            self.core.now_ms,
             self._is_saved_up_to,
         )
         self._cleaning: Iterator[None] | None = None
-        self._last_cleaning = self.loop.time()
+        self._last_cleaning = self.core.loop.time()
         self._background_problems: dict[str, str] = {}
         opened.on_topic.append(self._on_topic)
         self.registry.on_group = self._on_group
-        self.loop.add_reader(self.engine.checkpointer.channel.fileno(), self._on_checkpointed)
-        self._last_checkpoint = self.loop.time()
+        self.core.loop.add_reader(self.engine.checkpointer.channel.fileno(), self._on_checkpointed)
+        self._last_checkpoint = self.core.loop.time()
         self._checkpoint_target: int | None = None
         self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
-            ("dead letters", lambda: self.consumption.bury_exhausted(self.now_ms())),
-            ("transactions", self.expire_transactions),
+            ("dead letters", lambda: self.core.consumption.bury_exhausted(self.core.now_ms())),
+            ("transactions", self.transactions.expire_transactions),
             ("traces", self._write_traces),
             ("durability", self._make_durable),
             ("checkpoint", self._checkpoint_if_due),
@@ -86,8 +99,8 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             ("retention", self._clean),
         )
         self._look_at_disk()  # before anybody is let in: a full disk takes not even the first message
-        self._background = self.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
-        self._timer_tick = self.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
+        self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
+        self._timer_tick = self.core.loop.call_later(TIMER_TICK_SECONDS, self._run_timers)
 
     @classmethod
     async def open(cls, settings: BrokerSettings, clock: Clock) -> Broker:
@@ -99,36 +112,16 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             lock.release()
             raise
 
-    @property
-    def failure(self) -> EntrepotError | None:
-        return self.engine.failure
-
-    @property
-    def damage(self) -> list[str]:
-        found = self.engine.report.damage
-        return [found] if found else []
-
-    async def measurements(self) -> dict[str, Histogram]:
-        return self.measured.by_name()
-
-    async def gauges(self) -> dict[str, float]:
-        return {
-            **engine_gauges(self.engine),
-            "disk_state": self.disk_state,
-            "deleted_segments": self.cleaner.deleted_segments,
-            "dropped_hops": self.tracer.dropped,
-        }
-
     async def close(self) -> None:
         if self._is_closed:
             return
         self._is_closed = True
-        self.polling.release()
+        self.core.polling.release()
         self._background.cancel()
         self._timer_tick.cancel()
         self._write_last_traces()
-        self.commit.close()
-        self.loop.remove_reader(self.engine.checkpointer.channel.fileno())
+        self.core.commit.close()
+        self.core.loop.remove_reader(self.engine.checkpointer.channel.fileno())
         self.engine.close()
         self._lock.release()
 
@@ -136,10 +129,10 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
 
     def _on_grown(self, queues: list[ConsumeQueue]) -> None:
         for queue in queues:
-            if self.polling.count:
+            if self.core.polling.count:
                 if is_retry_topic(queue.topic):
-                    self.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
-                self.polling.wake(queue.topic)
+                    self.core.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
+                self.core.polling.wake(queue.topic)
             for watcher in queue.watchers:
                 try:
                     watcher(queue)
@@ -147,15 +140,15 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
                     log.exception("a watcher of a queue failed", topic=queue.topic, queue=queue.queue_id)
 
     def _on_topic(self, name: str) -> None:
-        for watcher in tuple(self.topic_watchers):
+        for watcher in tuple(self.core.topic_watchers):
             watcher(name)
 
     def _on_group(self, name: str) -> None:
-        for watcher in tuple(self.group_watchers):
+        for watcher in tuple(self.core.group_watchers):
             watcher(name)
 
     def _on_failure(self, failure: StoreFailedError) -> None:
-        self.polling.release()
+        self.core.polling.release()
 
     def _run_background(self) -> None:
         """The one table of background steps, one after the other."""
@@ -170,40 +163,40 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
                 if str(error) != self._background_problems.get(name):
                     self._background_problems[name] = str(error)
                     log.exception("a background step failed", step=name)
-        self._background = self.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
+        self._background = self.core.loop.call_later(BACKGROUND_STEP_SECONDS, self._run_background)
 
     def _run_timers(self) -> None:
         has_more = False
         try:
             if self.engine.failure is None and self.engine.aside.timers.count:
-                has_more = self.deliver_due()
+                has_more = self.timers.deliver_due()
         except StoreFailedError as failure:
             self._on_failure(failure)
         except Exception:  # the next tick tries again
             log.exception("delivering what is due failed")
-        self._timer_tick = self.loop.call_later(0 if has_more else TIMER_TICK_SECONDS, self._run_timers)
+        self._timer_tick = self.core.loop.call_later(0 if has_more else TIMER_TICK_SECONDS, self._run_timers)
 
     def _write_traces(self) -> None:
         """Others get their turn between parts of it."""
-        if self._is_closed or self.disk_state >= DiskState.REFUSE or not self.tracer.has_pending:
+        if self._is_closed or self.core.disk_state >= DiskState.REFUSE or not self.core.tracer.has_pending:
             return
         try:
-            if self.tracer.write(self.now_ms()):
-                self.loop.call_soon(self._write_traces)
+            if self.core.tracer.write(self.core.now_ms()):
+                self.core.loop.call_soon(self._write_traces)
         except StoreFailedError as failure:
             self._on_failure(failure)
-        self.commit.submit(Confirmation())
+        self.core.commit.submit(Confirmation())
 
     def _write_last_traces(self) -> None:
         try:
-            while self.engine.failure is None and self.tracer.write(self.now_ms()):
+            while self.engine.failure is None and self.core.tracer.write(self.core.now_ms()):
                 pass
         except EntrepotError as error:
             log.warning("the last traces are lost", error=error.message)
 
     def _make_durable(self) -> None:
         if self.engine.end > self.engine.commit_log.durable_offset:
-            self.commit.submit(Confirmation())
+            self.core.commit.submit(Confirmation())
 
     def _build_filter_index(self) -> None:
         self.engine.lookup.build_next()
@@ -212,27 +205,30 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
 
     def _look_at_disk(self) -> None:
         total, free = self.engine.disk.space(self.engine.root)
-        before, self.disk_state = self.disk_state, self.settings.watermarks.state(total, free)
-        self.cleaner.is_emergency = self.disk_state is DiskState.EMERGENCY
-        tell(before, self.disk_state, free)
+        before, self.core.disk_state = self.core.disk_state, self.core.settings.watermarks.state(total, free)
+        self.cleaner.is_emergency = self.core.disk_state is DiskState.EMERGENCY
+        tell(before, self.core.disk_state, free)
 
     def _clean(self) -> None:
         """Go on with the round of the cleaner, for a while; begin one when it is time."""
-        until = self.loop.time() + CLEANING_SECONDS
+        until = self.core.loop.time() + CLEANING_SECONDS
         if self._cleaning is None:
-            is_urgent = self.disk_state >= DiskState.REFUSE
-            if self.loop.time() - self._last_cleaning < self.settings.retention_interval_seconds and not is_urgent:
+            is_urgent = self.core.disk_state >= DiskState.REFUSE
+            if (
+                self.core.loop.time() - self._last_cleaning < self.core.settings.retention_interval_seconds
+                and not is_urgent
+            ):
                 return
             self._cleaning = self.cleaner.round()
         try:
             for _ in self._cleaning:
-                if self.loop.time() >= until or self._checkpoint_target is not None:
+                if self.core.loop.time() >= until or self._checkpoint_target is not None:
                     return
         except BaseException:
             self._cleaning = None
             raise
         self._cleaning = None
-        self._last_cleaning = self.loop.time()
+        self._last_cleaning = self.core.loop.time()
 
     def _is_saved_up_to(self, commit_log_offset: int) -> bool:
         """Whether the state file has all before an offset; if not, see to it."""
@@ -246,18 +242,18 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
 
     def _checkpoint_if_due(self) -> None:
         behind = self.engine.end - self.engine.checkpoint_position
-        age = self.loop.time() - self._last_checkpoint
+        age = self.core.loop.time() - self._last_checkpoint
         if self._checkpoint_target is not None:
             self._save_slice()
-        elif behind and (behind >= self._checkpoint_bytes() or age >= self.settings.checkpoint_interval_seconds):
-            self._last_checkpoint = self.loop.time()
+        elif behind and (behind >= self._checkpoint_bytes() or age >= self.core.settings.checkpoint_interval_seconds):
+            self._last_checkpoint = self.core.loop.time()
             self._checkpoint_target = self.engine.end
             self._save_slice()
 
     def _checkpoint_bytes(self) -> int:
         """How far the log goes on between two rounds: further where many rows change, each of which is as much work
         as some records of the log, which would be read instead."""
-        least = self.settings.checkpoint_interval_bytes
+        least = self.core.settings.checkpoint_interval_bytes
         return min(max(least, len(self.engine.rows) * ROW_WORTH_BYTES), least * MAX_STRETCH)
 
     def _save_slice(self) -> None:
@@ -266,7 +262,7 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
             if not self.engine.begin_checkpoint() and not self.engine.is_checkpointing and self.engine.is_slice_waiting:
                 confirmation = Confirmation()
                 confirmation.when_settled(self._on_slice_durable)
-                self.commit.submit(confirmation)
+                self.core.commit.submit(confirmation)
         except StoreFailedError as failure:
             self._on_failure(failure)
 
@@ -278,11 +274,11 @@ class Broker(TopologyFace, KeyValueFace, FinderFace, AsideFace):
         try:
             is_saved = self.engine.finish_checkpoint()
         except StoreFailedError as failure:
-            self.loop.remove_reader(self.engine.checkpointer.channel.fileno())
+            self.core.loop.remove_reader(self.engine.checkpointer.channel.fileno())
             log.critical("the store has stopped", error=failure.message)
             self._on_failure(failure)
             return
         if self._checkpoint_target is not None and self.engine.checkpoint_position >= self._checkpoint_target:
             self._checkpoint_target = None
         elif is_saved:
-            self.loop.call_soon(self._save_slice)  # else there was no room: the next step tries again
+            self.core.loop.call_soon(self._save_slice)  # else there was no room: the next step tries again

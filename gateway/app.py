@@ -82,8 +82,8 @@ class Gateway:
         topology = Topology(store, settings.topics)
         self.sender = Sender(store, topology, clock)
         is_alone = not isinstance(store, Clustered) and not settings.broker.enabled
-        self.security = Security(store, settings.security, clock, _setup_token_file(settings, store))
-        self.event_rules = EventRules(store)
+        self.security = Security(store.key_values, settings.security, clock, _setup_token_file(settings, store))
+        self.event_rules = EventRules(store.key_values)
         self._admission = Admission(self.event_rules, self.sender)
         self.subscriptions = Subscriptions(store, clock, settings.webhooks.max_subscriptions)
         self._webhooks: Webhooks | None = None
@@ -292,8 +292,8 @@ class Gateway:
     async def until_stopped(self) -> int:
         """Wait for a signal (0) or for the store to fail (1)."""
         while (code := await self._stop.wait(0.2)) is None:
-            if self.store.failure is not None:
-                log.critical("stopping: the store has failed", error=self.store.failure.message)
+            if self.store.condition.failure is not None:
+                log.critical("stopping: the store has failed", error=self.store.condition.failure.message)
                 self._stop.give(1)
         return code
 
@@ -313,7 +313,7 @@ class Gateway:
                     await self._webhooks.close(max(end - self._loop.time() - WEBHOOK_MARGIN_SECONDS, 0.0))
         for end_of in self._http_context.on_drain if self._http_context is not None else ():
             end_of()
-        self.store.release_waiting()
+        self.store.consumption.release_waiting()
         self.memberships.release_waiting()
         self._certificate_watch.close()
         self._sys.close()
@@ -343,7 +343,7 @@ class Gateway:
         """Let what was sent be settled, and then some work be done; as long as there is time, and a store."""
         with contextlib.suppress(TimeoutError, EntrepotError):
             async with asyncio.timeout_at(end):
-                if self.store.failure is None:
+                if self.store.condition.failure is None:
                     await self.sender.settle()
                     if work is not None:
                         await work()

@@ -38,8 +38,8 @@ async def serve_broker(loaded: LoadedSettings) -> int:
         settle_memory()
         with _ready(settings, {"broker": address_of(listener)}):
             while (code := await stop.wait(0.2)) is None:
-                if store.failure is not None:
-                    log.critical("stopping: the store has failed", error=store.failure.message)
+                if store.condition.failure is not None:
+                    log.critical("stopping: the store has failed", error=store.condition.failure.message)
                     stop.give(1)
                 elif broker.stopped.done():
                     refusal = broker.stopped.result()

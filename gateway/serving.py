@@ -122,7 +122,7 @@ def _warn_of_nobody(settings: Settings, security: Security) -> None:
 def _where_it_is_kept(settings: Settings, store: Store) -> str:
     """For a person."""
     if isinstance(store, Clustered):
-        return f"{len(store.topics())} topics on brokers elsewhere"
+        return f"{len(store.topology.topics())} topics on brokers elsewhere"
     return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
 
 

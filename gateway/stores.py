@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def open_store(settings: Settings, clock: Clock) -> Store:
-    """The face of the ports that the settings name."""
+    """The store that the settings name."""
     if settings.store.kind == "memory":
         from store_client.memory import MemoryStore
 

@@ -1,5 +1,4 @@
-"""The store in this process: `broker.Broker` is the ports itself, so nothing stands between; and the processes that
-are made of `broker` alone.
+"""The store in this process, whose ports are the broker's own; and the processes that are made of `broker` alone.
 
 The engine is loaded when a function here is called, so that who imports this for its name alone never loads it.
 """

@@ -13,19 +13,19 @@ from domain.consumer_group import ConsumerGroup
 from domain.topic import Topic
 
 if TYPE_CHECKING:
-    from broker.faces.consumption import ConsumptionFace
+    from broker.ports.core import BrokerCore
 
 
 class AvailabilityWatch:
     """Of one topic and group.  `close` it."""
 
-    def __init__(self, broker: ConsumptionFace, topic: str, group: str, callback: Callable[[], None]) -> None:
-        self._broker = broker
+    def __init__(self, core: BrokerCore, topic: str, group: str, callback: Callable[[], None]) -> None:
+        self._core = core
         self._topic, self._group = topic, group
         self._callback = callback
         self._timer: asyncio.TimerHandle | None = None
         self._is_told = self._is_closed = False
-        self._stop = broker.polling.watch(topic, group, self._woken)
+        self._stop = core.polling.watch(topic, group, self._woken)
         self._arm()
 
     def close(self) -> None:
@@ -39,7 +39,7 @@ class AvailabilityWatch:
         """Several wakes in one tick are told once."""
         if not self._is_told:
             self._is_told = True
-            self._broker.loop.call_soon(self._tell)
+            self._core.loop.call_soon(self._tell)
 
     def _tell(self) -> None:
         self._is_told = False
@@ -56,11 +56,11 @@ class AvailabilityWatch:
         topic, group = self._definitions()
         if topic is None or group is None:
             return
-        now_ms = self._broker.now_ms()
-        due = self._broker.consumption.next_due(topic, group, now_ms)
+        now_ms = self._core.now_ms()
+        due = self._core.consumption.next_due(topic, group, now_ms)
         if due is not None:
-            self._timer = self._broker.loop.call_later(max(due - now_ms, 1) / 1000, self._tell)
+            self._timer = self._core.loop.call_later(max(due - now_ms, 1) / 1000, self._tell)
 
     def _definitions(self) -> tuple[Topic | None, ConsumerGroup | None]:
-        registry = self._broker.registry
+        registry = self._core.registry
         return registry.topics.get(self._topic), registry.groups.get(self._group)

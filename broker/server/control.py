@@ -63,27 +63,27 @@ class BrokerControl:
     # -- draining ------------------------------------------------------------------------------------------------
 
     async def _readers(self) -> wire.Readers:
-        return list(self._broker.consumption.progress.windows)
+        return list(self._broker.core.consumption.progress.windows)
 
     async def drainage(self, readers: wire.Readers) -> wire.Drainage:
         """What is still here.  `readers`: groups that read topics on other brokers; one of them may not have come
         here yet, and then has all of it to settle."""
         broker = self._broker
         unsettled = unread = 0
-        windows = broker.consumption.progress.windows
+        windows = broker.core.consumption.progress.windows
         read = {topic for _, topic in windows}
         to_come = {
             topic for group, topic in readers if (group, topic) not in windows and group in broker.registry.groups
         }
-        for topic in broker.topics():
-            held = sum(bounds.max_offset - bounds.min_offset for bounds in broker.bounds_of(topic))
+        for topic in broker.topology.topics():
+            held = sum(bounds.max_offset - bounds.min_offset for bounds in broker.core.bounds_of(topic))
             if topic.name in to_come:
                 unsettled += held
             elif topic.name in read:
-                unsettled += broker.consumption.backlog(topic)
+                unsettled += broker.core.consumption.backlog(topic)
             elif not is_system_topic(topic.name):
                 unread += held  # dead letters and traces that nobody reads stay with the data
-        gauges = await broker.gauges()
+        gauges = await broker.condition.gauges()
         waiting = int(gauges["timing_messages"] + gauges["half_messages"])
         return wire.Drainage(self._identity.is_draining, unsettled, waiting, unread, await self._count_key_values())
 
@@ -91,7 +91,7 @@ class BrokerControl:
         if not self._identity.keeps_key_values:
             return 0
         found, after = 0, ""
-        while page := await self._broker.scan("", after=after, limit=MAX_SCAN):
+        while page := await self._broker.key_values.scan("", after=after, limit=MAX_SCAN):
             found += sum(not each.key.startswith(PREFIX) for each in page)
             after = page[-1].key
         return found
@@ -163,7 +163,7 @@ class BrokerControl:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"broker {self._identity.name!r} keeps the key-values itself")
         if is_first:
             await self._forget_key_values()
-        await self._broker.write([KeyValueChange(change.key, change.value) for change in changes])
+        await self._broker.key_values.write([KeyValueChange(change.key, change.value) for change in changes])
 
     async def hand_over_key_values(self, keeps: bool, token: int) -> None:
         """Be the one that keeps them, or not any more.  `token`: of the seal under which they were copied away; 0 where
@@ -183,8 +183,8 @@ class BrokerControl:
 
     async def _forget_key_values(self) -> None:
         after = ""
-        while page := await self._broker.scan("", after=after, limit=MAX_SCAN // 10):
+        while page := await self._broker.key_values.scan("", after=after, limit=MAX_SCAN // 10):
             gone = [KeyValueChange(each.key, None) for each in page if not each.key.startswith(PREFIX)]
             if gone:
-                await self._broker.write(gone)
+                await self._broker.key_values.write(gone)
             after = page[-1].key

@@ -28,15 +28,15 @@ class Placement:
     def elsewhere(self) -> set[str]:
         """Topics that are not placed here."""
         if self._elsewhere is None:
-            self._elsewhere = {topic.name for topic in self._store.topics() if self._is_elsewhere(topic)}
-            self._store.watch_topics(self._topic_changed)
+            self._elsewhere = {topic.name for topic in self._store.topology.topics() if self._is_elsewhere(topic)}
+            self._store.topology.watch_topics(self._topic_changed)
         return self._elsewhere
 
     def _is_elsewhere(self, topic: Topic) -> bool:
         return bool(topic.placement) and not topic.queues_on(self._name())
 
     def _topic_changed(self, name: str) -> None:
-        topic = self._store.topic(name)
+        topic = self._store.topology.topic(name)
         if topic is not None and self._is_elsewhere(topic):
             self.elsewhere.add(name)
         else:
@@ -62,17 +62,28 @@ class Placement:
 
     async def refusal_to_leave(self, topic: Topic) -> EntrepotError | None:
         """Why a definition by which the topic is elsewhere cannot be taken, if it cannot."""
-        known = self._store.topic(topic.name)
+        known = self._store.topology.topic(topic.name)
         if known is None or self._is_elsewhere(known) or not self._is_elsewhere(topic):
             return None
-        if await self._store.timed_messages(topic.name, limit=1) or (await self._store.gauges())["half_messages"]:
+        if (
+            await self._store.timers.timed_messages(topic.name, limit=1)
+            or (await self._store.condition.gauges())["half_messages"]
+        ):
             return EntrepotError(
                 Code.PRECONDITION_FAILED,
                 f"messages wait on broker {self._name()!r} for their time, or the end of their transaction: topic "
                 f"{topic.name!r} cannot leave it before they are delivered",
             )
-        ends = {b.queue_id: b.max_offset for b in await self._store.bounds(topic.name) if b.max_offset > b.min_offset}
-        readers = [(await self._store.group_status(group.name)).progress for group in self._store.groups() if ends]
+        ends = {
+            b.queue_id: b.max_offset
+            for b in await self._store.messages.bounds(topic.name)
+            if b.max_offset > b.min_offset
+        }
+        readers = [
+            (await self._store.topology.group_status(group.name)).progress
+            for group in self._store.topology.groups()
+            if ends
+        ]
         progress = [each for of_group in readers for each in of_group if each.topic == topic.name]
         settled = {each.queue_id for each in progress} - {
             each.queue_id for each in progress if each.committed_offset < each.max_offset

@@ -53,14 +53,14 @@ class BrokerProcess:
 
     def __init__(self, broker: Broker, settings: BrokerProcessSettings, listener: socket.socket, clock: Clock) -> None:
         self._broker, self._settings = broker, settings
-        data_dir = broker.settings.data_dir
+        data_dir = broker.core.settings.data_dir
         self.identity: BrokerIdentity = open_identity(data_dir, settings.name, settings.number)
         self._data_dir = data_dir
         self.identity.epoch = max(clock.now_ms(), self.identity.epoch + 1)
         self.identity.save(data_dir)
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
-        self._deletions = DefinitionLog(broker)
+        self._deletions = DefinitionLog(broker.key_values)
         self._service = StoreService(broker, self._deletions, self.info)
         self._control = BrokerControl(
             broker, self.identity, data_dir, self._service, self._changed, lambda: self._stop(None)
@@ -74,7 +74,7 @@ class BrokerProcess:
             self.identity.name,
             settings.cluster,
             settings.tls.server(),
-            ListenerLimits(window_bytes=min(ListenerLimits().window_bytes, broker.settings.max_unconfirmed_bytes)),
+            ListenerLimits(window_bytes=min(ListenerLimits().window_bytes, broker.core.settings.max_unconfirmed_bytes)),
         )
         self._registrar = Registrar(
             settings.name_servers,
@@ -98,12 +98,12 @@ class BrokerProcess:
             self.identity.name,
             self.identity.number,
             self._settings.address,
-            self._broker.store_id,
+            self._broker.core.store_id,
             self.identity.epoch,
             self._settings.zone,
             self.identity.is_draining,
             self.identity.keeps_key_values,
-            "; ".join(self._broker.damage),
+            "; ".join(self._broker.condition.damage),
         )
 
     async def start(self) -> None:
@@ -146,5 +146,5 @@ class BrokerProcess:
         if self.stopped.done() and self.stopped.result() is None:
             await self._registrar.unregister()
         await self._registrar.close()
-        self._broker.release_waiting()
+        self._broker.consumption.release_waiting()
         await self._listener.close()

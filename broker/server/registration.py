@@ -57,7 +57,7 @@ class Registrar:
         self._timer: asyncio.TimerHandle | None = None
         self._links = [self._link(address, settings) for address in name_servers]
         self._tasks: list[asyncio.Task[None]] = []
-        self._stop = store.watch_topics(lambda name: self.changed())
+        self._stop = store.topology.watch_topics(lambda name: self.changed())
 
     def _link(self, address: str, settings: LinkSettings) -> Link:
         return Link(address, settings, on_up=self._register_all)
@@ -84,7 +84,7 @@ class Registrar:
     def _registration(self) -> Registration:
         topics = tuple(
             TopicRoute(topic.name, topic.queues, topic.writable_queues)
-            for topic in self._store.topics()
+            for topic in self._store.topology.topics()
             if not is_system_topic(topic.name)
         )
         made = Registration(self._info(), self._version, topics)

@@ -10,7 +10,8 @@ from typing import Any, Final
 from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
 from broker.server.definition_log import DefinitionLog, check_keys, visible
 from broker.server.placement import Placement
-from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream, ServedStore, TailStream
+from broker.server.served_store import ServedStore
+from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream, TailStream
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
@@ -41,7 +42,7 @@ class StoreService:
         self._placement = Placement(store, lambda: info().name)
         self._definition_streams: set[DefinitionStream] = set()
         self._tails: dict[str, set[TailStream]] = {}
-        store.watch_topics(self._topic_changed)
+        store.topology.watch_topics(self._topic_changed)
         self._loop = asyncio.get_running_loop()
         self.is_sealed = False
         """Key-values are being moved to another broker: none may change."""
@@ -51,9 +52,11 @@ class StoreService:
 
     def install(self, service: Service) -> None:
         """Put its operations into a service."""
-        service.direct[wire.APPEND] = lambda channel, request: self._append(channel, request, self.store.append)
+        service.direct[wire.APPEND] = lambda channel, request: self._append(
+            channel, request, self.store.messages.append
+        )
         service.direct[wire.APPEND_HALF] = lambda channel, request: self._append(
-            channel, request, self.store.append_half
+            channel, request, self.store.transactions.append_half
         )
         service.calls.update(self._message_calls())
         service.calls.update(self._consumption_calls())
@@ -97,39 +100,39 @@ class StoreService:
     def _message_calls(self) -> dict[wire.Operation, Call]:
         store = self.store
         return {
-            wire.READ: _stored(store.read),
+            wire.READ: _stored(store.messages.read),
             wire.PULL: self._pull,
-            wire.MATCHING_OFFSETS: store.matching_offsets,
-            wire.OFFSET_AT: store.offset_at,
-            wire.BOUNDS: store.bounds,
+            wire.MATCHING_OFFSETS: store.messages.matching_offsets,
+            wire.OFFSET_AT: store.messages.offset_at,
+            wire.BOUNDS: store.messages.bounds,
             # looked up when they are called: a store that has no log serves the rest
-            wire.RECORDS: lambda *asked: store.records(*asked),
-            wire.BYTES_BETWEEN: lambda *asked: store.bytes_between(*asked),
+            wire.RECORDS: lambda *asked: store.messages.records(*asked),
+            wire.BYTES_BETWEEN: lambda *asked: store.messages.bytes_between(*asked),
             wire.QUERY: self._query,
-            wire.MESSAGES_BY_ID: _stored(store.messages_by_id),
+            wire.MESSAGES_BY_ID: _stored(store.finder.messages_by_id),
             wire.MESSAGE_AT: self._message_at,
             wire.MESSAGE_CONSUMERS: self._message_consumers,
-            wire.MESSAGE_TRACE: store.message_trace,
+            wire.MESSAGE_TRACE: store.finder.message_trace,
         }
 
     async def _pull(
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None
     ) -> tuple[bytes, int, int, int]:
-        pulled = await self.store.pull(topic, queue_id, from_offset, max_messages, filter)
+        pulled = await self.store.messages.pull(topic, queue_id, from_offset, max_messages, filter)
         return encode_stored(pulled.messages), pulled.next_offset, pulled.min_offset, pulled.max_offset
 
     async def _query(self, query: MessageQuery) -> tuple[bytes, str | None]:
-        page = await self.store.query(query)
+        page = await self.store.finder.query(query)
         return encode_stored(page.messages), page.next
 
     async def _message_at(self, commit_log_offset: int) -> bytes:
-        return encode_stored([await self.store.message_at(commit_log_offset)])
+        return encode_stored([await self.store.finder.message_at(commit_log_offset)])
 
     async def _message_consumers(self, message: bytes) -> list[MessageConsumer]:
         found = decode_stored(message, 0)
         if len(found) != 1:
             raise RemotingError("one message is asked about")
-        return await self.store.message_consumers(found[0])
+        return await self.store.finder.message_consumers(found[0])
 
     # -- consumption ---------------------------------------------------------------------------------------------
 
@@ -137,20 +140,20 @@ class StoreService:
         store = self.store
         return {
             wire.POP: self._pop,
-            wire.ACKNOWLEDGE: store.acknowledge,
+            wire.ACKNOWLEDGE: store.consumption.acknowledge,
             wire.CHANGE_INVISIBLE_DURATION: self._change_invisible_duration,
-            wire.REJECT: store.reject,
-            wire.RESET_GROUP: store.reset_group,
-            wire.RESEND_DEAD_LETTERS: store.resend_dead_letters,
+            wire.REJECT: store.consumption.reject,
+            wire.RESET_GROUP: store.consumption.reset_group,
+            wire.RESEND_DEAD_LETTERS: store.consumption.resend_dead_letters,
         }
 
     async def _pop(self, request: PopRequest) -> bytes:
-        return encode_deliveries(await self.store.pop(request))
+        return encode_deliveries(await self.store.consumption.pop(request))
 
     async def _change_invisible_duration(
         self, topic: str, group: str, handles: list[str], invisible_ms: int | None, release: bool, suspend: bool
     ) -> wire.Outcomes:
-        return await self.store.change_invisible_duration(
+        return await self.store.consumption.change_invisible_duration(
             topic, group, handles, invisible_ms, release=release, suspend=suspend
         )
 
@@ -167,12 +170,12 @@ class StoreService:
         return {
             wire.PUT_TOPICS: self._put_topics,
             wire.DELETE_TOPIC: self._delete_topic,
-            wire.TOPIC_STATUS: store.topic_status,
+            wire.TOPIC_STATUS: store.topology.topic_status,
             wire.PUT_NAMESPACE: self._put_namespace,
             wire.DELETE_NAMESPACE: self._delete_namespace,
             wire.PUT_GROUP: self._put_group,
             wire.DELETE_GROUP: self._delete_group,
-            wire.GROUP_STATUS: store.group_status,
+            wire.GROUP_STATUS: store.topology.group_status,
         }
 
     async def _put_topics(self, topics: list[Topic]) -> wire.Outcomes:
@@ -185,40 +188,42 @@ class StoreService:
         ]
         for place in places:
             name = topics[place].name
-            known = self.store.topic(name)
+            known = self.store.topology.topic(name)
             if known is not None and self.deletions.is_deleted("topic", name, known.revision):
                 with suppress(EntrepotError):  # the deletion itself was quicker
-                    await self.store.delete_topic(name)
-        outcomes = await self.store.put_topics([topics[place] for place in places])
+                    await self.store.topology.delete_topic(name)
+        outcomes = await self.store.topology.put_topics([topics[place] for place in places])
         for place, outcome in zip(places, outcomes, strict=True):
             found[place] = outcome
         return found
 
     async def _delete_topic(self, name: str, revision: int) -> None:
         await self._note_deleted("topic", name, revision)
-        if not _is_later(self.store.topic(name), revision):  # it may have been made anew while that was written
-            await self.store.delete_topic(name)
+        if not _is_later(
+            self.store.topology.topic(name), revision
+        ):  # it may have been made anew while that was written
+            await self.store.topology.delete_topic(name)
 
     async def _put_group(self, group: ConsumerGroup) -> None:
         if not self.deletions.is_deleted("group", group.name, group.revision):
-            await self.store.put_group(group)
+            await self.store.topology.put_group(group)
 
     async def _delete_group(self, name: str, revision: int) -> None:
         await self._note_deleted("group", name, revision)
-        if not _is_later(self.store.group(name), revision):
-            await self.store.delete_group(name)
+        if not _is_later(self.store.topology.group(name), revision):
+            await self.store.topology.delete_group(name)
 
     async def _put_namespace(self, name: str, revision: int) -> None:
         if not self.deletions.is_deleted("namespace", name, revision):
-            await self.store.put_namespace(name)
+            await self.store.topology.put_namespace(name)
             await self.deletions.note_namespace(name, revision)
 
     async def _delete_namespace(self, name: str, revision: int) -> None:
         is_later = 0 < revision < self.deletions.namespaces.get(name, 0)
-        if is_later or name not in self.store.namespaces():
+        if is_later or name not in self.store.topology.namespaces():
             await self._note_deleted("namespace", name, revision)
         if not is_later:
-            await self.store.delete_namespace(name)
+            await self.store.topology.delete_namespace(name)
             await self._note_deleted("namespace", name, revision)
 
     # -- key-values ----------------------------------------------------------------------------------------------
@@ -233,13 +238,13 @@ class StoreService:
     async def _get(self, keys: list[str]) -> list[KeyValue | None]:
         check_keys(keys)
         self._check_keeper()
-        return await self.store.get(keys)
+        return await self.store.key_values.get(keys)
 
     async def _scan(self, prefix: str, after: str, limit: int) -> list[KeyValue]:
         self._check_keeper()
         found: list[KeyValue] = []
         while len(found) < limit:
-            page = await self.store.scan(prefix, after=after, limit=limit)
+            page = await self.store.key_values.scan(prefix, after=after, limit=limit)
             if not page:
                 break
             found += visible(page)
@@ -256,28 +261,32 @@ class StoreService:
         self._check_keeper()
         if self.is_sealed:
             raise EntrepotError(Code.UNAVAILABLE, "the key-values are being moved to another broker: try again")
-        return await self.store.write(changes)
+        return await self.store.key_values.write(changes)
 
     # -- timers and transactions ---------------------------------------------------------------------------------
 
     def _aside_calls(self) -> dict[wire.Operation, Call]:
         store = self.store
         return {
-            wire.RECALL: store.recall,
-            wire.RETIME: store.retime,
+            wire.RECALL: store.timers.recall,
+            wire.RETIME: store.timers.retime,
             wire.TIMED_MESSAGES: self._timed_messages,
-            wire.END_TRANSACTIONS: store.end_transactions,
-            wire.TAKE_CHECKS: _stored(store.take_checks),
+            wire.END_TRANSACTIONS: store.transactions.end_transactions,
+            wire.TAKE_CHECKS: _stored(store.transactions.take_checks),
         }
 
     async def _timed_messages(
         self, topic: str | None, after: TimerCursor | None, limit: int
     ) -> tuple[bytes, list[int]]:
-        found = await self.store.timed_messages(topic, after=after, limit=limit)
+        found = await self.store.timers.timed_messages(topic, after=after, limit=limit)
         return encode_stored([timed.message for timed in found]), [timed.deliver_at_ms for timed in found]
 
     async def _measure(self) -> tuple[Any, Any, EntrepotError | None]:
-        return await self.store.measurements(), await self.store.gauges(), self.store.failure
+        return (
+            await self.store.condition.measurements(),
+            await self.store.condition.gauges(),
+            self.store.condition.failure,
+        )
 
     # -- streams -------------------------------------------------------------------------------------------------
 
@@ -293,7 +302,7 @@ class StoreService:
         stream.on_close = closed
 
     def _topic_changed(self, name: str) -> None:
-        if name in self._tails and self.store.topic(name) is None:
+        if name in self._tails and self.store.topology.topic(name) is None:
             for stream in self._tails.pop(name):
                 stream.topic_is_gone()
 

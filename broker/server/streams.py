@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from broker.remoting.listener import ServerStream
 from broker.server.definition_log import PREFIX, DefinitionLog
+from broker.server.served_store import ServedStore
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValueEvent
 from domain.message import StoredMessage
-from domain.ports import Store, Tail
+from domain.ports import Tail
 from domain.position import Position
 from domain.route import BrokerInfo
 from domain.topic import Topic
@@ -32,34 +32,6 @@ MAX_WAITING_EVENTS: Final = 100_000
 MAX_WAITING_BYTES: Final = 32 << 20
 DEFINITIONS_PAUSE_SECONDS: Final = 0.02
 """After a change of definitions was told, further ones are gathered for so long."""
-
-
-class ServedStore(Store, Protocol):
-    """A store that can be served."""
-
-    async def records(
-        self,
-        topic: str,
-        queue_id: int,
-        from_offset: int,
-        to_offset: int,
-        max_bytes: int,
-        filter: FilterExpression | None = None,
-    ) -> bytes:
-        """A run of records as they lie in the log (`protocols.remoting.records`)."""
-        ...
-
-    async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes they have."""
-        ...
-
-    def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back when it may be worth while to pop; returns the way to stop that."""
-        ...
-
-    def watch_groups(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Call back with the name of a group that came, changed or went, or "" when a namespace did."""
-        ...
 
 
 class TailStream:
@@ -78,7 +50,7 @@ class TailStream:
         stream.send(encode((self._next, encode_stored([]))))
 
     def _begin(self, start: int | Position | None) -> None:
-        self._tail = self._store.tail(self._topic, self._queue_id, start, self._on_messages)
+        self._tail = self._store.messages.tail(self._topic, self._queue_id, start, self._on_messages)
         self._next = self._tail.next_offset
 
     def _on_messages(self, messages: list[StoredMessage]) -> None:
@@ -119,7 +91,7 @@ class AvailabilityStream:
         self._stream = stream
         self._is_owed = False
         stream.on_credit = self._pay
-        stream.on_close = store.watch_available(topic, group, self._tell)
+        stream.on_close = store.consumption.watch_available(topic, group, self._tell)
         stream.send(encode(None))
 
     def _tell(self) -> None:
@@ -142,7 +114,7 @@ class KeyValueStream:
         self._stream = stream
         self._waiting: deque[KeyValueEvent] = deque()
         self._waiting_bytes = 0
-        stream.on_close = store.watch(prefix, self._on_events, self._begin)
+        stream.on_close = store.key_values.watch(prefix, self._on_events, self._begin)
         stream.on_credit = self._send_waiting
 
     def _begin(self) -> None:
@@ -190,12 +162,12 @@ class DefinitionStream:
         self._namespaces: dict[str, int] = {}
         self._deleted: dict[str, int] = {}
         # In the order they changed: watchers are told in it.
-        self._dirty_topics: dict[str, None] = dict.fromkeys(topic.name for topic in store.topics())
-        self._dirty_groups: dict[str, None] = dict.fromkeys(group.name for group in store.groups())
+        self._dirty_topics: dict[str, None] = dict.fromkeys(topic.name for topic in store.topology.topics())
+        self._dirty_groups: dict[str, None] = dict.fromkeys(group.name for group in store.topology.groups())
         self._sent_info: BrokerInfo | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._told_at = 0.0
-        self._stops = (store.watch_topics(self._on_topic), store.watch_groups(self._on_group))
+        self._stops = (store.topology.watch_topics(self._on_topic), store.topology.watch_groups(self._on_group))
         stream.on_close = self._close
         stream.on_credit = self._soon
         self._send()
@@ -237,7 +209,7 @@ class DefinitionStream:
             return
         topics, gone_topics = self._changed_topics()
         groups, gone_groups = self._changed_groups()
-        namespaces = {name: self._deletions.namespaces.get(name, 0) for name in self._store.namespaces()}
+        namespaces = {name: self._deletions.namespaces.get(name, 0) for name in self._store.topology.namespaces()}
         deleted = {k: v for k, v in self._deletions.deleted.items() if self._deleted.get(k) != v}
         info = self._info()
         is_same = not (topics or gone_topics or groups or gone_groups or deleted)
@@ -251,7 +223,7 @@ class DefinitionStream:
     def _changed_topics(self) -> tuple[list[Topic], list[str]]:
         changed, gone = [], []
         for name in self._dirty_topics:
-            topic, known = self._store.topic(name), self._topics.get(name)
+            topic, known = self._store.topology.topic(name), self._topics.get(name)
             if topic is None:
                 if self._topics.pop(name, None) is not None:
                     gone.append(name)
@@ -264,7 +236,7 @@ class DefinitionStream:
     def _changed_groups(self) -> tuple[list[ConsumerGroup], list[str]]:
         changed, gone = [], []
         for name in self._dirty_groups:
-            group, known = self._store.group(name), self._groups.get(name)
+            group, known = self._store.topology.group(name), self._groups.get(name)
             if group is None:
                 if self._groups.pop(name, None) is not None:
                     gone.append(name)

@@ -59,7 +59,7 @@ class Bridge:
         self._state = BridgeState.STANDBY
         self._begun_ms = self._since_ms = parts.clock.now_ms()
         self._last_error = ""
-        self._lease = BridgeLease(parts.store, parts.clock, remote.name, parts.owner, self._report)
+        self._lease = BridgeLease(parts.store.key_values, parts.clock, remote.name, parts.owner, self._report)
         self._inbound: Inbound | None = None
         self.counters = BridgeCounters()
 
@@ -112,7 +112,7 @@ class Bridge:
     async def _carry_on(self) -> None:
         """Connect again and again."""
         parts, remote = self._parts, self._remote
-        origin = await store_origin(parts.store, f"{parts.random.getrandbits(64):016x}")
+        origin = await store_origin(parts.store.key_values, f"{parts.random.getrandbits(64):016x}")
         await ensure_groups(parts.store, remote, self._begun_ms)
         back_off = FIRST_BACK_OFF_SECONDS
         loop = asyncio.get_running_loop()

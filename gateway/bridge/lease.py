@@ -48,8 +48,8 @@ Report = Callable[[], tuple[str, int, str]]
 class BridgeLease:
     """One bridge's lease, as one gateway sees it."""
 
-    def __init__(self, store: KeyValues, clock: Clock, name: str, owner: str, report: Report) -> None:
-        self._store = store
+    def __init__(self, key_values: KeyValues, clock: Clock, name: str, owner: str, report: Report) -> None:
+        self._key_values = key_values
         self._clock = clock
         self._key = PREFIX + name
         self._owner = owner
@@ -57,7 +57,7 @@ class BridgeLease:
         self._version = ABSENT
         self._held_until_ms = 0
         self._changed = asyncio.Event()
-        self._stop_watching = store.watch(self._key, self._seen, self._changed.set)
+        self._stop_watching = key_values.watch(self._key, self._seen, self._changed.set)
         self.record: LeaseRecord | None = None
         """As last seen."""
 
@@ -74,7 +74,7 @@ class BridgeLease:
         """Return when this gateway holds it.  Raises what the store refuses with."""
         while True:
             self._changed.clear()
-            [kept] = await self._store.get([self._key])
+            [kept] = await self._key_values.get([self._key])
             record = self.record = None if kept is None else _decode(kept.value)
             wait_ms = 0 if record is None else record.until_ms - self._clock.now_ms()
             if (wait_ms <= 0 or (record is not None and record.owner == self._owner)) and await self._take(kept):
@@ -110,7 +110,7 @@ class BridgeLease:
         if self._version != ABSENT:
             version, self._version, self._held_until_ms = self._version, ABSENT, 0
             with contextlib.suppress(EntrepotError):  # it ends by itself
-                await self._store.write([KeyValueChange(self._key, None, version)])
+                await self._key_values.write([KeyValueChange(self._key, None, version)])
 
     async def _take(self, kept: KeyValue | None) -> bool:
         try:
@@ -124,7 +124,7 @@ class BridgeLease:
     async def _write(self, expected_version: int) -> None:
         until_ms = self._clock.now_ms() + LEASE_MS
         record = LeaseRecord(self._owner, until_ms, *self._report())
-        self._version = await self._store.write([KeyValueChange(self._key, _encode(record), expected_version)])
+        self._version = await self._key_values.write([KeyValueChange(self._key, _encode(record), expected_version)])
         self._held_until_ms = until_ms - MARGIN_MS
         self.record = record
 

@@ -18,16 +18,16 @@ MARK: Final = "entrepotbridge"
 _NAMES: Final = (MARK, CE_PREFIX + MARK)
 
 
-async def store_origin(store: KeyValues, candidate: str) -> str:
+async def store_origin(key_values: KeyValues, candidate: str) -> str:
     """The name of the store, the same for every gateway; the candidate where it has none yet."""
-    [kept] = await store.get([ORIGIN_KEY])
+    [kept] = await key_values.get([ORIGIN_KEY])
     if kept is None:
         try:
-            await store.write([KeyValueChange(ORIGIN_KEY, candidate.encode(), ABSENT)])
+            await key_values.write([KeyValueChange(ORIGIN_KEY, candidate.encode(), ABSENT)])
         except EntrepotError as error:
             if error.code is not Code.PRECONDITION_FAILED:
                 raise
-        [kept] = await store.get([ORIGIN_KEY])
+        [kept] = await key_values.get([ORIGIN_KEY])
     return candidate if kept is None else kept.value.decode()
 
 

@@ -69,10 +69,10 @@ async def ensure_groups(store: Store, remote: BridgeRemote, begun_ms: int) -> No
     topic which comes into being later is carried from its first message on."""
     for rule in remote.rules:
         name = group_name(remote, rule)
-        if rule.is_out and store.group(name) is None:
+        if rule.is_out and store.topology.group(name) is None:
             start = EARLIEST if rule.start == EARLIEST else (to_rfc3339(begun_ms) or LATEST)
             invisible_seconds = min(LEASE_MS // 1000, MAX_INVISIBLE_SECONDS)
-            await store.put_group(ConsumerGroup(name, MAX_ATTEMPTS, invisible_seconds, start))
+            await store.topology.put_group(ConsumerGroup(name, MAX_ATTEMPTS, invisible_seconds, start))
 
 
 class Outbound:
@@ -102,7 +102,7 @@ class Outbound:
             return
         window = Window(connection.window)
         tasks: dict[tuple[int, str], asyncio.Task[None]] = {}
-        stop_watching = self._store.watch_topics(lambda name: self._topics_changed.set())
+        stop_watching = self._store.topology.watch_topics(lambda name: self._topics_changed.set())
         try:
             async with asyncio.TaskGroup() as group:
                 while True:
@@ -127,7 +127,7 @@ class Outbound:
         level = rule.local_filter.partition("/")[0]
         return [
             topic.name
-            for topic in self._store.topics()
+            for topic in self._store.topology.topics()
             if topic.permission.readable
             and NAMESPACE_SEPARATOR not in topic.name
             and not is_hidden_topic(topic.name)

@@ -104,13 +104,13 @@ class CatchingUp:
         """
         topic, queue_id = key
         if offset < 0:
-            offset = await self._store.offset_at(topic, queue_id, Position(PositionKind.TIME, -offset))
+            offset = await self._store.messages.offset_at(topic, queue_id, Position(PositionKind.TIME, -offset))
         try:
             pulled = await self._pull(subscriber, key, offset)
         except EntrepotError as error:
             if error.code not in (Code.MESSAGE_CORRUPTED, Code.ILLEGAL_OFFSET):
                 raise
-            beginning = await self._store.offset_at(topic, queue_id, EARLIEST_POSITION)
+            beginning = await self._store.messages.offset_at(topic, queue_id, EARLIEST_POSITION)
             if error.code == Code.ILLEGAL_OFFSET and beginning <= offset:
                 return beginning, [], beginning  # beyond its end: it is another queue that has the name now
             if beginning <= offset:
@@ -120,7 +120,7 @@ class CatchingUp:
 
     async def _pull(self, subscriber: Subscriber, key: QueueKey, offset: int) -> Pulled:
         wanted = self._filter_of(subscriber, key[0])
-        return await self._store.pull(key[0], key[1], offset, CATCH_UP_BATCH, wanted)
+        return await self._store.messages.pull(key[0], key[1], offset, CATCH_UP_BATCH, wanted)
 
     def _filter_of(self, subscriber: Subscriber, topic: str) -> FilterExpression | None:
         """What the subscriber wants of a topic; None where all may be wanted, or it has too many filters."""

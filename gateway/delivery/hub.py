@@ -79,7 +79,7 @@ class DeliveryHub:
         self._catching_up = CatchingUp(store, clock, self)
         self.any_level_topics: set[str] = set()
         self.delivered = 0
-        store.watch_topics(self._topic_changed)
+        store.topology.watch_topics(self._topic_changed)
 
     # -- subscriptions -------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class DeliveryHub:
             self.catch_up(subscriber)
 
     def _is_wanted(self, topic: str) -> bool:
-        found = self._store.topic(topic)
+        found = self._store.topology.topic(topic)
         if NAMESPACE_SEPARATOR in topic:
             return False  # MQTT names are those of the default namespace
         if not self._wanted or is_hidden_topic(topic) or found is None or not found.permission.readable:
@@ -185,13 +185,13 @@ class DeliveryHub:
         return ANY in self._wanted or topic in self._wanted or topic in self.any_level_topics
 
     def _follow_wanted(self) -> None:
-        for topic in self._store.topics():
+        for topic in self._store.topology.topics():
             if self._is_wanted(topic.name):
-                self._follow(topic.name, self._store.queues(topic).readable, None)
+                self._follow(topic.name, self._store.topology.queues(topic).readable, None)
 
     def _follow(self, topic: str, queues: Sequence[int], start: Position | None) -> None:
         """What was followed before goes on where it was left, if the topic is the one it was."""
-        found = self._store.topic(topic)
+        found = self._store.topology.topic(topic)
         revision = 0 if found is None else found.revision
         for queue_id in queues:
             key = (topic, queue_id)
@@ -199,7 +199,7 @@ class DeliveryHub:
                 left = self._left.pop(key, None)
                 begin = left[1] if left is not None and left[0] == revision and left[1] else start
                 self._revisions[key] = revision
-                tail = self._tails[key] = self._store.tail(topic, queue_id, begin, partial(self._fan_out, key))
+                tail = self._tails[key] = self._store.messages.tail(topic, queue_id, begin, partial(self._fan_out, key))
                 self._followed.setdefault(topic, set()).add(key)
                 self._starting.add(key)
                 for subscriber, (cursor, is_replay) in self._awaited.pop(key, {}).items():
@@ -242,8 +242,8 @@ class DeliveryHub:
 
     def _topic_changed(self, name: str) -> None:
         """A topic came, grew, moved or went.  What is new of it is followed from when somebody wanted it."""
-        topic = self._store.topic(name)
-        there = () if topic is None else self._store.queues(topic).readable
+        topic = self._store.topology.topic(name)
+        there = () if topic is None else self._store.topology.queues(topic).readable
         for key in [key for key in self._followed.get(name, ()) if key[1] not in there]:
             self._unfollow(key)
         if topic is None:
@@ -348,7 +348,7 @@ class DeliveryHub:
             if key not in self._tails:
                 continue
             try:
-                end = await self._store.offset_at(*key, LATEST_POSITION)
+                end = await self._store.messages.offset_at(*key, LATEST_POSITION)
             except EntrepotError:  # it is gone, or its broker is away
                 continue
             while True:

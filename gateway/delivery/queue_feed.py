@@ -175,7 +175,7 @@ class QueueFeed:
         self._only = first
 
     async def _held_elsewhere(self) -> int:
-        status = await self._store.group_status(self.group)
+        status = await self._store.topology.group_status(self.group)
         in_flight = sum(each.in_flight for each in status.progress if each.topic == self.topic)
         return in_flight - self.leased.held
 

@@ -79,7 +79,7 @@ class Shares:
         self._making: dict[str, asyncio.Task[ConsumerGroup]] = {}
         self._is_closed = False
         self._delivered_before = self._renewed_before = self._lost_before = 0
-        self._stop_watching = store.watch_topics(self._topic_changed)
+        self._stop_watching = store.topology.watch_topics(self._topic_changed)
 
     # -- membership ----------------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class Shares:
         key = share_name, topic_filter
         compile_filter(_expression(topic_filter))
         group = self.group_name(share_name, topic_filter)
-        named = self._store.topic(topic_filter.partition("/")[0])
+        named = self._store.topology.topic(topic_filter.partition("/")[0])
         if named is not None and not named.permission.readable:
             raise EntrepotError(Code.FORBIDDEN, f"topic {named.name!r} is not readable")
         self._check_open()
@@ -116,7 +116,7 @@ class Shares:
                 self._queue_rules(queue).check_shareable(queue)
             else:
                 await self._ensure_group(group, share_name)
-            if whole_topic(topic_filter) is not None and any(map(self._store.topic, self._any_level_topics())):
+            if whole_topic(topic_filter) is not None and any(map(self._store.topology.topic, self._any_level_topics())):
                 await self._ensure_side_group(share_name, topic_filter)
             if (key, member) not in self._joining:
                 return  # it left meanwhile
@@ -190,24 +190,24 @@ class Shares:
 
     def _queue_group(self, group: str, topic: str) -> ConsumerGroup:
         """The group of an AMQP queue, which its declaration made: without it the queue is gone."""
-        found = self._store.group(group)
+        found = self._store.topology.group(group)
         if found is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no queue behind {topic!r}")
         return found
 
     def _is_declared(self, group: str, topic_filter: str) -> bool:
-        definition = self._store.group(group)
+        definition = self._store.topology.group(group)
         return definition is not None and definition.filter == _expression(topic_filter)
 
     async def _ensure_side_group(self, share_name: str, topic_filter: str) -> ConsumerGroup:
         """The group by which a share of one whole Topic reads others: it begins where the share's own does."""
-        main = self._store.group(share_group(share_name))
+        main = self._store.topology.group(share_group(share_name))
         start = None if main is None or main.start == LATEST else main.start
         return await self._ensure_group(filtered_share_group(share_name, topic_filter), share_name, start)
 
     async def _ensure_group(self, name: str, share_name: str, start: str | None = None) -> ConsumerGroup:
         """The group, made if it is not there; those who ask at the same time wait for the same."""
-        found = self._store.group(name)
+        found = self._store.topology.group(name)
         if found is not None:
             return found
         making = self._making.get(name)
@@ -221,14 +221,14 @@ class Shares:
         """A group that begins now, unless `start` says otherwise: what was stored before is not for it, and of a Topic
         that comes later it gets all.
         One with a filter of its own is defined as the group of the share's name where there is one."""
-        share_named = self._store.group(share_group(share_name))
+        share_named = self._store.topology.group(share_group(share_name))
         if share_named is None:
             group = self._new_group(name)
         else:
             group = replace(share_named, name=name, filter=None)
         group = replace(group, start=start or await self._beginning(), revision=BY_USE)
-        await self._store.put_group(group)
-        return self._store.group(name) or group
+        await self._store.topology.put_group(group)
+        return self._store.topology.group(name) or group
 
     async def _beginning(self) -> str:
         """The time of now as the beginning of a group.
@@ -247,7 +247,7 @@ class Shares:
 
     def _can_match(self, topic: str, topic_filter: str) -> bool:
         """Whether names of a Topic can match a filter.  MQTT names are those of the default namespace."""
-        found = self._store.topic(topic)
+        found = self._store.topology.topic(topic)
         if NAMESPACE_SEPARATOR in topic or found is None or not found.permission.readable:
             return False
         if is_hidden_topic(topic):
@@ -262,7 +262,7 @@ class Shares:
 
     def _pump_all(self, share: Share) -> None:
         if share.has_members:
-            for topic in self._store.topics():
+            for topic in self._store.topology.topics():
                 if self._can_match(topic.name, share.topic_filter):
                     self._pump(share, topic.name)
 

@@ -57,7 +57,7 @@ class StreamFeed:
     def add(self, consumer: StreamConsumer) -> None:
         queue_id = self._queue_id()
         if self._tail is None:
-            self._tail = self._store.tail(self.topic, queue_id, None, lambda messages: self.look())
+            self._tail = self._store.messages.tail(self.topic, queue_id, None, lambda messages: self.look())
         self._wakers[consumer] = asyncio.Event()
         self.consumers[consumer] = self._loop.create_task(self._read(consumer, queue_id))
 
@@ -76,10 +76,10 @@ class StreamFeed:
             waker.set()
 
     def _queue_id(self) -> int:
-        topic = self._store.topic(self.topic)
+        topic = self._store.topology.topic(self.topic)
         if topic is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
-        return self._store.queues(topic).readable[0]
+        return self._store.topology.queues(topic).readable[0]
 
     async def _read(self, consumer: StreamConsumer, queue_id: int) -> None:
         waker, start = self._wakers[consumer], consumer.start
@@ -88,9 +88,9 @@ class StreamFeed:
             waker.clear()
             try:
                 if isinstance(start, Position) and offset < 0:
-                    offset = await self._store.offset_at(self.topic, queue_id, start)
+                    offset = await self._store.messages.offset_at(self.topic, queue_id, start)
                 elif offset < 0:
-                    offset = max(await self._store.offset_at(self.topic, queue_id, LATEST_POSITION) - 1, 0)
+                    offset = max(await self._store.messages.offset_at(self.topic, queue_id, LATEST_POSITION) - 1, 0)
                 offset = await self._hand_out(consumer, queue_id, offset)
             except EntrepotError as error:
                 if error.code is Code.TOPIC_NOT_FOUND:
@@ -103,11 +103,11 @@ class StreamFeed:
     async def _hand_out(self, consumer: StreamConsumer, queue_id: int, offset: int) -> int:
         """As much as there is and there is credit for; where to go on."""
         while credit := min(consumer.credit, READ_MESSAGES):
-            bounds = next(each for each in await self._store.bounds(self.topic) if each.queue_id == queue_id)
+            bounds = next(each for each in await self._store.messages.bounds(self.topic) if each.queue_id == queue_id)
             offset = max(offset, bounds.min_offset)  # what was before has gone by its age
             if offset >= bounds.max_offset:
                 break  # one that is ahead waits for its offset to come
-            messages = await self._store.read(self.topic, queue_id, offset, credit)
+            messages = await self._store.messages.read(self.topic, queue_id, offset, credit)
             if not messages:
                 break
             offset = messages[-1].queue_offset + 1

@@ -108,7 +108,7 @@ class Deduplication:
         topic, source, event_id = identity
         cursor: str | None = None
         for _ in range(MAX_PAGES):
-            page = await self._store.query(MessageQuery(topic, event_id, since_ms, limit=PAGE, cursor=cursor))
+            page = await self._store.finder.query(MessageQuery(topic, event_id, since_ms, limit=PAGE, cursor=cursor))
             if any(_source_of(message) == source for message in page.messages):
                 return True
             if page.next is None:

@@ -118,8 +118,8 @@ def _decode(value: bytes) -> EventRule:
 class EventRules:
     """The rules by full name of their topic."""
 
-    def __init__(self, store: KeyValues) -> None:
-        self._table = WatchedTable(store, PREFIX, _decode, _encode)
+    def __init__(self, key_values: KeyValues) -> None:
+        self._table = WatchedTable(key_values, PREFIX, _decode, _encode)
         self._with_schema = 0
         self.on_schemas: Callable[[bool], None] = lambda has_schemas: None
         """Told whether any topic has a schema."""

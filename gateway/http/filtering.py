@@ -63,17 +63,17 @@ def wants(filters: EventFilters, message: StoredMessage, default_type: str) -> b
 async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, default_type: str) -> list[Delivery]:
     """Pop; what the filters do not want is acknowledged, and waited on for the rest of the time."""
     if not filters.filters:
-        return await store.pop(request)
+        return await store.consumption.pop(request)
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait_ms / 1000
     while True:
         left_ms = max(int((end - loop.time()) * 1000), 0)
-        popped = await store.pop(PopRequest(request.topic, request.group, request.max_messages, left_ms))
+        popped = await store.consumption.pop(PopRequest(request.topic, request.group, request.max_messages, left_ms))
         wanted = [each for each in popped if wants(filters, each.message, default_type)]
         others = [each.receipt_handle for each in popped if each not in wanted]
         try:
             if others:
-                await store.acknowledge(request.topic, request.group, others)
+                await store.consumption.acknowledge(request.topic, request.group, others)
         except BaseException:  # who asked has gone, or is told that it failed: others get what is wanted
             give_back(store, request.topic, request.group, [each.receipt_handle for each in wanted])
             raise

@@ -22,16 +22,16 @@ def health_routes(context: HttpContext) -> APIRouter:
 
     @router.get("/healthz", summary="Whether the process lives and its store works")
     async def healthz() -> Response:
-        if store.failure is not None:
-            raise store.failure
-        if store.damage:  # it serves what is left: a restart would mend nothing
-            return json_answer({"status": "damaged", "problems": store.damage})
+        if store.condition.failure is not None:
+            raise store.condition.failure
+        if store.condition.damage:  # it serves what is left: a restart would mend nothing
+            return json_answer({"status": "damaged", "problems": store.condition.damage})
         return json_response(_GOOD)
 
     @router.get("/readyz", summary="Whether requests are taken")
     async def readyz() -> Response:
-        if store.failure is not None:
-            raise store.failure
+        if store.condition.failure is not None:
+            raise store.condition.failure
         if not context.is_ready():
             raise EntrepotError(Code.UNAVAILABLE, "not ready: the server is starting or stopping")
         if isinstance(store, Clustered) and store.operations is not None and not store.operations.is_available:

@@ -78,9 +78,9 @@ class GatewayCollector(Collector):
     async def look(self) -> None:
         """Take a view of topics and groups."""
         store = self._context.store
-        self._topics = await statuses_of((topic.name for topic in store.topics()), store.topic_status)
-        self._groups = await statuses_of((group.name for group in store.groups()), store.group_status)
-        self._measurements, self._gauges = await store.measurements(), await store.gauges()
+        self._topics = await statuses_of((topic.name for topic in store.topology.topics()), store.topology.topic_status)
+        self._groups = await statuses_of((group.name for group in store.topology.groups()), store.topology.group_status)
+        self._measurements, self._gauges = await store.condition.measurements(), await store.condition.gauges()
 
     def describe(self) -> list[Metric]:
         """Nothing: what there is depends on the topics and groups of the moment."""
@@ -108,7 +108,7 @@ class GatewayCollector(Collector):
         yield GaugeMetricFamily(
             "entrepot_store_failed",
             "1 once the store has stopped for good",
-            value=self._context.store.failure is not None,
+            value=self._context.store.condition.failure is not None,
         )
         retained = self._context.retained
         yield GaugeMetricFamily("entrepot_mqtt_retained_messages", "Messages that are retained", value=retained.count)

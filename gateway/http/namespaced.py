@@ -80,7 +80,7 @@ def namespace_of(store: Store, request: Request) -> str:
 
 def known_namespace(store: Store, name: str) -> str:
     """The name, if there is such a namespace."""
-    if name not in store.namespaces():
+    if name not in store.topology.namespaces():
         raise MissingError(
             "namespace-not-found", "The namespace does not exist", f"there is no namespace {name[:80]!r}"
         )

@@ -142,7 +142,7 @@ class PublishRoute:
 
     def _is_ready_for(self, topic: str) -> bool:
         """Whether a topic takes events now, and only has to store them."""
-        if self._store.topic(topic) is None or self._store.backlogged:
+        if self._store.topology.topic(topic) is None or self._store.messages.backlogged:
             return False
         rule = self._rules.of(topic)
         return rule is None or not rule.dedup_ms
@@ -191,11 +191,11 @@ class PublishRoute:
     ) -> list[Message]:
         """The request's events as messages of a topic that is there, by its plain name."""
         topic = qualified(namespace, plain)
-        is_known = self._store.topic(topic) is not None
+        is_known = self._store.topology.topic(topic) is not None
         if not is_known or _is_reserved(plain):
             check_topic_name(plain)
         content_type, declared, trace, _ = examined(headers)
-        if self._store.backlogged and self._store.failure is None:
+        if self._store.messages.backlogged and self._store.condition.failure is None:
             await self._relief()
         body = await read_body(receive, self._max_body_bytes, declared)
         messages = messages_of(headers, content_type, trace, body, plain, self._max_batch_events)
@@ -216,14 +216,14 @@ class PublishRoute:
 
     def _check_batch(self, messages: list[Message]) -> None:
         """Raise where some of a batch would be refused for what is known here; then nothing is stored."""
-        topic = self._store.topic(messages[0].topic) if len(messages) > 1 else None
+        topic = self._store.topology.topic(messages[0].topic) if len(messages) > 1 else None
         if topic is not None:
             check_batch(messages, topic, self._rules.of(topic.name), self._max_message_bytes, self._clock.now_ms())
 
     async def _relief(self) -> None:
         """Wait until the store keeps up again, before more is read."""
         relieved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._store.when_relieved(lambda: None if relieved.done() else relieved.set_result(None))
+        self._store.messages.when_relieved(lambda: None if relieved.done() else relieved.set_result(None))
         await relieved
 
     async def _other_method(self, scope: Scope, send: Send) -> None:

@@ -115,17 +115,17 @@ def _add_receive(routes: Routes, context: HttpContext) -> ReceiveHandler:
 
 def _check_both_are_there(store: Store, topic: str, group: str) -> None:
     """Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND: a typo makes neither."""
-    if store.topic(topic) is None:
+    if store.topology.topic(topic) is None:
         raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
-    if store.group(group) is None:
+    if store.topology.group(group) is None:
         raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no consumer group {group!r}")
 
 
 async def ensure_both(context: HttpContext, topic: str, group: str) -> None:
     """Let a topic and its group come into being where the settings allow that.  Raises what says that they do not."""
-    if context.store.topic(topic) is None:
+    if context.store.topology.topic(topic) is None:
         await context.topology.ensure_readable(topic)
-    if context.store.group(group) is None:
+    if context.store.topology.group(group) is None:
         context.settings.groups.by_use(group)  # the store makes it with the first pop
 
 
@@ -179,7 +179,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, st
         openapi_extra=body,
     )
     async def acknowledge(request: Request, topic: str, group: str) -> Response:
-        return await _settled(context, request, topic, group, store.acknowledge)
+        return await _settled(context, request, topic, group, store.consumption.acknowledge)
 
     @routes.post(
         f"{SUBSCRIPTION_PATH}:release", summary="Give back: others may have them after the delay", openapi_extra=body
@@ -193,7 +193,7 @@ def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, st
         delay_ms = int(min(delay, LONGEST_DELAY_SECONDS) * 1000)
 
         async def give_back(topic: str, group: str, tokens: list[str]) -> Outcomes:
-            return await store.change_invisible_duration(topic, group, tokens, delay_ms, release=True)
+            return await store.consumption.change_invisible_duration(topic, group, tokens, delay_ms, release=True)
 
         return await _settled(context, request, topic, group, give_back)
 
@@ -201,14 +201,14 @@ def _add_settling(routes: Routes, context: HttpContext) -> Callable[[Request, st
         f"{SUBSCRIPTION_PATH}:reject", summary="Reject: to the group's dead-letter topic at once", openapi_extra=body
     )
     async def reject(request: Request, topic: str, group: str) -> Response:
-        return await _settled(context, request, topic, group, store.reject)
+        return await _settled(context, request, topic, group, store.consumption.reject)
 
     @routes.post(
         f"{SUBSCRIPTION_PATH}:renewLock", summary="Keep the locks for another invisible time", openapi_extra=body
     )
     async def renew_lock(request: Request, topic: str, group: str) -> Response:
         async def renew(topic: str, group: str, tokens: list[str]) -> Outcomes:
-            return await store.change_invisible_duration(topic, group, tokens, None, release=False)
+            return await store.consumption.change_invisible_duration(topic, group, tokens, None, release=False)
 
         return await _settled(context, request, topic, group, renew)
 

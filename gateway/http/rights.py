@@ -118,7 +118,7 @@ def _shown(request: Request, parameter: str) -> str:
 
 def _put_topic(context: HttpContext, request: Request) -> list[Need]:
     stored = asked_topic(request, request.path_params["name"])
-    action = Action.CREATE if context.store.topic(stored) is None else Action.UPDATE
+    action = Action.CREATE if context.store.topology.topic(stored) is None else Action.UPDATE
     return [Need(action, ResourceType.TOPIC, access_name(stored))]
 
 
@@ -129,7 +129,7 @@ def _put_topics(context: HttpContext, request: Request) -> list[Need]:
 
 def _put_group(context: HttpContext, request: Request) -> list[Need]:
     stored = asked_group(request, request.path_params["name"])
-    action = Action.CREATE if context.store.group(stored) is None else Action.UPDATE
+    action = Action.CREATE if context.store.topology.group(stored) is None else Action.UPDATE
     return [Need(action, ResourceType.GROUP, access_name(stored))]
 
 

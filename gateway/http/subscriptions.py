@@ -80,7 +80,7 @@ def _add_changes(routes: Routes, context: HttpContext, access: HttpAccess) -> No
         _check_sink(context, record.sink, record.credential.tokenendpoint if record.credential else "")
         _check_rights(access, request, whole_topic(record.topic))
         known_namespace(store, namespace)
-        if store.topic(record.topic) is None:
+        if store.topology.topic(record.topic) is None:
             await context.topology.ensure(record.topic)
         made = await subscriptions.create(record, position_of(record.start))
         return _answer(context, made, CREATED, {"location": f"{request.url.path.rstrip('/')}/{made.id}"})

@@ -65,8 +65,8 @@ class AssignmentWaiters:
         self._count += 1
         if not self._stops:
             self._stops = [
-                self._store.watch(self._prefix, self._on_writes, self._wake_all),
-                self._store.watch_topics(self._on_topic),
+                self._store.key_values.watch(self._prefix, self._on_writes, self._wake_all),
+                self._store.topology.watch_topics(self._on_topic),
             ]
         try:
             yield waiter

@@ -21,7 +21,7 @@ def give_back(store: Store, topic: str, group: str, handles: Sequence[str]) -> N
     """What was popped for them was cut short: others have them at once, and that was no attempt."""
     if handles:
         task = asyncio.get_running_loop().create_task(
-            store.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
+            store.consumption.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
         )
         _giving_back.add(task)
         task.add_done_callback(_given_back)

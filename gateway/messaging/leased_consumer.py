@@ -152,8 +152,8 @@ class LeasedConsumer:
             request = replace(request, invisible_ms=self.lease_ms)
         self._asking += 1
         try:
-            deliveries = await self._store.pop(request)
-            if not self._renews and (group := self._store.group(self.group)) is not None:
+            deliveries = await self._store.consumption.pop(request)
+            if not self._renews and (group := self._store.topology.group(self.group)) is not None:
                 self.follow(group)  # only now it is there for sure
             return self.take(deliveries)
         finally:
@@ -188,7 +188,7 @@ class LeasedConsumer:
         self._note(refusal)
         self._leave_alone()
         await self._rest()
-        if refusal.code is Code.TOPIC_NOT_FOUND and self._store.topic(self.topic) is None:
+        if refusal.code is Code.TOPIC_NOT_FOUND and self._store.topology.topic(self.topic) is None:
             raise refusal
 
     async def _rest(self) -> None:
@@ -226,7 +226,7 @@ class LeasedConsumer:
         """End them: they are dead letters, which say why."""
 
         def reject(handles: list[str]) -> Awaitable[Outcomes]:
-            return self._store.reject(self.topic, self.group, handles, reason)
+            return self._store.consumption.reject(self.topic, self.group, handles, reason)
 
         if any(ticket.is_open for ticket in tickets):
             self._settle(tickets, self._other(("reject", reason), reject), False)
@@ -271,11 +271,11 @@ class LeasedConsumer:
         return found
 
     def _acknowledge(self, handles: list[str]) -> Awaitable[Outcomes]:
-        return self._store.acknowledge(self.topic, self.group, handles)
+        return self._store.consumption.acknowledge(self.topic, self.group, handles)
 
     def _release(self, delay_ms: int | None, *, suspend: bool) -> Tell:
         def release(handles: list[str]) -> Awaitable[Outcomes]:
-            return self._store.change_invisible_duration(
+            return self._store.consumption.change_invisible_duration(
                 self.topic, self.group, handles, delay_ms, release=True, suspend=suspend
             )
 
@@ -319,7 +319,9 @@ class LeasedConsumer:
         asked_ms, lease_ms = self._clock.now_ms(), self.lease_ms
 
         def renew(handles: list[str]) -> Awaitable[Outcomes]:
-            return self._store.change_invisible_duration(self.topic, self.group, handles, lease_ms, release=False)
+            return self._store.consumption.change_invisible_duration(
+                self.topic, self.group, handles, lease_ms, release=False
+            )
 
         outcomes = await outcomes_of(renew, tickets) if tickets else ()
         for ticket, refusal in zip(tickets, outcomes, strict=True):

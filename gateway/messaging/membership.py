@@ -136,7 +136,7 @@ class Memberships:
     async def members(self, group: str, topic: str) -> Membership:
         """The members at the moment.  Raises TOPIC_NOT_FOUND, CONSUMER_GROUP_NOT_FOUND."""
         self._check_names(group, topic)
-        if self._store.group(group) is None:
+        if self._store.topology.group(group) is None:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {group!r}")
         return await self._change(group, topic, lambda membership, _: membership)
 
@@ -172,11 +172,11 @@ class Memberships:
         if group is not None:
             prefix += f"{split_name(group)[1]}/"
         after = ""
-        while facts := await self._store.scan(prefix, after=after, limit=MAX_SCAN):
+        while facts := await self._store.key_values.scan(prefix, after=after, limit=MAX_SCAN):
             after = facts[-1].key
             gone = [fact.key for fact in facts if topic is None or fact.key.endswith(f"/{split_name(topic)[1]}")]
             if gone:
-                await self._store.write([KeyValueChange(key, None) for key in gone])
+                await self._store.key_values.write([KeyValueChange(key, None) for key in gone])
 
     def release_waiting(self) -> None:
         """Answer every long poll now, and let none wait from here on (the gateway is draining)."""
@@ -193,14 +193,14 @@ class Memberships:
         key = _key(group, topic)
         for _ in range(MAX_TRIES):
             queues, now_ms = self._queues(topic), self._clock.now_ms()
-            [kept] = await self._store.get([key])
+            [kept] = await self._store.key_values.get([key])
             before = Membership() if kept is None else _decode(kept.value)
             after = change(before.seen_at(now_ms, queues), now_ms)
             if after == before or (kept is None and not after.members):
                 return after
             expected = ABSENT if kept is None else kept.version
             try:
-                await self._store.write([KeyValueChange(key, _encode(after), expected)])
+                await self._store.key_values.write([KeyValueChange(key, _encode(after), expected)])
             except EntrepotError as refusal:
                 if refusal.code is not Code.PRECONDITION_FAILED:
                     raise
@@ -210,21 +210,21 @@ class Memberships:
 
     def _queues(self, topic: str) -> tuple[int, ...]:
         """The topic's queues, by this gateway's view, which another one's may be ahead of for a moment."""
-        found = self._store.topic(topic)
+        found = self._store.topology.topic(topic)
         if found is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
-        return tuple(sorted(self._store.queues(found).readable))
+        return tuple(sorted(self._store.topology.queues(found).readable))
 
     def _lock(self, key: str) -> asyncio.Lock:
         return self._locks.setdefault(key, asyncio.Lock())
 
     async def _ensure_group(self, group: str, topic: str) -> None:
         self._check_names(group, topic)
-        found = self._store.topic(topic)
+        found = self._store.topology.topic(topic)
         if found is not None and not found.permission.readable:
             raise EntrepotError(Code.FORBIDDEN, f"topic {topic!r} is not readable")
-        if found is not None and self._store.group(group) is None:
-            await self._store.put_group(self._group_defaults.by_use(group))
+        if found is not None and self._store.topology.group(group) is None:
+            await self._store.topology.put_group(self._group_defaults.by_use(group))
 
     def _check_names(self, group: str, topic: str) -> None:
         check_group_name(split_name(group)[1])
@@ -244,19 +244,19 @@ class Memberships:
     async def _progress(self, group: str, topic: str, queues: tuple[int, ...]) -> list[QueueProgress]:
         """Where the group stands on the queues; it begins on those it has not met.  Two gateways that begin at one
         moment set it to one place; a commit in between would be undone, and its messages read again."""
-        status = await self._store.group_status(group)
+        status = await self._store.topology.group_status(group)
         while True:
             known = {queue.queue_id: queue for queue in status.progress if queue.topic == topic}
             missing = [queue_id for queue_id in queues if queue_id not in known]
             if not missing:
                 return [known[queue_id] for queue_id in queues]
             if not known:
-                status = await self._store.reset_group(group, topic, _start(status.group))
+                status = await self._store.consumption.reset_group(group, topic, _start(status.group))
             else:  # queues that come later begin at their beginning
-                status = await self._store.reset_group(group, topic, EARLIEST_POSITION, missing[0])
+                status = await self._store.consumption.reset_group(group, topic, EARLIEST_POSITION, missing[0])
 
     async def _check_offsets(self, topic: str, offsets: Mapping[int, int]) -> None:
-        bounds = {queue.queue_id: queue for queue in await self._store.bounds(topic)}
+        bounds = {queue.queue_id: queue for queue in await self._store.messages.bounds(topic)}
         for queue_id, offset in offsets.items():
             queue = bounds.get(queue_id)
             if queue is None or not 0 <= offset <= queue.max_offset:
@@ -268,7 +268,7 @@ class Memberships:
     async def _go_on_from(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """All at once, so that they become durable together; raises the first refusal when all have ended."""
         resets = [
-            self._store.reset_group(group, topic, Position(PositionKind.OFFSET, offset), queue_id)
+            self._store.consumption.reset_group(group, topic, Position(PositionKind.OFFSET, offset), queue_id)
             for queue_id, offset in offsets.items()
         ]
         for outcome in await asyncio.gather(*resets, return_exceptions=True):

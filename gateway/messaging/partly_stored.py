@@ -22,7 +22,7 @@ async def store_the_rest(store: Store, sender: Sender, message: Message, found: 
     rest = _without(message, {broker_of_queue(each.queue_id) for each in found if each.topic in topics})
     if rest is None:
         return
-    [refusal] = await append_and_wait(store, [rest])
+    [refusal] = await append_and_wait(store.messages, [rest])
     if refusal is not None:
         raise refusal
 

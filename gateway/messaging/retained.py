@@ -59,7 +59,9 @@ class RetainedMessages:
         self._index = RetainedIndex()
         self._hashed: dict[str, str] = {}
         """Names by their keys, where those do not say them."""
-        self._keys = WatchedKeys(store, RETAINED_PREFIX, self._take, lambda: map(retained_key, self._index.names()))
+        self._keys = WatchedKeys(
+            store.key_values, RETAINED_PREFIX, self._take, lambda: map(retained_key, self._index.names())
+        )
         self._writer = RetainedWriter(self._keys.write)
         self.sweeping = PeriodicWork("retained messages that expired", SWEEP_SECONDS, self.sweep)
         self._refusal: EntrepotError | None = None

@@ -116,10 +116,12 @@ class Sender:
 
     async def send_half_and_wait(self, messages: Sequence[Message]) -> Refusals:
         """Keep half messages, which wait for the end of their transaction.  Raises what made all of them fail."""
-        for name in sorted({message.topic for message in messages if self._store.topic(message.topic) is None}):
+        for name in sorted(
+            {message.topic for message in messages if self._store.topology.topic(message.topic) is None}
+        ):
             await self._topology.ensure(name)
         self.place(messages)
-        refusals = await self._store.append_half(messages).wait()
+        refusals = await self._store.transactions.append_half(messages).wait()
         self.count(messages, refusals)
         return refusals
 
@@ -141,12 +143,12 @@ class Sender:
         """Whether producers should pause."""
         if self._waiting_bytes > MAX_WAITING_BYTES or len(self._messages) > MAX_WAITING_MESSAGES:
             return True
-        return self._store.backlogged
+        return self._store.messages.backlogged
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
         """Call back once when `backlogged` has ended."""
-        if self._store.backlogged:
-            self._store.when_relieved(callback)
+        if self._store.messages.backlogged:
+            self._store.messages.when_relieved(callback)
         else:
             self._relieved.append(callback)
 
@@ -158,7 +160,7 @@ class Sender:
         self._messages, self._calls = [], []
         if self.bindings is not None and self.bindings.is_needed:
             self.bindings.add_queues(messages, self._clock.now_ms())
-        topic = self._store.topic
+        topic = self._store.topology.topic
         missing = {name for name in {message.topic for message in messages} if topic(name) is None}
         if missing:
             self._creating = self._loop.create_task(self._create_and_append(missing, messages, calls))
@@ -194,7 +196,7 @@ class Sender:
     def _append_now(self, messages: list[Message], calls: list[tuple[int, OnSent]]) -> None:
         self._stamp(messages)
         try:
-            confirmation = self._store.append(messages)
+            confirmation = self._store.messages.append(messages)
         except EntrepotError as failure:
             for _, on_sent in calls:
                 on_sent(failure, None)
@@ -203,7 +205,7 @@ class Sender:
 
     def _stamp(self, messages: Sequence[Message]) -> None:
         """Give each an id, a time, a queue and a hash, where it has none."""
-        now_ms, number, topic_of = self._clock.now_ms(), self._count, self._store.topic
+        now_ms, number, topic_of = self._clock.now_ms(), self._count, self._store.topology.topic
         stamp = now_ms.to_bytes(6, "big") + self._origin
         for message in messages:
             if not message.message_id:
@@ -224,7 +226,7 @@ class Sender:
 
     def append_again(self, messages: Sequence[Message]) -> Confirmation:
         """Append messages that nobody took, as they are."""
-        return self._store.append(messages)
+        return self._store.messages.append(messages)
 
     def count(self, messages: Sequence[Message], refusals: Refusals) -> None:
         """Count what was settled."""
@@ -235,16 +237,16 @@ class Sender:
 
     def move(self, message: Message) -> bool:
         """Give a message that no broker took another queue, if it may go to any; says whether it may."""
-        topic = self._store.topic(message.topic)
+        topic = self._store.topology.topic(message.topic)
         if topic is None or message.further_queues or ordering_key(message) or topic.type is TopicType.PRIORITY:
             return False
-        message.queue_id = self._round_robin.queue(self._store.queues(topic).preferred)
+        message.queue_id = self._round_robin.queue(self._store.topology.queues(topic).preferred)
         return True
 
     def _queue(self, message: Message, topic: Topic) -> int:
         """By message group, else by sub-topic where there is one below the topic or its door says so, else in turn; in
         a PRIORITY topic by priority alone."""
-        queues = self._store.queues(topic)
+        queues = self._store.topology.queues(topic)
         if topic.type is TopicType.PRIORITY:
             return self._round_robin.queue(priority_queues(message, queues))
         key = message.sub_topic if message.queue_id == BY_SUB_TOPIC else ordering_key(message)

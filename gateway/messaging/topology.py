@@ -27,11 +27,11 @@ class Topology:
 
     async def ensure(self, name: str) -> Topic:
         """The topic, created if it may be.  Raises ILLEGAL_TOPIC, FORBIDDEN (system name) or TOPIC_NOT_FOUND."""
-        topic = self._store.topic(name)
+        topic = self._store.topology.topic(name)
         if topic is not None:
             return topic
-        if self._store.is_arriving(name):  # what it is says who made it
-            return await self._store.put_topic(Topic(name, revision=BY_USE))
+        if self._store.topology.is_arriving(name):  # what it is says who made it
+            return await self._store.topology.put_topic(Topic(name, revision=BY_USE))
         check_topic_name(split_name(name)[1])
         if not self._settings.auto_create:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}, and topics are not created on use")
@@ -40,7 +40,7 @@ class Topology:
                 Code.TOO_MANY_REQUESTS,
                 f"there is no topic {name!r}, and the limit of topics created on use is reached",
             )
-        return await self._store.put_topic(Topic(name, queues=self._settings.default_queues, revision=BY_USE))
+        return await self._store.topology.put_topic(Topic(name, queues=self._settings.default_queues, revision=BY_USE))
 
     async def ensure_readable(self, name: str) -> None:
         """Let a topic be read: like `ensure`, and dead-letter topics of known groups may be named too."""
@@ -52,13 +52,16 @@ class Topology:
     @property
     def has_room(self) -> bool:
         """Whether another topic may come into being on first use."""
-        return sum(not is_queue_feed(each.name) for each in self._store.topics()) < self._settings.max_auto_created
+        return (
+            sum(not is_queue_feed(each.name) for each in self._store.topology.topics())
+            < self._settings.max_auto_created
+        )
 
     def topic_of(self, first_level: str) -> str:
         """The Topic of an MQTT name by its first level: of that name where it can be, else the catch-all."""
         if is_topic_name(first_level) and (
-            self._store.topic(first_level) is not None
-            or self._store.is_arriving(first_level)
+            self._store.topology.topic(first_level) is not None
+            or self._store.topology.is_arriving(first_level)
             or (self._settings.auto_create and self.has_room)
         ):
             return first_level

@@ -37,8 +37,8 @@ class WatchedKeys:
     A deletion that was found by looking has the version `ABSENT`.
     """
 
-    def __init__(self, store: KeyValues, prefix: str, take: Take, known: Callable[[], Iterable[str]]) -> None:
-        self._store, self._prefix = store, prefix
+    def __init__(self, key_values: KeyValues, prefix: str, take: Take, known: Callable[[], Iterable[str]]) -> None:
+        self._key_values, self._prefix = key_values, prefix
         self._take, self._known = take, known
         self._stop: Callable[[], None] | None = None
         self._beginnings = 0
@@ -70,7 +70,7 @@ class WatchedKeys:
         while True:
             try:
                 self._open()
-                await self._store.get([self._prefix])  # its answer comes behind the beginning of the watch
+                await self._key_values.get([self._prefix])  # its answer comes behind the beginning of the watch
                 await self._look_until_fresh()
             except EntrepotError as error:
                 if error.code not in AWAY or loop.time() >= end:
@@ -92,7 +92,7 @@ class WatchedKeys:
 
     def _open(self) -> None:
         if self._stop is None:
-            self._stop = self._store.watch(self._prefix, self._told, self._begun)
+            self._stop = self._key_values.watch(self._prefix, self._told, self._begun)
 
     def close(self) -> None:
         """Hear of nothing any more."""
@@ -207,7 +207,7 @@ class WatchedKeys:
                 gone.add(key)
                 if number % MAX_SCAN == 0:
                     await asyncio.sleep(0)
-            while page := await self._store.scan(self._prefix, after=after, limit=limit):
+            while page := await self._key_values.scan(self._prefix, after=after, limit=limit):
                 after = page[-1].key
                 gone.difference_update(kept.key for kept in page)
                 self._give([KeyValueEvent(e.key, e.value, e.version) for e in page if _is_newer(e, changed)])
@@ -224,7 +224,7 @@ class WatchedKeys:
         while beginning != self._beginnings:  # else another keeper may know better
             beginning = self._beginnings
             with self._question() as changed:
-                answers = await self._store.get(keys)
+                answers = await self._key_values.get(keys)
         found: list[KeyValueEvent] = []
         for key, kept in zip(keys, answers, strict=True):
             if kept is None:
@@ -245,7 +245,7 @@ class WatchedKeys:
         Raises what the store raises: PRECONDITION_FAILED where somebody else was first.
         """
         before = [(each, each._beginnings) for each in (self, *others)]
-        version = await self._store.write(changes)
+        version = await self._key_values.write(changes)
         for each, beginning in before:
             own = [change for change in changes if change.key.startswith(each._prefix)]
             if own and each._beginnings == beginning:

@@ -26,7 +26,7 @@ class WatchedTable(Generic[_T]):
 
     def __init__(
         self,
-        store: KeyValues,
+        key_values: KeyValues,
         prefix: str,
         decode: Callable[[bytes], _T],
         encode: Callable[[_T], bytes] = msgspec.msgpack.encode,
@@ -35,7 +35,7 @@ class WatchedTable(Generic[_T]):
         self._encode, self._decode = encode, decode
         self._values: dict[str, _T] = {}
         self._versions: dict[str, int] = {}
-        self._keys = WatchedKeys(store, prefix, self._take, lambda: [prefix + name for name in self._versions])
+        self._keys = WatchedKeys(key_values, prefix, self._take, lambda: [prefix + name for name in self._versions])
         self.catch_up = self._keys.catch_up
         self.close = self._keys.close
         self.on_change: list[OnChange[_T]] = []

@@ -73,13 +73,13 @@ class Administration:
 
     def __init__(
         self,
-        store: KeyValues,
+        key_values: KeyValues,
         directory: Directory,
         passwords: PasswordChecker,
         audit: AuditLog,
         setup_token: SetupToken,
     ) -> None:
-        self._store = store
+        self._key_values = key_values
         self._directory = directory
         self._passwords = passwords
         self._audit = audit
@@ -117,7 +117,7 @@ class Administration:
             )
         async with self._lock:
             key, is_first = USER_PREFIX + name, not self._directory.has_users
-            (found,) = await self._store.get([key])
+            (found,) = await self._key_values.get([key])
             before = _readable(found)
             if only_new and found is not None:
                 raise EntrepotError(Code.PRECONDITION_FAILED, f"there is a user {name!r} already")
@@ -146,7 +146,7 @@ class Administration:
         self.check_may_change(by)
         async with self._lock:
             key = USER_PREFIX + name
-            (found,) = await self._store.get([key])
+            (found,) = await self._key_values.get([key])
             if found is None:
                 return False
             self._check_a_super_user_stays(name, None)
@@ -156,7 +156,7 @@ class Administration:
 
     async def is_kept(self, name: str) -> bool:
         """Whether the store has a user of that name, readable or not; asked of the store itself."""
-        return (await self._store.get([USER_PREFIX + name]))[0] is not None
+        return (await self._key_values.get([USER_PREFIX + name]))[0] is not None
 
     # -- policies ------------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Administration:
         record = PolicyRecord(subject, [statement_record(statement) for statement in statements])
         async with self._lock:
             key = POLICY_PREFIX + subject
-            (found,) = await self._store.get([key])
+            (found,) = await self._key_values.get([key])
             if found is None and len(self._directory.policies()) >= MAX_POLICIES:
                 raise EntrepotError(Code.TOO_MANY_REQUESTS, f"there are {MAX_POLICIES} policies already")
             await self._write(key, encode(record), found)
@@ -192,7 +192,7 @@ class Administration:
         self.check_may_change(by)
         async with self._lock:
             key = POLICY_PREFIX + subject
-            (found,) = await self._store.get([key])
+            (found,) = await self._key_values.get([key])
             if found is None:
                 return False
             await self._write(key, None, found)

@@ -61,10 +61,10 @@ class DirectoryChange:
 class Directory:
     """The view.  `on_change` is told of each change, after it has been taken in."""
 
-    def __init__(self, store: KeyValues, on_change: Callable[[DirectoryChange], None]) -> None:
+    def __init__(self, key_values: KeyValues, on_change: Callable[[DirectoryChange], None]) -> None:
         self._on_change = on_change
-        self._users: WatchedTable[UserRecord | _Broken] = WatchedTable(store, USER_PREFIX, _decode_user)
-        self._policies: WatchedTable[KnownPolicy | _Broken] = WatchedTable(store, POLICY_PREFIX, _decode_policy)
+        self._users: WatchedTable[UserRecord | _Broken] = WatchedTable(key_values, USER_PREFIX, _decode_user)
+        self._policies: WatchedTable[KnownPolicy | _Broken] = WatchedTable(key_values, POLICY_PREFIX, _decode_policy)
         self._users.on_change.append(self._user_changed)
         self._policies.on_change.append(self._policy_changed)
         self._is_loaded = False

@@ -64,18 +64,18 @@ class Security:
     """Identity and rights over the key-values of a store."""
 
     def __init__(
-        self, store: KeyValues, settings: SecuritySettings, clock: Clock, setup_token_file: Path | None = None
+        self, key_values: KeyValues, settings: SecuritySettings, clock: Clock, setup_token_file: Path | None = None
     ) -> None:
         """`setup_token_file`: where the settings name none; a password that is made up is in a file beside it."""
         self.settings = settings
         self.audit = AuditLog(clock, settings.audit_entries, settings.audit_per_second)
         self._clock = clock
         self._passwords = PasswordChecker(settings)
-        self._directory = Directory(store, self._changed)
-        self.setup_token = SetupToken(store, settings.setup_token_file or setup_token_file)
+        self._directory = Directory(key_values, self._changed)
+        self.setup_token = SetupToken(key_values, settings.setup_token_file or setup_token_file)
         tokens = TokenVerifier(settings, open_keys(settings, clock), clock) if settings.takes_tokens else None
         self._authenticator = Authenticator(settings, self._directory, self._passwords, tokens, clock)
-        self.administration = Administration(store, self._directory, self._passwords, self.audit, self.setup_token)
+        self.administration = Administration(key_values, self._directory, self._passwords, self.audit, self.setup_token)
         beside = self.setup_token.path
         password_file = None if beside is None else beside.with_name(PASSWORD_FILE_NAME)
         self.initial_admin = InitialAdmin(self.administration, self._directory, settings, password_file)

@@ -51,8 +51,8 @@ class SetupTokenNeededError(EntrepotError):
 class SetupToken:
     """`path`: the file; None: there is none, and the start prints the token."""
 
-    def __init__(self, store: KeyValues, path: Path | None) -> None:
-        self._store = store
+    def __init__(self, key_values: KeyValues, path: Path | None) -> None:
+        self._key_values = key_values
         self.path = None if path is None else path.absolute()
         self.value: str | None = None
         """The token, as long as there is no user."""
@@ -78,9 +78,9 @@ class SetupToken:
         """The same, and the store forgets it; where that fails, the next start does it."""
         self.end()
         with contextlib.suppress(EntrepotError):
-            (found,) = await self._store.get([KEY])
+            (found,) = await self._key_values.get([KEY])
             if found is not None:
-                await self._store.write([KeyValueChange(KEY, None, found.version)])
+                await self._key_values.write([KeyValueChange(KEY, None, found.version)])
 
     def principal_of(self, credentials: Credentials) -> Principal | None:
         """Who shows the token, as a bearer's or as a password."""
@@ -92,11 +92,11 @@ class SetupToken:
     async def _of_store(self) -> str:
         made = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
         try:
-            (found,) = await self._store.get([KEY])
+            (found,) = await self._key_values.get([KEY])
             if found is None:
                 with contextlib.suppress(EntrepotError):  # another gateway was faster: its token counts
-                    await self._store.write([KeyValueChange(KEY, made.encode(), ABSENT)])
-                (found,) = await self._store.get([KEY])
+                    await self._key_values.write([KeyValueChange(KEY, made.encode(), ABSENT)])
+                (found,) = await self._key_values.get([KEY])
         except EntrepotError as error:
             if error.code not in _KEEPS_NONE:
                 raise

@@ -48,7 +48,7 @@ class SessionCensus:
 
     async def _look(self) -> None:
         count, after = 0, ""
-        while page := await self._store.scan(SESSION_PREFIX, after=after, limit=PAGE):
+        while page := await self._store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
             count += sum(_lasts(found.value) for found in page)
             after = page[-1].key
         self.count = count

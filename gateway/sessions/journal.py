@@ -126,7 +126,7 @@ class SessionJournal:
         """All of the parts; where one is fenced, or cannot be written, the others do not suffer."""
         while parts:
             try:
-                version = await self._store.write([change for _, changes in parts for change in changes])
+                version = await self._store.key_values.write([change for _, changes in parts for change in changes])
             except EntrepotError as error:
                 if error.code in (Code.PRECONDITION_FAILED, Code.BAD_REQUEST) and len(parts) > 1:
                     middle = len(parts) // 2
@@ -138,7 +138,7 @@ class SessionJournal:
                         return
                     parts = [(parts[0][0], parts[0][0].take_changes())]
                     continue
-                if self._store.failure is not None or error.code == Code.BAD_REQUEST:
+                if self._store.condition.failure is not None or error.code == Code.BAD_REQUEST:
                     log.error("sessions cannot be written", sessions=len(parts), problem=error.message)
                     for session, _ in parts:
                         session.fenced()
@@ -155,10 +155,10 @@ class SessionJournal:
         session, changes = part
         while True:
             try:
-                found = await self._store.get([change.key for change in changes])
+                found = await self._store.key_values.get([change.key for change in changes])
                 break
             except EntrepotError:
-                if self._store.failure is not None:
+                if self._store.condition.failure is not None:
                     session.fenced()
                     return False
                 await asyncio.sleep(AGAIN_SECONDS)

@@ -88,7 +88,7 @@ class Sessions:
         if not self.are_kept:
             return self._unrecorded(name, arrival)
         for _ in range(MAX_TRIES):
-            found, window = await self._store.get([SESSION_PREFIX + name, WINDOW_PREFIX + name])
+            found, window = await self._store.key_values.get([SESSION_PREFIX + name, WINDOW_PREFIX + name])
             try:
                 session = await self._try(name, arrival, found, window)
             except EntrepotError as error:
@@ -107,7 +107,7 @@ class Sessions:
             return
         end = asyncio.get_running_loop().time() + LET_GO_SECONDS
         while asyncio.get_running_loop().time() < end:
-            told, alive = await self._store.get([f"{TAKEN_PREFIX}{owner}/{name}", GATEWAY_PREFIX + owner])
+            told, alive = await self._store.key_values.get([f"{TAKEN_PREFIX}{owner}/{name}", GATEWAY_PREFIX + owner])
             if told is None or alive is None or int(alive.value) < self._clock.now_ms():
                 return
             await asyncio.sleep(LOOK_SECONDS)
@@ -139,7 +139,7 @@ class Sessions:
         is_kept = persists or record.will is not None or old is not None or not self._is_alone
         if is_kept:
             changes = self._changes(name, record, window, (found, found_window), old, persists=persists)
-            version = await self._store.write(changes if moved is None else [*changes, moved])
+            version = await self._store.key_values.write(changes if moved is None else [*changes, moved])
             versions = (version, version if persists else ABSENT)
         else:
             versions = (ABSENT, ABSENT)

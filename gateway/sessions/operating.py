@@ -44,7 +44,7 @@ class SessionOperations:
         now_ms = self._clock.now_ms()
         start = SESSION_PREFIX + client_name(prefix) if prefix else SESSION_PREFIX
         cursor = SESSION_PREFIX + after if after else ""
-        while page := await self._store.scan(start, after=cursor, limit=PAGE):
+        while page := await self._store.key_values.scan(start, after=cursor, limit=PAGE):
             for each in page:
                 cursor = each.key
                 record = _readable(each.value)
@@ -56,14 +56,14 @@ class SessionOperations:
 
     async def get(self, client_id: str) -> SessionRecord | None:
         """One session, or None where there is none."""
-        [found] = await self._store.get([SESSION_PREFIX + client_name(client_id)])
+        [found] = await self._store.key_values.get([SESSION_PREFIX + client_name(client_id)])
         record = None if found is None else _readable(found.value)
         return None if record is None or is_over(record, self._clock.now_ms()) else record
 
     async def in_flight(self, client_id: str) -> tuple[int, int]:
         """How many deliveries a session's client has not acknowledged, and how many of its publishes of QoS 2 are half
         done, as durably known; none of either where there is no such record."""
-        [found] = await self._store.get([WINDOW_PREFIX + client_name(client_id)])
+        [found] = await self._store.key_values.get([WINDOW_PREFIX + client_name(client_id)])
         try:
             window = None if found is None else decode_window(found.value)
         except msgspec.DecodeError:
@@ -73,7 +73,7 @@ class SessionOperations:
     async def kick(self, client_id: str, owner: str, *, ends: bool) -> None:
         """Tell another gateway to disconnect a client.  `ends`: and to end its session."""
         key = f"{KICK_PREFIX}{owner}/{client_name(client_id)}"
-        await self._store.write([KeyValueChange(key, b"end" if ends else b"kick")])
+        await self._store.key_values.write([KeyValueChange(key, b"end" if ends else b"kick")])
 
     async def end(self, client_id: str) -> str | None:
         """End a session that is away, its will included; returns the gateway that has it where it is connected.
@@ -82,7 +82,7 @@ class SessionOperations:
         """
         name = client_name(client_id)
         for _ in range(MAX_TRIES):
-            [found] = await self._store.get([SESSION_PREFIX + name])
+            [found] = await self._store.key_values.get([SESSION_PREFIX + name])
             record = None if found is None else _readable(found.value)
             if record is not None and record.owner:
                 return record.owner
@@ -99,7 +99,7 @@ class SessionOperations:
                 moved = self._wills.moved(name, record, record.will)
                 changes.append(moved)
             try:
-                await self._store.write(changes)
+                await self._store.key_values.write(changes)
             except EntrepotError as error:
                 if error.code == Code.PRECONDITION_FAILED:
                     continue

@@ -91,7 +91,7 @@ class Sweeper:
                 await self._renew()
                 break
             except EntrepotError as error:
-                if error.code != Code.UNAVAILABLE or self._store.failure is not None:
+                if error.code != Code.UNAVAILABLE or self._store.condition.failure is not None:
                     raise
                 log.warning("this gateway cannot be made known yet", problem=error.message)
                 await asyncio.sleep(SWEEP_SECONDS)
@@ -101,7 +101,7 @@ class Sweeper:
     def _watch(self) -> None:
         self._stop_watching()
         prefixes = [f"{each}{self._gateway}/" for each in (TAKEN_PREFIX, KICK_PREFIX)]
-        self._watched = [WatchedKeys(self._store, prefix, self._told, lambda: ()) for prefix in prefixes]
+        self._watched = [WatchedKeys(self._store.key_values, prefix, self._told, lambda: ()) for prefix in prefixes]
         for keys in self._watched:
             keys.go_on()
 
@@ -116,9 +116,9 @@ class Sweeper:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._store.failure is None:
+        if self._store.condition.failure is None:
             try:
-                await self._store.write([KeyValueChange(GATEWAY_PREFIX + self._gateway, DECLARED_DEAD)])
+                await self._store.key_values.write([KeyValueChange(GATEWAY_PREFIX + self._gateway, DECLARED_DEAD)])
             except EntrepotError as error:
                 log.warning("the end of this gateway was not noted", problem=error.message)
 
@@ -142,9 +142,11 @@ class Sweeper:
     async def _forget(self, done: set[tuple[str, int]], giving_up: list[Awaitable[None]]) -> None:
         """Who took a session over waits for its key to go: then nothing more of it comes from here."""
         await asyncio.gather(*giving_up, return_exceptions=True)
-        while self._store.failure is None:
+        while self._store.condition.failure is None:
             try:
-                await self._store.write([KeyValueChange(key, None) for key in sorted({key for key, _ in done})])
+                await self._store.key_values.write(
+                    [KeyValueChange(key, None) for key in sorted({key for key, _ in done})]
+                )
                 break
             except EntrepotError as error:
                 log.debug("told keys stay for a while", problem=error.message)
@@ -171,7 +173,7 @@ class Sweeper:
         key = GATEWAY_PREFIX + self._gateway
         until = str(now_ms + int(ALIVE_SECONDS * 1000)).encode()
         try:
-            self._alive_version = await self._store.write([KeyValueChange(key, until, self._alive_version)])
+            self._alive_version = await self._store.key_values.write([KeyValueChange(key, until, self._alive_version)])
         except EntrepotError as error:
             if error.code == Code.PRECONDITION_FAILED:
                 await self._renewal_refused(key)
@@ -181,13 +183,15 @@ class Sweeper:
 
     async def _renewal_refused(self, key: str) -> None:
         """The key is not as we left it: our own write of unknown outcome, or somebody declared us dead."""
-        [found] = await self._store.get([key])
+        [found] = await self._store.key_values.get([key])
         if found is None or found.value == DECLARED_DEAD:
             log.error("this gateway was silent for too long, and its sessions were given up")
             self._alive_version = None
             self._gateway = self._on_declared_dead()
             self._watch()
-            await self._store.write([KeyValueChange(key, DECLARED_DEAD)])  # sweep again: some came while that went on
+            await self._store.key_values.write(
+                [KeyValueChange(key, DECLARED_DEAD)]
+            )  # sweep again: some came while that went on
         else:
             self._alive_version = found.version
 
@@ -195,7 +199,7 @@ class Sweeper:
         if self._is_alone:
             return True
         now_ms = self._clock.now_ms()
-        [found] = await self._store.get([SWEEPER_KEY])
+        [found] = await self._store.key_values.get([SWEEPER_KEY])
         owner, until = _lease(found)
         if owner != self._gateway and now_ms < until:
             return False
@@ -203,7 +207,9 @@ class Sweeper:
             return True
         value = msgspec.msgpack.encode((self._gateway, now_ms + int(ALIVE_SECONDS * 1000)))
         try:
-            await self._store.write([KeyValueChange(SWEEPER_KEY, value, 0 if found is None else found.version)])
+            await self._store.key_values.write(
+                [KeyValueChange(SWEEPER_KEY, value, 0 if found is None else found.version)]
+            )
         except EntrepotError as error:
             if error.code == Code.PRECONDITION_FAILED:
                 return False
@@ -217,7 +223,7 @@ class Sweeper:
         await self._sweep_dead()
         await self._wills.publish_overdue()
         now_ms = self._clock.now_ms()
-        for due in await self._store.scan(DUE_PREFIX, limit=PAGE):
+        for due in await self._store.key_values.scan(DUE_PREFIX, limit=PAGE):
             at, _, name = due.key.removeprefix(DUE_PREFIX).partition("/")
             if int(at) > now_ms:
                 return
@@ -225,10 +231,10 @@ class Sweeper:
 
     async def _look(self, name: str, due: str, now_ms: int) -> None:
         """A session that is away has something coming."""
-        [found] = await self._store.get([SESSION_PREFIX + name])
+        [found] = await self._store.key_values.get([SESSION_PREFIX + name])
         record = None if found is None else readable(name, found)
         if found is None or record is None or record.owner or due_key(record.due_at_ms, name) != due:
-            await self._store.write([KeyValueChange(due, None)])
+            await self._store.key_values.write([KeyValueChange(due, None)])
             return
         will = None
         if record.will is not None and (record.will_at_ms <= now_ms or is_over(record, now_ms)):
@@ -256,7 +262,7 @@ class Sweeper:
                 changes.append(KeyValueChange(due_key(record.due_at_ms, name), b""))
         moved = None if will is None else self._wills.moved(name, record, will)
         try:
-            await self._store.write(changes if moved is None else [*changes, moved])
+            await self._store.key_values.write(changes if moved is None else [*changes, moved])
         except EntrepotError as error:
             if error.code != Code.PRECONDITION_FAILED:  # else the client came back in this moment
                 raise
@@ -270,7 +276,7 @@ class Sweeper:
         now_ms = self._clock.now_ms()
         if now_ms < self._grace_ends_ms:
             return
-        for each in await self._store.scan(GATEWAY_PREFIX):
+        for each in await self._store.key_values.scan(GATEWAY_PREFIX):
             gateway = each.key.removeprefix(GATEWAY_PREFIX)
             if gateway != self._gateway and (self._is_alone or int(each.value) < now_ms):
                 log.info("sweeping the sessions of a gateway that is gone", gateway=gateway)
@@ -279,14 +285,14 @@ class Sweeper:
                     continue  # it is alive after all
                 await self._sweep_sessions_of(gateway)
                 for prefix in (TAKEN_PREFIX, KICK_PREFIX):
-                    told = await self._store.scan(f"{prefix}{gateway}/")
-                    await self._store.write([KeyValueChange(key.key, None) for key in told])
+                    told = await self._store.key_values.scan(f"{prefix}{gateway}/")
+                    await self._store.key_values.write([KeyValueChange(key.key, None) for key in told])
                 await self._write_unless_changed(KeyValueChange(each.key, None, version))
 
     async def _write_unless_changed(self, change: KeyValueChange) -> int | None:
         """The version of the write; None where somebody else was first."""
         try:
-            return await self._store.write([change])
+            return await self._store.key_values.write([change])
         except EntrepotError as error:
             if error.code == Code.PRECONDITION_FAILED:
                 return None
@@ -294,7 +300,7 @@ class Sweeper:
 
     async def _sweep_sessions_of(self, gateway: str) -> None:
         after = ""
-        while page := await self._store.scan(SESSION_PREFIX, after=after, limit=PAGE):
+        while page := await self._store.key_values.scan(SESSION_PREFIX, after=after, limit=PAGE):
             for found in page:
                 record = readable(found.key.removeprefix(SESSION_PREFIX), found)
                 if record is not None and record.owner == gateway:

@@ -50,14 +50,14 @@ class Wills:
 
     async def _forget(self, key: str) -> None:
         try:
-            await self._store.write([KeyValueChange(key, None)])
+            await self._store.key_values.write([KeyValueChange(key, None)])
         except EntrepotError as error:
             log.warning("a will is out and not forgotten", key=key, problem=error.message)
 
     async def publish_overdue(self) -> None:
         """Publish what others were to publish and did not."""
         now_ms = self._clock.now_ms()
-        for found in await self._store.scan(WILL_PREFIX, limit=PAGE):
+        for found in await self._store.key_values.scan(WILL_PREFIX, limit=PAGE):
             if int(found.key.removeprefix(WILL_PREFIX).partition("/")[0]) > now_ms:
                 return
             try:

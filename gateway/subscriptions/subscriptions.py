@@ -72,9 +72,9 @@ class Subscriptions:
 
     def __init__(self, store: Store, clock: Clock, most: int) -> None:
         self._store, self._clock, self._most = store, clock, most
-        self._definitions = WatchedTable(store, DEFINITION_PREFIX, decode_subscription, encode_subscription)
-        self._states = WatchedTable(store, STATE_PREFIX, decode_state, encode_state)
-        self._topics = WatchedTable(store, TOPIC_PREFIX, decode_topic, encode_topic)
+        self._definitions = WatchedTable(store.key_values, DEFINITION_PREFIX, decode_subscription, encode_subscription)
+        self._states = WatchedTable(store.key_values, STATE_PREFIX, decode_state, encode_state)
+        self._topics = WatchedTable(store.key_values, TOPIC_PREFIX, decode_topic, encode_topic)
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """By topic: changes of this gateway wait for each other, so that only other gateways come between."""
         self.by_topic: dict[str, SubscribedTopic] = {}
@@ -157,7 +157,7 @@ class Subscriptions:
             group = topic.group if topic is not None else await self._new_dispatch_group(record.topic)
             if record.is_ordered:
                 await self._keep_order(group)
-            bounds = await self._store.bounds(record.topic)
+            bounds = await self._store.messages.bounds(record.topic)
             begins = {str(each.queue_id): each.max_offset for each in bounds if each.max_offset}
             record = msgspec.structs.replace(record, begins=begins, is_catching_up=is_catching_up)
             made = Subscription(record)
@@ -289,7 +289,7 @@ class Subscriptions:
 
     async def _make_feed(self, subscription: Subscription) -> None:
         record = subscription.record
-        await self._store.put_group(
+        await self._store.topology.put_group(
             ConsumerGroup(
                 subscription.group,
                 max_attempts=record.max_attempts,
@@ -298,8 +298,8 @@ class Subscriptions:
                 fifo=record.is_ordered,
             )
         )
-        if self._store.topic(subscription.feed) is None:
-            await self._store.put_topic(Topic(subscription.feed, queues=1, cleanup=Cleanup.CONSUMED))
+        if self._store.topology.topic(subscription.feed) is None:
+            await self._store.topology.put_topic(Topic(subscription.feed, queues=1, cleanup=Cleanup.CONSUMED))
 
     async def _new_dispatch_group(self, topic: str) -> str:
         namespace, plain = split_name(topic)
@@ -309,7 +309,7 @@ class Subscriptions:
 
     async def _make_reader(self, group: str, topic: str, position: Position) -> None:
         """A group of dispatchers that goes on from a position, and reads all of queues that come later."""
-        await self._store.put_group(
+        await self._store.topology.put_group(
             ConsumerGroup(
                 group,
                 max_attempts=UNLIMITED_ATTEMPTS,
@@ -317,17 +317,17 @@ class Subscriptions:
                 start=EARLIEST,
             )
         )
-        await self._store.reset_group(group, topic, position)
+        await self._store.consumption.reset_group(group, topic, position)
 
     async def _keep_order(self, group: str) -> None:
         """Let a topic be dispatched in order from now on; where nobody asks for that, it is faster without."""
-        known = self._store.group(group)
+        known = self._store.topology.group(group)
         if known is not None and not known.fifo:
-            await self._store.put_group(replace(known, fifo=True))
+            await self._store.topology.put_group(replace(known, fifo=True))
 
     async def _forget_store(self, subscription: Subscription) -> None:
         try:
-            await self._store.delete_topic(subscription.feed)
+            await self._store.topology.delete_topic(subscription.feed)
         except EntrepotError as error:
             if error.code is not Code.TOPIC_NOT_FOUND:
                 raise
@@ -337,7 +337,7 @@ class Subscriptions:
 
     async def _forget_group(self, group: str) -> None:
         try:
-            await self._store.delete_group(group)
+            await self._store.topology.delete_group(group)
         except EntrepotError as error:
             if error.code is not Code.CONSUMER_GROUP_NOT_FOUND:
                 raise

@@ -22,8 +22,8 @@ class Counting:
     async def counts(self, queue: Queue) -> tuple[int, int]:
         """Messages of a queue that are ready, and that consumers hold.  None of either where it is gone."""
         try:
-            status = await self._store.group_status(queue.group)
-            bounds = await self._store.bounds(queue.topic)
+            status = await self._store.topology.group_status(queue.group)
+            bounds = await self._store.messages.bounds(queue.topic)
         except EntrepotError as error:
             if error.code in NOT_THERE:
                 return 0, 0
@@ -47,8 +47,8 @@ class Counting:
         """Bytes of the bodies from the first message that is not settled on, those that consumers hold left out as far
         as they lie at the head."""
         try:
-            status = await self._store.group_status(queue.group)
-            bounds = await self._store.bounds(queue.topic)
+            status = await self._store.topology.group_status(queue.group)
+            bounds = await self._store.messages.bounds(queue.topic)
         except EntrepotError as error:
             if error.code in NOT_THERE:
                 return 0
@@ -62,7 +62,7 @@ class Counting:
         for each in bounds:
             at = max(done.get(each.queue_id, 0), each.min_offset)
             while at < each.max_offset:
-                messages = await self._store.read(queue.topic, each.queue_id, at, READ_MESSAGES)
+                messages = await self._store.messages.read(queue.topic, each.queue_id, at, READ_MESSAGES)
                 if not messages:
                     break
                 size += sum(len(message.body) for message in messages)
@@ -74,10 +74,10 @@ class Counting:
         count = 0
         request = PopRequest(queue.topic, queue.group, MAX_POP_MESSAGES, 0, PURGE_LEASE_MS)
         for _ in range(await self.ready(queue) + 1):  # what comes meanwhile is not meant
-            deliveries = await self._store.pop(request)
+            deliveries = await self._store.consumption.pop(request)
             if not deliveries:
                 break
             handles = [delivery.receipt_handle for delivery in deliveries]
-            outcomes = await self._store.acknowledge(queue.topic, queue.group, handles)
+            outcomes = await self._store.consumption.acknowledge(queue.topic, queue.group, handles)
             count += sum(outcome is None for outcome in outcomes)
         return count

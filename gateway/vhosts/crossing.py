@@ -74,8 +74,8 @@ class Crossing:
         priority = message.system_text(SystemProperty.PRIORITY) if message.system else None
         expires = message.system_text(SystemProperty.EXPIRES_AT_MS) if message.system else None
         for queue in queues:
-            topic = self._store.topic(queue.topic)  # None: its broker is away, and the message is refused
-            ids = (0,) if topic is None else self._store.queues(topic).writable
+            topic = self._store.topology.topic(queue.topic)  # None: its broker is away, and the message is refused
+            ids = (0,) if topic is None else self._store.topology.queues(topic).writable
             found.append((queue.topic, ids[min(int(priority or 0), len(ids) - 1)]))
             lifetime_ms = queue.declaration.arguments.message_ttl_ms
             if lifetime_ms is not None:

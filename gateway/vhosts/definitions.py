@@ -50,7 +50,7 @@ class Definitions:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._vhosts: dict[str, Vhost] = {}
-        self._keys = WatchedKeys(store, PREFIX, self._take, self._known)
+        self._keys = WatchedKeys(store.key_values, PREFIX, self._take, self._known)
         self.close = self._keys.close
         self.on_change: list[Callable[[], None]] = []
         """Called when anything of the definitions has changed."""
@@ -64,16 +64,16 @@ class Definitions:
 
     def vhosts(self) -> list[Vhost]:
         """Every virtual host: one for each namespace."""
-        return [self._vhost(namespace) for namespace in self._store.namespaces()]
+        return [self._vhost(namespace) for namespace in self._store.topology.namespaces()]
 
     def vhost(self, name: str) -> Vhost | None:
         """A virtual host by its name, or None."""
         namespace = namespace_of(name)
-        return self._vhost(namespace) if namespace in self._store.namespaces() else None
+        return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
 
     def vhost_in(self, namespace: str) -> Vhost | None:
         """The virtual host that a namespace is, or None where there is none such."""
-        return self._vhost(namespace) if namespace in self._store.namespaces() else None
+        return self._vhost(namespace) if namespace in self._store.topology.namespaces() else None
 
     def _vhost(self, namespace: str) -> Vhost:
         found = self._vhosts.get(namespace)
@@ -197,7 +197,7 @@ class Definitions:
         levels = queue.declaration.arguments.max_priority
         kind = TopicType.NORMAL if levels is None else TopicType.PRIORITY
         queues = 1 if levels is None else levels + 1
-        await self._store.put_group(
+        await self._store.topology.put_group(
             ConsumerGroup(queue.group, max_attempts=UNLIMITED_ATTEMPTS, invisible_seconds=LEASE_SECONDS)
         )
         topic = Topic(
@@ -206,7 +206,7 @@ class Definitions:
         if queue.is_stream:
             seconds, size = _retention(queue)
             topic = replace(topic, cleanup=Cleanup.DELETE, retention_seconds=seconds, retention_bytes=size)
-        await self._store.put_topic(topic)
+        await self._store.topology.put_topic(topic)
 
     async def _placement(self, queue: Queue, queues: int) -> Placement:
         """Of several brokers one has all of a queue, so that its order is one."""
@@ -220,7 +220,7 @@ class Definitions:
         """Delete a queue with its bindings, what waits in it, and what goes with that."""
         removal = vhost.routing.removal_of_queue(queue.name)
         await self._remove(vhost, removal)
-        forgetting = (self._store.delete_topic(queue.topic), self._store.delete_group(queue.group))
+        forgetting = (self._store.topology.delete_topic(queue.topic), self._store.topology.delete_group(queue.group))
         for problem in await asyncio.gather(*forgetting, return_exceptions=True):
             if isinstance(problem, EntrepotError) and problem.code in NOT_THERE:
                 continue
@@ -247,9 +247,9 @@ class Definitions:
         before = {queue: _retention(queue) for queue in vhost.queues.values() if queue.is_stream}
         await self._write([change])
         for queue, kept in before.items():
-            (seconds, size), topic = _retention(queue), self._store.topic(queue.topic)
+            (seconds, size), topic = _retention(queue), self._store.topology.topic(queue.topic)
             if (seconds, size) != kept and topic is not None:
-                await self._store.put_topic(replace(topic, retention_seconds=seconds, retention_bytes=size))
+                await self._store.topology.put_topic(replace(topic, retention_seconds=seconds, retention_bytes=size))
 
     # -- all of it -----------------------------------------------------------------------------------------------
 

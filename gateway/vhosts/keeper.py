@@ -180,15 +180,15 @@ class QueueKeeper:
     async def _next_end(self, queue: Queue, lifetime_ms: int | None) -> int | None:
         """Of the first message of each message queue, the time at which it is over."""
         now_ms = self._clock.now_ms()
-        status = await self._store.group_status(queue.group)
+        status = await self._store.topology.group_status(queue.group)
         heads = {each.queue_id: each for each in status.progress if each.topic == queue.topic}
         found: list[int] = []
-        for bounds in await self._store.bounds(queue.topic):
+        for bounds in await self._store.messages.bounds(queue.topic):
             progress = heads.get(bounds.queue_id)
             at = max(bounds.min_offset, 0 if progress is None else progress.committed_offset)
             if at >= bounds.max_offset:
                 continue
-            messages = await self._store.read(queue.topic, bounds.queue_id, at, 1)
+            messages = await self._store.messages.read(queue.topic, bounds.queue_id, at, 1)
             end = end_of(messages[0], lifetime_ms) if messages else None
             if progress is not None and progress.in_flight:
                 found.append(now_ms + HELD_MS)
@@ -211,14 +211,14 @@ class QueueKeeper:
         key = USED_PREFIX + queue.topic.replace("%", "_")
         elsewhere = self.presence.elsewhere(queue) if self.presence is not None else 0
         here = now_ms if self._feeds.consumers(queue) + elsewhere else self._written.get(queue.topic, 0)
-        [kept] = await self._store.get([key])
+        [kept] = await self._store.key_values.get([key])
         last = max(here, 0 if kept is None else int(kept.value))
         if not last:  # nobody has said so yet: its time begins now
             last = now_ms
         if kept is None or last - int(kept.value) > expires_ms // 4:
-            await self._store.write([KeyValueChange(key, str(last).encode())])
+            await self._store.key_values.write([KeyValueChange(key, str(last).encode())])
         if now_ms - last >= expires_ms:
-            await self._store.write([KeyValueChange(key, None)])
+            await self._store.key_values.write([KeyValueChange(key, None)])
             return False
         again = min(last + expires_ms, now_ms + max(expires_ms // 4, 50)) if here == now_ms else last + expires_ms
         self.look_at(vhost, queue, again)
@@ -248,7 +248,7 @@ class QueueKeeper:
         if self._is_alone or not gateways:
             return gateways
         names = sorted(gateways)
-        found = await self._store.get([GATEWAY_PREFIX + name for name in names])
+        found = await self._store.key_values.get([GATEWAY_PREFIX + name for name in names])
         return {name for name, kept in zip(names, found, strict=True) if kept is None or kept.value == DECLARED_DEAD}
 
 

@@ -38,7 +38,7 @@ class Placing:
     def exchange_of_topic(self, vhost: Vhost, name: str) -> Exchange | None:
         """The exchange that a Topic is, whether or not one of that name was declared.  MQTT's names, and with them what
         is kept for other doors, are those of the default virtual host: in others a Topic is no exchange."""
-        if not name or vhost.namespace != DEFAULT_NAMESPACE or self._store.topic(encoded_name(name)) is None:
+        if not name or vhost.namespace != DEFAULT_NAMESPACE or self._store.topology.topic(encoded_name(name)) is None:
             return None
         return Exchange(name, ExchangeType.TOPIC)
 
@@ -88,8 +88,8 @@ class Placing:
     def place(self, vhost: Vhost, name: str, publish: Publish) -> tuple[str, int]:
         """Where in the store a message of a queue lies: a queue with priorities has a message queue for each."""
         queue = vhost.queues[name]
-        topic = self._store.topic(queue.topic)
-        ids = (0,) if topic is None else self._store.queues(topic).writable
+        topic = self._store.topology.topic(queue.topic)
+        ids = (0,) if topic is None else self._store.topology.queues(topic).writable
         if len(ids) == 1:
             return queue.topic, ids[0]
         return queue.topic, ids[min(publish.header.priority or 0, len(ids) - 1)]

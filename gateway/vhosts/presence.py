@@ -59,7 +59,7 @@ class ConsumerPresence:
         self._others: dict[str, dict[str, PresenceRecord]] = {}
         self._dirty: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
-        self._table = WatchedTable(store, PREFIX, _decode, _encode)
+        self._table = WatchedTable(store.key_values, PREFIX, _decode, _encode)
         self._table.on_change.append(self._changed_elsewhere)
         self.close = self._table.close
 
@@ -101,7 +101,7 @@ class ConsumerPresence:
                         [self._table.change(f"{topic}/{name}", self._mine.get(topic)) for topic in sorted(topics)]
                     )
                 except EntrepotError as error:
-                    if self._store.failure is not None:
+                    if self._store.condition.failure is not None:
                         return
                     log.warning("what consumers are here is not told", problem=error.message)
                     self._dirty |= topics
@@ -130,7 +130,7 @@ class ConsumerPresence:
     async def is_last(self, queue: Queue) -> bool:
         """Whether no gateway has a consumer of the queue, as the store knows."""
         await self.settle()
-        return self._is_alone or not await self._store.scan(f"{PREFIX}{queue.topic}/", limit=1)
+        return self._is_alone or not await self._store.key_values.scan(f"{PREFIX}{queue.topic}/", limit=1)
 
     async def forget_gateways(self, gone: set[str]) -> None:
         """These gateways are gone, and their consumers with them."""

@@ -129,7 +129,7 @@ class Dispatcher:
 
     async def step(self, wait_ms: int) -> int | None:
         """Pop once and dispatch; how many that were, None where that is not for this group any more."""
-        if self._store.topic(self.topic) is None:
+        if self._store.topology.topic(self.topic) is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {self.topic!r}")
         if not self._matching.is_current:
             return None  # a pop would make the group anew
@@ -161,7 +161,7 @@ class Dispatcher:
             sources += [ticket] * len(made)
         if not messages:
             return
-        outcomes = await append_and_wait(self._store, messages)
+        outcomes = await append_and_wait(self._store.messages, messages)
         for ticket, message, refusal in zip(sources, messages, outcomes, strict=True):
             if refusal is not None and not await self._dispatched_singly(message):
                 log.warning("a message cannot be dispatched now", topic=self.topic, problem=refusal.message)
@@ -195,10 +195,10 @@ class Dispatcher:
         return message
 
     def _place(self, subscription: Subscription, key: str) -> tuple[str, int] | None:
-        topic = self._store.topic(subscription.feed)
+        topic = self._store.topology.topic(subscription.feed)
         if topic is None:
             return None  # it has just been deleted
-        queues = self._store.queues(topic)
+        queues = self._store.topology.queues(topic)
         if subscription.record.is_ordered and key:
             return subscription.feed, queue_for_key(key, queues.writable)
         return subscription.feed, self._turn.queue(queues.preferred)
@@ -208,7 +208,7 @@ class Dispatcher:
         places = [(message.topic, message.queue_id), *message.further_queues]
         for topic, queue_id in places:
             message.topic, message.queue_id, message.further_queues = topic, queue_id, ()
-            [refusal] = await append_and_wait(self._store, [message])
+            [refusal] = await append_and_wait(self._store.messages, [message])
             if refusal is not None and refusal.code is not Code.TOPIC_NOT_FOUND:
                 return False
         return True

@@ -38,20 +38,24 @@ class Orphans:
         for kind, name in sorted(dead):
             log.info("what was left of a subscription is deleted", kind=kind, name=name)
             try:
-                await (self._store.delete_topic(name) if kind == "topic" else self._store.delete_group(name))
+                await (
+                    self._store.topology.delete_topic(name)
+                    if kind == "topic"
+                    else self._store.topology.delete_group(name)
+                )
             except EntrepotError as error:
                 if error.code not in NOT_THERE:
                     raise
         return len(dead)
 
     def _feeds(self) -> list[str]:
-        found = (topic.name for topic in self._store.topics() if is_subscription_feed(topic.name))
+        found = (topic.name for topic in self._store.topology.topics() if is_subscription_feed(topic.name))
         return [name for name in found if not self._is_known(*_feed(name))]
 
     def _groups(self) -> list[str]:
         dispatching = {record.group for _, record in self._subscriptions.dispatched()}
         orphans = []
-        for group in self._store.groups():
+        for group in self._store.topology.groups():
             namespace, plain = split_name(group.name)
             own = _OF_SUBSCRIPTION.fullmatch(plain)
             if own is not None:

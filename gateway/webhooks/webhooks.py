@@ -67,7 +67,7 @@ class Webhooks:
         self.orphans = Orphans(store, subscriptions)
         self.sweeping = PeriodicWork("what deleted subscriptions left behind", SWEEP_SECONDS, self.orphans.sweep)
         self._is_running = False
-        self._stop_watching = store.watch_topics(self._topic_changed)
+        self._stop_watching = store.topology.watch_topics(self._topic_changed)
 
     @property
     def counters(self) -> WebhookCounters:
@@ -164,7 +164,7 @@ class Webhooks:
         task.add_done_callback(self._ending.discard)
 
     def _topic_changed(self, topic: str) -> None:
-        if self._is_running and self._store.topic(topic) is None and topic in self._subscriptions.by_topic:
+        if self._is_running and self._store.topology.topic(topic) is None and topic in self._subscriptions.by_topic:
             self._end(self._begin_anew(topic))
 
     async def _ask(self, subscription: Subscription) -> None:
@@ -212,7 +212,7 @@ class Webhooks:
     async def _forget(self, group: str) -> None:
         """Popping made the group anew that went with the last subscription."""
         with contextlib.suppress(EntrepotError):
-            await self._store.delete_group(group)
+            await self._store.topology.delete_group(group)
 
     async def _catch_up(self, subscription: Subscription) -> None:
         """What was stored before the subscription was made."""
@@ -249,6 +249,6 @@ class Webhooks:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _has_caught_up(self, subscription: Subscription) -> bool:
-        status = await self._store.group_status(subscription.catch_up_group)
+        status = await self._store.topology.group_status(subscription.catch_up_group)
         reached = {each.queue_id: each.committed_offset for each in status.progress if each.topic == subscription.topic}
         return all(reached.get(int(queue_id), 0) >= begin for queue_id, begin in subscription.record.begins.items())

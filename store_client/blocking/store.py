@@ -83,7 +83,7 @@ class BlockingStore:
 
     def topics(self) -> list[str]:
         """Names of all topics, the system's own included."""
-        return sorted(topic.name for topic in self._now(self._store.topics))
+        return sorted(topic.name for topic in self._now(self._store.topology.topics))
 
     def _now(self, look: Callable[[], T]) -> T:
         """What the loop's own view says."""
@@ -95,7 +95,7 @@ class BlockingStore:
 
     def topic(self, name: str) -> Topic | None:
         """A topic's definition."""
-        return self._now(lambda: self._store.topic(name))
+        return self._now(lambda: self._store.topology.topic(name))
 
     def bounds(self, topic: str) -> list[QueueBounds]:
         """What can be read of each queue: of all of them, or UNAVAILABLE."""
@@ -103,19 +103,19 @@ class BlockingStore:
         async def all_bounds() -> list[QueueBounds]:
             if self._store.cluster.absent_of(topic):
                 raise EntrepotError(Code.UNAVAILABLE, f"a broker that has queues of topic {topic!r} is away")
-            if self._store.topic(topic) is None:
+            if self._store.topology.topic(topic) is None:
                 raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
-            return await self._store.bounds(topic)
+            return await self._store.messages.bounds(topic)
 
         return self._ask(all_bounds)
 
     def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         """The queue offset of a position.  Raises TOPIC_NOT_FOUND."""
-        return self._ask(lambda: self._store.offset_at(topic, queue_id, position))
+        return self._ask(lambda: self._store.messages.offset_at(topic, queue_id, position))
 
     def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """About how many bytes of the log the messages from an offset up to another have."""
-        return self._ask(lambda: self._store.bytes_between(topic, queue_id, from_offset, to_offset))
+        return self._ask(lambda: self._store.messages.bytes_between(topic, queue_id, from_offset, to_offset))
 
     def records(
         self,
@@ -127,56 +127,58 @@ class BlockingStore:
         filter: FilterExpression | None = None,
     ) -> RecordRun:
         """The records from an offset up to another that the filter wants."""
-        return self._ask(lambda: self._store.records(topic, queue_id, from_offset, to_offset, max_bytes, filter))
+        return self._ask(
+            lambda: self._store.messages.records(topic, queue_id, from_offset, to_offset, max_bytes, filter)
+        )
 
     # -- writing -------------------------------------------------------------------------------------------------
 
     def put_topic(self, topic: Topic) -> Topic:
         """Create or change; idempotent."""
-        return self._ask(lambda: self._store.put_topic(topic))
+        return self._ask(lambda: self._store.topology.put_topic(topic))
 
     def queues(self, topic: Topic) -> list[int]:
         """The queues that new messages go to."""
-        return self._now(lambda: list(self._store.queues(topic).writable))
+        return self._now(lambda: list(self._store.topology.queues(topic).writable))
 
     def append(self, messages: Sequence[Message]) -> list[EntrepotError | None]:
         """Take a batch; durable when this returns.  A refusal for each message, or None.  Raises OUTCOME_UNKNOWN where
         the answer was lost."""
 
         async def appended() -> list[EntrepotError | None]:
-            return list(await self._store.append(messages).wait() or [None] * len(messages))
+            return list(await self._store.messages.append(messages).wait() or [None] * len(messages))
 
         return self._run(appended())
 
     def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
         """Every stored message with an id."""
-        return self._ask(lambda: self._store.messages_by_id(message_id))
+        return self._ask(lambda: self._store.finder.messages_by_id(message_id))
 
     def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
         """Key-values by key."""
-        return self._ask(lambda: self._store.get(keys))
+        return self._ask(lambda: self._store.key_values.get(keys))
 
     def scan(self, prefix: str) -> list[KeyValue]:
         """Key-values with a prefix, all of them."""
         found: list[KeyValue] = []
         while True:
             after = found[-1].key if found else ""
-            page = self._ask(lambda after=after: self._store.scan(prefix, after=after))  # type: ignore[misc]
+            page = self._ask(lambda after=after: self._store.key_values.scan(prefix, after=after))  # type: ignore[misc]
             if not page:
                 return found
             found += page
 
     def write(self, changes: Sequence[KeyValueChange]) -> int:
         """All of the changes or none.  Raises PRECONDITION_FAILED; OUTCOME_UNKNOWN where the answer was lost."""
-        return self._run(self._store.write(changes))
+        return self._run(self._store.key_values.write(changes))
 
     def move_group(self, group: str, topic: str, offsets: dict[int, int]) -> None:
         """Let a consumer group stand at these offsets, by queue; it is made if it is not there."""
 
         async def moved() -> None:
-            if self._store.group(group) is None:
-                await self._store.put_group(ConsumerGroup(group))
+            if self._store.topology.group(group) is None:
+                await self._store.topology.put_group(ConsumerGroup(group))
             for queue_id, offset in offsets.items():
-                await self._store.reset_group(group, topic, Position(PositionKind.OFFSET, offset), queue_id)
+                await self._store.consumption.reset_group(group, topic, Position(PositionKind.OFFSET, offset), queue_id)
 
         self._ask(moved)

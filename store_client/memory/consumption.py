@@ -27,6 +27,7 @@ class Consumption:
         self._state = state
         self._topology = topology
         self._retry = retry
+        self.resend_dead_letters = retry.resend_dead_letters
         self._claiming = Claiming(state, retry, topology.latest_since)
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
@@ -139,8 +140,3 @@ class Consumption:
                 states[queue.queue_id] = GroupQueue(offset_at(queue, LATEST_POSITION))
         self._state.wake()
         return await self._topology.group_status(group)
-
-    async def resend_dead_letters(
-        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
-    ) -> list[EntrepotError | None]:
-        return await self._retry.resend_dead_letters(group, queue_offsets, queue_id)

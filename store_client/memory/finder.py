@@ -45,7 +45,7 @@ class Finder:
         page = found[:limit]
         return MessagePage(page, str(page[-1].commit_log_offset) if len(found) > limit else None)
 
-    async def messages_by_id(self, message_id: bytes) -> list[StoredMessage]:
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         self._state.catch_up()
         return [m for m in self._newest_first() if m.message_id == message_id][:MAX_QUERY_MESSAGES]
 

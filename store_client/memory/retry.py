@@ -87,7 +87,7 @@ class Retry:
         self._state.announce_soon()
 
     async def resend_dead_letters(
-        self, group: str, queue_offsets: Sequence[int], queue_id: int
+        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
     ) -> list[EntrepotError | None]:
         definition = self._state.group(group)
         return [self._resend(definition, queue_id, offset) for offset in queue_offsets]

@@ -36,6 +36,9 @@ class Topology:
     def topic(self, name: str) -> Topic | None:
         return self._state.topics.get(name)
 
+    def is_arriving(self, name: str) -> bool:
+        return False
+
     def topics(self) -> list[Topic]:
         return sorted(self._state.topics.values(), key=lambda topic: topic.name)
 

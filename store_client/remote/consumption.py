@@ -1,48 +1,64 @@
-"""Settling, positions and dead letters over several brokers: a receipt handle says which broker it is from."""
+"""RemoteConsumption: pop and what follows it over several brokers: a receipt handle says which broker it is from."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, Final
 
-from domain.consumer_group import GroupStatus
+from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.errors import Code, EntrepotError
+from domain.message import Delivery
+from domain.ports import REJECTED, PopRequest
 from domain.position import Position
 from domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from domain.shard import broker_of_queue, local_queue
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
+from store_client.remote.popping import Popping
 from store_client.remote.topology import RemoteTopology, ask_all
 
 MAX_REMEMBERED_ROUTES: Final = 10_000
 """Heads of handles whose broker is remembered: all handles of a topic, group and broker begin alike."""
 
 
-class RemoteSettling:
-    """What follows a pop."""
+class RemoteConsumption:
+    """`domain.ports.Consumption`.  `group_defaults`: of groups that come into being by a pop."""
 
-    def __init__(self, cluster: Cluster, topology: RemoteTopology) -> None:
+    def __init__(self, cluster: Cluster, topology: RemoteTopology, group_defaults: ConsumerGroup) -> None:
         self._cluster = cluster
         self._topology = topology
+        self._group_defaults = group_defaults
+        self._popping = Popping(cluster)
         self._routes: dict[str, str] = {}
+        self.release_waiting = self._popping.release
 
-    async def acknowledge(self, topic: str, group: str, handles: Sequence[str]) -> list[EntrepotError | None]:
-        return await self._settle(wire.ACKNOWLEDGE, topic, group, handles)
+    async def pop(self, request: PopRequest) -> list[Delivery]:
+        brokers = self._cluster.ready
+        if request.topic in self._cluster.topics:
+            await self._topology.ensure_group(request.group, self._group_defaults, brokers)
+        return await self._popping.pop(request)
+
+    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+        return await self._settle(wire.ACKNOWLEDGE, topic, group, receipt_handles)
 
     async def change_invisible_duration(
         self,
         topic: str,
         group: str,
-        handles: Sequence[str],
+        receipt_handles: Sequence[str],
         invisible_ms: int | None,
+        *,
         release: bool,
-        suspend: bool,
+        suspend: bool = False,
     ) -> list[EntrepotError | None]:
-        return await self._settle(wire.CHANGE_INVISIBLE_DURATION, topic, group, handles, invisible_ms, release, suspend)
+        operation = wire.CHANGE_INVISIBLE_DURATION
+        return await self._settle(operation, topic, group, receipt_handles, invisible_ms, release, suspend)
 
-    async def reject(self, topic: str, group: str, handles: Sequence[str], reason: str) -> list[EntrepotError | None]:
-        return await self._settle(wire.REJECT, topic, group, handles, reason)
+    async def reject(
+        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+    ) -> list[EntrepotError | None]:
+        return await self._settle(wire.REJECT, topic, group, receipt_handles, reason)
 
     async def _settle(
         self, operation: wire.Operation, topic: str, group: str, handles: Sequence[str], *others: Any
@@ -86,7 +102,7 @@ class RemoteSettling:
             )
         return found[0]
 
-    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None) -> GroupStatus:
+    async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         if queue_id is not None:
             client = self._cluster.of_queue(topic, queue_id)
             await client.ask(wire.RESET_GROUP, group, topic, position, local_queue(queue_id))
@@ -102,7 +118,7 @@ class RemoteSettling:
         return self._topology.status_of(group, answers)
 
     async def resend_dead_letters(
-        self, group: str, queue_offsets: Sequence[int], queue_id: int
+        self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
     ) -> list[EntrepotError | None]:
         client = self._cluster.of_number(broker_of_queue(queue_id))
         if client is None:

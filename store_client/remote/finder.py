@@ -14,19 +14,16 @@ from domain.errors import AWAY, Code, EntrepotError
 from domain.message import StoredMessage
 from domain.query import MAX_QUERY_MESSAGES, MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.shard import broker_of_place, local_place
-from domain.timing import TimedMessage, TimerCursor
-from domain.transaction import TransactionEnd
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.topology import ask_all
 
-BEHIND_ALL: Final = (1 << 62) - 1
 _read_cursor: Final = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class RemoteFinder:
-    """`domain.ports.MessageFinder`, and what else is asked of all: timers and transactions."""
+    """`domain.ports.MessageFinder`."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -47,7 +44,7 @@ class RemoteFinder:
         found, following = await client.ask(wire.QUERY, query)
         return MessagePage(client.decode(found), following)
 
-    async def messages_by_id(self, message_id: bytes, everywhere: bool) -> list[StoredMessage]:
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         what = "messages cannot be looked up"
         brokers = self._cluster.all_ready(what) if everywhere else self._cluster.some_ready(what)
         answers = await ask_all(brokers, lambda c: c.ask_messages(wire.MESSAGES_BY_ID, message_id))
@@ -77,60 +74,6 @@ class RemoteFinder:
         _check_answered(answers)
         return sorted(hops, key=lambda hop: hop.time_ms)
 
-    # -- timers --------------------------------------------------------------------------------------------------
-
-    async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
-        await self._at_one(wire.RECALL, topic, message_id, deliver_at_ms)
-
-    async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
-        await self._at_one(wire.RETIME, topic, message_id, deliver_at_ms, new_deliver_at_ms)
-
-    async def _at_one(self, operation: wire.Operation, topic: str, *arguments: object) -> None:
-        """Ask all; one of them has it.  Raises why none did: that one is away, rather than that it is nowhere."""
-        answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(operation, topic, *arguments))
-        refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
-        if len(refusals) == len(answers):
-            if self._cluster.absent_of(topic):
-                refusals.append(unavailable(f"one that may have it of topic {topic!r} is away"))
-            raise next((r for r in refusals if r.code != Code.OFFSET_NOT_FOUND), refusals[0])
-
-    async def timed_messages(self, topic: str | None, after: TimerCursor | None, limit: int) -> list[TimedMessage]:
-        brokers = (
-            self._cluster.some_ready("timers cannot be listed") if topic is None else self._cluster.of_topic(topic)
-        )
-        found: list[TimedMessage] = []
-        for client in brokers:
-            cursor = None if after is None else _cursor_at(client, after)
-            batch, times = await client.ask(wire.TIMED_MESSAGES, topic, cursor, limit)
-            found += map(TimedMessage, client.decode(batch), times)
-        found.sort(key=lambda timed: (timed.deliver_at_ms, timed.message.commit_log_offset))
-        return found[:limit]
-
-    # -- transactions --------------------------------------------------------------------------------------------
-
-    async def end_transactions(self, ends: list[TransactionEnd]) -> list[EntrepotError | None]:
-        """Who began them may be another gateway, so all brokers are asked; one of them has each."""
-        brokers = self._cluster.some_ready("transactions cannot be ended")
-        answers = await ask_all(brokers, lambda c: c.ask(wire.END_TRANSACTIONS, ends))
-        outcomes: list[EntrepotError | None] = []
-        for at in range(len(ends)):
-            told = [answer if isinstance(answer, EntrepotError) else answer[at] for _, answer in answers]
-            if self._cluster.absent_of(ends[at].topic):
-                told.append(unavailable("one that may have the transaction is away"))
-            if any(outcome is None for outcome in told):
-                outcomes.append(None)
-            else:
-                in_earnest = (o for o in told if o is not None and o.code != Code.INVALID_TRANSACTION_ID)
-                outcomes.append(next(in_earnest, told[0]))
-        return outcomes
-
-    async def take_checks(self, topics: list[str], max_messages: int) -> list[StoredMessage]:
-        found: list[StoredMessage] = []
-        for client in self._cluster.some_ready("transactions cannot be looked at"):
-            if len(found) < max_messages:
-                found += await client.ask_messages(wire.TAKE_CHECKS, topics, max_messages - len(found))
-        return found
-
 
 def _cursors_of(cursor: str | None) -> dict[str, str] | None:
     """By broker number: where its answer goes on, empty for its beginning; None where nothing was asked yet."""
@@ -159,14 +102,6 @@ def _merged(pages: list[tuple[BrokerClient, str, MessagePage]], limit: int) -> M
 
 def _newest_first(message: StoredMessage) -> tuple[int, int]:
     return -message.store_time_ms, -message.commit_log_offset
-
-
-def _cursor_at(client: BrokerClient, after: TimerCursor) -> TimerCursor:
-    """Where one broker goes on: messages of one time are told by broker, then by place."""
-    number = broker_of_place(after.commit_log_offset)
-    if number == client.number:
-        return TimerCursor(after.deliver_at_ms, local_place(after.commit_log_offset))
-    return TimerCursor(after.deliver_at_ms, BEHIND_ALL if client.number < number else -1)
 
 
 def _all_of(

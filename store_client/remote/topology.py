@@ -14,7 +14,7 @@ from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import AWAY, NOT_THERE, Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
 from domain.revision import BY_USE
-from domain.topic import QueueBounds, Topic, TopicQueues, TopicStatus
+from domain.topic import QueueBounds, Topic, TopicStatus
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
@@ -29,17 +29,18 @@ class RemoteTopology:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self.queues = cluster.queues
 
     # -- topics --------------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic | None:
         return self._cluster.topics.get(name)
 
+    def is_arriving(self, name: str) -> bool:
+        return name not in self._cluster.topics and self._cluster.definition(name) is not None
+
     def topics(self) -> list[Topic]:
         return sorted(self._cluster.topics.values(), key=lambda topic: topic.name)
-
-    def queues(self, topic: Topic) -> TopicQueues:
-        return self._cluster.queues(topic)
 
     async def put_topic(self, topic: Topic) -> Topic:
         [refusal] = await self.put_topics([topic])

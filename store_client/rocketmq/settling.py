@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
 from domain.errors import Code, EntrepotError
+from domain.ports import REJECTED
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.cluster_handle import ClusterHandle
 from protocols.rocketmq.errors import refusal_of
@@ -102,8 +103,8 @@ class Settling:
 
         return await self._each(topic, group, receipt_handles, change)
 
-    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str]) -> Refusals:
-        """A call for each handle: the protocol has no batch of them."""
+    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED) -> Refusals:
+        """A call for each handle: the protocol has no batch of them, and no reasons."""
 
         async def forward(text: str, handle: ClusterHandle) -> None:
             session, connection = await self._place(topic, group, handle.broker)

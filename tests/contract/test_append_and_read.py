@@ -38,13 +38,13 @@ class Collector:
 
 
 async def test_confirmations_come_in_the_order_of_their_appends(store: Store):
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     order: list[int] = []
 
     def note(index: int, failure: EntrepotError | None) -> None:
         order.append(index)
 
-    confirmations = [store.append([message("t", f"{i}", i % 2)]) for i in range(20)]
+    confirmations = [store.messages.append([message("t", f"{i}", i % 2)]) for i in range(20)]
     for index, confirmation in enumerate(confirmations):
         confirmation.when_settled(partial(note, index))
     assert order == [], "nothing is confirmed inside append"
@@ -56,13 +56,13 @@ async def test_confirmations_come_in_the_order_of_their_appends(store: Store):
 
 
 async def test_an_empty_batch_is_confirmed(store: Store):
-    assert await settled(store.append([])) is None
+    assert await settled(store.messages.append([])) is None
 
 
 async def test_a_batch_is_refused_message_by_message(store: Store):
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_topic(Topic("closed", queues=1, permission=Permission.READ))
-    confirmation = store.append(
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("closed", queues=1, permission=Permission.READ))
+    confirmation = store.messages.append(
         [
             message("t", "first"),
             message("missing", "x"),
@@ -83,12 +83,12 @@ async def test_a_batch_is_refused_message_by_message(store: Store):
         None,
     ]
     assert await settled(confirmation) is None
-    assert bodies(await store.read("t", 0, 0, 10)) == ["first", "y" * MAX_MESSAGE_BYTES]
-    assert await store.read("closed", 0, 0, 10) == []
+    assert bodies(await store.messages.read("t", 0, 0, 10)) == ["first", "y" * MAX_MESSAGE_BYTES]
+    assert await store.messages.read("closed", 0, 0, 10) == []
 
 
 async def test_a_message_keeps_all_it_was_sent_with(store: Store, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=3))
+    await store.topology.put_topic(Topic("t", queues=3))
     sent = Message(
         topic="t",
         body=b"\x00body\xff",
@@ -104,8 +104,8 @@ async def test_a_message_keeps_all_it_was_sent_with(store: Store, clock: ManualC
         properties=(("a", "1"), ("a", b"\x002"), ("\u00fc", "")),
         system={"content_type": "text/plain", "correlation_id": b"\x01\x02"},
     )
-    assert await settled(store.append([sent])) is None
-    [found] = await store.read("t", 2, 0, 10)
+    assert await settled(store.messages.append([sent])) is None
+    [found] = await store.messages.read("t", 2, 0, 10)
     assert {f.name: getattr(found, f.name) for f in fields(Message)} == {
         f.name: getattr(sent, f.name) for f in fields(Message)
     }
@@ -113,39 +113,44 @@ async def test_a_message_keeps_all_it_was_sent_with(store: Store, clock: ManualC
 
 
 async def test_reading_is_bounded(store: Store):
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     await append(store, "t", *map(str, range(10)), queue_id=1)
-    assert await store.bounds("t") == [QueueBounds(0, 0, 0), QueueBounds(1, 0, 10)]
-    found = await store.read("t", 1, 3, 4)
+    assert await store.messages.bounds("t") == [QueueBounds(0, 0, 0), QueueBounds(1, 0, 10)]
+    found = await store.messages.read("t", 1, 3, 4)
     assert bodies(found) == ["3", "4", "5", "6"]
     assert [m.queue_offset for m in found] == [3, 4, 5, 6]
     places = [m.commit_log_offset for m in found]
     assert places == sorted(set(places))
-    assert bodies(await store.read("t", 1, 8, 100)) == ["8", "9"]
-    assert await store.read("t", 1, 10, 5) == []
+    assert bodies(await store.messages.read("t", 1, 8, 100)) == ["8", "9"]
+    assert await store.messages.read("t", 1, 10, 5) == []
     for offset in (-1, 11, 1 << 40):
         with pytest.raises(EntrepotError) as refused:
-            await store.read("t", 1, offset, 5)
+            await store.messages.read("t", 1, offset, 5)
         assert refused.value.code == Code.ILLEGAL_OFFSET
 
 
 async def test_what_is_not_there_cannot_be_read(store: Store):
-    await store.put_topic(Topic("t", queues=1))
-    for call in (store.read("no", 0, 0, 1), store.read("t", 1, 0, 1), store.bounds("no"), store.topic_status("no")):
+    await store.topology.put_topic(Topic("t", queues=1))
+    for call in (
+        store.messages.read("no", 0, 0, 1),
+        store.messages.read("t", 1, 0, 1),
+        store.messages.bounds("no"),
+        store.topology.topic_status("no"),
+    ):
         with pytest.raises(EntrepotError) as refused:
             await call
         assert refused.value.code == Code.TOPIC_NOT_FOUND
     for place in (("no", 0), ("t", 1)):
         with pytest.raises(EntrepotError) as refused:
-            store.tail(*place, None, lambda messages: None)
+            store.messages.tail(*place, None, lambda messages: None)
         assert refused.value.code == Code.TOPIC_NOT_FOUND
 
 
 async def test_a_tail_from_an_offset_has_the_old_and_the_new_in_order(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", *map(str, range(5)))
     collector = Collector()
-    tail = store.tail("t", 0, 2, collector)
+    tail = store.messages.tail("t", 0, 2, collector)
     assert collector.messages == [], "nothing is handed over inside the call"
     await append(store, "t", *map(str, range(5, 1500)))
     await append(store, "t", "last")
@@ -155,10 +160,10 @@ async def test_a_tail_from_an_offset_has_the_old_and_the_new_in_order(store: Sto
 
 
 async def test_a_tail_from_the_end_has_only_what_is_new(store: Store):
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     await append(store, "t", "old")
     collector = Collector()
-    tail = store.tail("t", 0, None, collector)
+    tail = store.messages.tail("t", 0, None, collector)
     begun = asyncio.get_running_loop().create_future()
     tail.when_begun(lambda: begun.set_result(None))
     await begun
@@ -170,13 +175,13 @@ async def test_a_tail_from_the_end_has_only_what_is_new(store: Store):
 
 
 async def test_a_closed_tail_is_silent(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     closed, other = Collector(), Collector()
-    tail = store.tail("t", 0, 0, closed)
+    tail = store.messages.tail("t", 0, 0, closed)
     tail.close()
     tail.close()
-    watching = store.tail("t", 0, 0, other)
+    watching = store.messages.tail("t", 0, 0, other)
     await append(store, "t", "b")
     assert await other.until(2) == ["a", "b"]
     assert closed.messages == []
@@ -184,50 +189,50 @@ async def test_a_closed_tail_is_silent(store: Store):
 
 
 async def test_a_tail_may_close_itself_from_its_callback(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     got: list[str] = []
 
     def take(messages: list[StoredMessage]) -> None:
         got.extend(bodies(messages))
         tail.close()
 
-    tail = store.tail("t", 0, None, take)
+    tail = store.messages.tail("t", 0, None, take)
     await append(store, "t", "a")
     await append(store, "t", "b")
     other = Collector()
-    watching = store.tail("t", 0, 0, other)
+    watching = store.messages.tail("t", 0, 0, other)
     await other.until(2)
     assert got == ["a"]
     watching.close()
 
 
 async def test_queues_of_a_topic_grow(store: Store):
-    topic = await store.put_topic(Topic("t", queues=1))
+    topic = await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
-    await store.put_topic(replace(topic, queues=3))
+    await store.topology.put_topic(replace(topic, queues=3))
     await append(store, "t", "b", queue_id=2)
-    assert [b.max_offset for b in await store.bounds("t")] == [1, 0, 1]
-    assert (await store.topic_status("t")).queues == await store.bounds("t")
+    assert [b.max_offset for b in await store.messages.bounds("t")] == [1, 0, 1]
+    assert (await store.topology.topic_status("t")).queues == await store.messages.bounds("t")
 
 
 async def test_closing_confirms_what_was_taken(store: Store):
-    await store.put_topic(Topic("t", queues=1))
-    confirmation = store.append([message("t", "a")])
+    await store.topology.put_topic(Topic("t", queues=1))
+    confirmation = store.messages.append([message("t", "a")])
     await store.close()
     assert await settled(confirmation) is None
 
 
 async def test_a_tail_goes_on_behind_what_is_gone(store: Store):
     """A queue that went and came back begins where it ended: whoever reads it from its beginning meets what is new."""
-    await store.put_topic(Topic("t", queues=2))
-    confirmation = store.append([message("t", "old", 1)])
+    await store.topology.put_topic(Topic("t", queues=2))
+    confirmation = store.messages.append([message("t", "old", 1)])
     assert await settled(confirmation) is None
-    [delivery] = await store.pop(PopRequest("t", "g", 10))
-    await store.acknowledge("t", "g", [delivery.receipt_handle])
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_topic(Topic("t", queues=2))
-    assert (await store.bounds("t"))[1] == QueueBounds(1, 1, 1)
+    [delivery] = await store.consumption.pop(PopRequest("t", "g", 10))
+    await store.consumption.acknowledge("t", "g", [delivery.receipt_handle])
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=2))
+    assert (await store.messages.bounds("t"))[1] == QueueBounds(1, 1, 1)
     collector = Collector()
-    store.tail("t", 1, 0, collector)
+    store.messages.tail("t", 1, 0, collector)
     await append(store, "t", "new", queue_id=1)
     assert await collector.until(1) == ["new"]

@@ -27,8 +27,8 @@ def hold_back_limit() -> int:
 
 @pytest.fixture(autouse=True)
 async def topic_and_group(store: Store) -> None:
-    await store.put_topic(Topic("t", queues=2))
-    await store.put_group(ConsumerGroup("g", fifo=True, invisible_seconds=10))
+    await store.topology.put_topic(Topic("t", queues=2))
+    await store.topology.put_group(ConsumerGroup("g", fifo=True, invisible_seconds=10))
 
 
 async def send(store: Store, *names: str, queue_id: int = 0) -> None:
@@ -38,12 +38,12 @@ async def send(store: Store, *names: str, queue_id: int = 0) -> None:
 
 
 async def release(store: Store, deliveries: list[Delivery], delay_ms: int | None = 0) -> None:
-    outcomes = await store.change_invisible_duration("t", "g", handles(deliveries), delay_ms, release=True)
+    outcomes = await store.consumption.change_invisible_duration("t", "g", handles(deliveries), delay_ms, release=True)
     assert codes(outcomes) == [None] * len(deliveries)
 
 
 async def acknowledge(store: Store, deliveries: list[Delivery]) -> None:
-    assert codes(await store.acknowledge("t", "g", handles(deliveries))) == [None] * len(deliveries)
+    assert codes(await store.consumption.acknowledge("t", "g", handles(deliveries))) == [None] * len(deliveries)
 
 
 def of_group(found: list[Delivery], name: str) -> list[str]:
@@ -147,7 +147,7 @@ async def test_a_run_ends_before_one_that_waits(store: Store):
 
 async def test_the_retry_policy_holds_the_message_group(store: Store, clock: ManualClock):
     policy = RetryPolicy(RetryKind.LIST, delays_ms=(1_000,))
-    await store.put_group(ConsumerGroup("g", fifo=True, retry=policy))
+    await store.topology.put_group(ConsumerGroup("g", fifo=True, retry=policy))
     await send(store, "a1", "a2")
     await release(store, await pop(store, "t", count=1), None)
     assert await pop(store, "t") == []
@@ -161,14 +161,14 @@ async def test_an_expired_run_is_delivered_again_in_order(store: Store, clock: M
     clock.advance(10_000)
     again = await pop(store, "t")
     assert [(d.message.body, d.attempt) for d in again] == [(b"a1", 2), (b"a2", 2), (b"a3", 1)]
-    assert codes(await store.acknowledge("t", "g", handles(old))) == [VOID] * 2
+    assert codes(await store.consumption.acknowledge("t", "g", handles(old))) == [VOID] * 2
     await acknowledge(store, again)
 
 
 async def test_renewing_keeps_the_message_group(store: Store, clock: ManualClock):
     await send(store, "a1", "a2")
     found = await pop(store, "t", count=1)
-    await store.change_invisible_duration("t", "g", handles(found), 30_000, release=False)
+    await store.consumption.change_invisible_duration("t", "g", handles(found), 30_000, release=False)
     clock.advance(29_999)
     assert await pop(store, "t") == []
     clock.advance(1)
@@ -176,13 +176,13 @@ async def test_renewing_keeps_the_message_group(store: Store, clock: ManualClock
 
 
 async def test_a_dead_letter_lets_its_message_group_go_on(store: Store, clock: ManualClock):
-    await store.put_group(ConsumerGroup("g", fifo=True, invisible_seconds=10, max_attempts=1))
+    await store.topology.put_group(ConsumerGroup("g", fifo=True, invisible_seconds=10, max_attempts=1))
     await send(store, "a1", "a2", "a3")
     await pop(store, "t", count=1)
     clock.advance(10_000)
     found = await pop(store, "t", count=1)
     assert bodies(found) == ["a2"]
-    assert codes(await store.reject("t", "g", handles(found))) == [None]
+    assert codes(await store.consumption.reject("t", "g", handles(found))) == [None]
     assert bodies(await pop(store, "t", count=1)) == ["a3"]
     assert sorted(bodies(await pop(store, "%DLQ%g", "reader"))) == ["a1", "a2"]
 
@@ -203,7 +203,7 @@ async def test_nothing_leaves_the_order_for_a_retry_topic(store: Store, clock: M
     await acknowledge(store, [d for d in found if d.message.body != b"a1"])
     await send(store, "a2")
     assert await pop(store, "t") == []
-    assert [topic.name for topic in store.topics()] == ["t"]
+    assert [topic.name for topic in store.topology.topics()] == ["t"]
     clock.advance(60_000)
     assert bodies(await pop(store, "t")) == ["a1", "a2"]
 
@@ -212,7 +212,7 @@ async def test_nothing_leaves_the_order_for_a_retry_topic(store: Store, clock: M
 
 
 async def attempt(store: Store, attempt_id: str, group: str = "g", count: int = 32) -> list[Delivery]:
-    return await store.pop(PopRequest("t", group, count, invisible_ms=10_000, attempt_id=attempt_id))
+    return await store.consumption.pop(PopRequest("t", group, count, invisible_ms=10_000, attempt_id=attempt_id))
 
 
 def facts(found: list[Delivery]) -> list[tuple[bytes, int]]:
@@ -254,7 +254,7 @@ async def test_an_attempt_that_is_over_begins_anew(store: Store, clock: ManualCl
 
 
 async def test_attempts_belong_to_their_group(store: Store):
-    await store.put_group(ConsumerGroup("h", fifo=True))
+    await store.topology.put_group(ConsumerGroup("h", fifo=True))
     await send(store, "a1", "b1")
     assert bodies(await attempt(store, "x", "g", count=1)) == ["a1"]
     assert bodies(await attempt(store, "x", "h")) == ["a1", "b1"]

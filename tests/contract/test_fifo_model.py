@@ -59,7 +59,7 @@ class FifoRules(StoreMachine):
         self.clock.advance(1_000_000)
         for _ in range(len(self.records) + 1):
             self.pop(count=ALL, invisible_ms=1_000)
-            self.ask(self.store.acknowledge("t", "g", [handle for _, _, handle in self.hands]))
+            self.ask(self.store.consumption.acknowledge("t", "g", [handle for _, _, handle in self.hands]))
             for record, _, _ in self.hands:
                 record.is_settled = True
             self.hands.clear()
@@ -68,8 +68,10 @@ class FifoRules(StoreMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.ask(self.store.put_topic(Topic("t", queues=QUEUES)))
-        self.ask(self.store.put_group(ConsumerGroup("g", fifo=True, invisible_seconds=10, max_attempts=10_000)))
+        self.ask(self.store.topology.put_topic(Topic("t", queues=QUEUES)))
+        self.ask(
+            self.store.topology.put_group(ConsumerGroup("g", fifo=True, invisible_seconds=10, max_attempts=10_000))
+        )
 
     # -- what happens ----------------------------------------------------------------------------------------------
 
@@ -84,7 +86,7 @@ class FifoRules(StoreMachine):
 
     @rule(count=st.sampled_from([1, 2, 3, 5, ALL]), invisible_ms=st.sampled_from([1, 500, 5_000, 20_000]))
     def pop(self, count: int, invisible_ms: int) -> None:
-        found = self.ask(self.store.pop(PopRequest("t", "g", count, 0, invisible_ms)))
+        found = self.ask(self.store.consumption.pop(PopRequest("t", "g", count, 0, invisible_ms)))
         assert len(found) <= count
         self.check(found, is_all=count == ALL)
         now = self.clock.now_ms()
@@ -107,7 +109,7 @@ class FifoRules(StoreMachine):
     @rule(places=PLACES)
     def acknowledge(self, places: list[int]) -> None:
         taken = self.take_hands(places)
-        outcomes = self.ask(self.store.acknowledge("t", "g", [handle for _, _, handle in taken]))
+        outcomes = self.ask(self.store.consumption.acknowledge("t", "g", [handle for _, _, handle in taken]))
         assert codes(outcomes) == [None] * len(taken)
         for hand in taken:
             hand[0].is_settled = True
@@ -118,7 +120,7 @@ class FifoRules(StoreMachine):
     def release(self, places: list[int], delay: int) -> None:
         taken = self.take_hands(places)
         held = [handle for _, _, handle in taken]
-        outcomes = self.ask(self.store.change_invisible_duration("t", "g", held, delay, release=True))
+        outcomes = self.ask(self.store.consumption.change_invisible_duration("t", "g", held, delay, release=True))
         assert codes(outcomes) == [None] * len(taken)
         for hand in taken:
             hand[0].free_at_ms, hand[0].is_held = self.clock.now_ms() + delay, False
@@ -129,7 +131,7 @@ class FifoRules(StoreMachine):
     def renew(self, places: list[int], delay: int) -> None:
         taken = self.take_hands(places)
         held = [handle for _, _, handle in taken]
-        outcomes = self.ask(self.store.change_invisible_duration("t", "g", held, delay, release=False))
+        outcomes = self.ask(self.store.consumption.change_invisible_duration("t", "g", held, delay, release=False))
         assert codes(outcomes) == [None] * len(taken)
         for record, _, _ in taken:
             record.free_at_ms = self.clock.now_ms() + delay

@@ -29,7 +29,7 @@ DEAR_AND_RED = FilterExpression(FilterKind.SQL92, "price > 10 AND color = 'red'"
 
 @pytest.fixture(autouse=True)
 async def topic(store: Store) -> None:
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
 
 
 def tagged(body: str, tag: str) -> Message:
@@ -56,11 +56,11 @@ async def send_tags(store: Store, *tags: str) -> None:
 async def filtered(
     store: Store, expression: FilterExpression | None, group: str = "g", count: int = 32
 ) -> list[Delivery]:
-    return await store.pop(PopRequest("t", group, count, filter=expression))
+    return await store.consumption.pop(PopRequest("t", group, count, filter=expression))
 
 
 async def lag(store: Store, group: str = "g") -> tuple[int, int]:
-    [progress] = (await store.group_status(group)).progress
+    [progress] = (await store.topology.group_status(group)).progress
     return progress.committed_offset, progress.lag
 
 
@@ -117,7 +117,7 @@ async def pulled(store: Store, expression: FilterExpression, batch: int) -> list
     found: list[str] = []
     offset = 0
     while True:
-        part = await store.pull("t", 0, offset, batch, expression)
+        part = await store.messages.pull("t", 0, offset, batch, expression)
         found += bodies(part.messages)
         if part.next_offset >= part.max_offset:
             return found
@@ -175,29 +175,29 @@ def _random_filter(rng: random.Random, names: list[str]) -> str:
 )
 async def test_several_topic_filters_of_which_one_is_none_are_refused(store: Store, text: str):
     bad = FilterExpression(FilterKind.SUB_TOPIC, text)
-    assert await refusal_of(store.pull("t", 0, 0, 10, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
+    assert await refusal_of(store.messages.pull("t", 0, 0, 10, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
     assert await refusal_of(filtered(store, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
 
 
 async def test_an_expression_that_is_none_is_refused(store: Store):
     bad = FilterExpression(FilterKind.SQL92, "price >")
     assert await refusal_of(filtered(store, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
-    assert await refusal_of(store.pull("t", 0, 0, 10, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
+    assert await refusal_of(store.messages.pull("t", 0, 0, 10, bad)) == Code.ILLEGAL_FILTER_EXPRESSION
 
 
 # -- groups ----------------------------------------------------------------------------------------------------------
 
 
 async def test_a_group_has_a_filter_of_its_own(store: Store):
-    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
-    assert store.group("g") == ConsumerGroup("g", filter=ONLY_A)
+    await store.topology.put_group(ConsumerGroup("g", filter=ONLY_A))
+    assert store.topology.group("g") == ConsumerGroup("g", filter=ONLY_A)
     await send_tags(store, "a", "b", "a")
     assert bodies(await pop(store, "t")) == ["a0", "a2"]
     assert bodies(await pop(store, "t", "other")) == ["a0", "b1", "a2"]
 
 
 async def test_a_pop_may_say_otherwise(store: Store):
-    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
+    await store.topology.put_group(ConsumerGroup("g", filter=ONLY_A))
     await send_tags(store, "a", "b", "a", "c")
     assert bodies(await filtered(store, ONLY_B)) == ["b1"]
     assert await pop(store, "t") == [], "what the pop did not want is settled"
@@ -206,7 +206,7 @@ async def test_a_pop_may_say_otherwise(store: Store):
 async def test_what_is_not_wanted_is_settled(store: Store, clock: ManualClock):
     await send_tags(store, "b", "b", "a", "b")
     found = await filtered(store, ONLY_A)
-    await store.acknowledge("t", "g", handles(found))
+    await store.consumption.acknowledge("t", "g", handles(found))
     assert bodies(found) == ["a2"]
     assert await lag(store) == (4, 0)
     clock.advance(1_000_000)
@@ -226,13 +226,13 @@ async def test_lag_counts_what_was_not_looked_at(store: Store):
     committed, before = await lag(store)
     assert committed == 1
     assert 2 <= before <= 4, "a1 and a4 at least, and what was not looked at yet"
-    await store.acknowledge("t", "g", handles(found))
-    await store.acknowledge("t", "g", handles(await filtered(store, ONLY_A)))
+    await store.consumption.acknowledge("t", "g", handles(found))
+    await store.consumption.acknowledge("t", "g", handles(await filtered(store, ONLY_A)))
     assert await lag(store) == (5, 0)
 
 
 async def test_a_message_that_comes_again_is_wanted_still(store: Store, clock: ManualClock):
-    await store.put_group(ConsumerGroup("g", filter=ONLY_A, invisible_seconds=1))
+    await store.topology.put_group(ConsumerGroup("g", filter=ONLY_A, invisible_seconds=1))
     await send_tags(store, "b", "a")
     await pop(store, "t")
     clock.advance(1_000)
@@ -241,7 +241,7 @@ async def test_a_message_that_comes_again_is_wanted_still(store: Store, clock: M
 
 
 async def test_a_long_poll_waits_for_what_it_wants(store: Store):
-    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
+    await store.topology.put_group(ConsumerGroup("g", filter=ONLY_A))
     await send_tags(store, "b")
     assert await pop(store, "t", wait_ms=20) == []
     await send_tags(store, "b", "a")
@@ -249,19 +249,19 @@ async def test_a_long_poll_waits_for_what_it_wants(store: Store):
 
 
 async def test_with_fifo_groups(store: Store):
-    await store.put_group(ConsumerGroup("g", fifo=True, filter=ONLY_A))
+    await store.topology.put_group(ConsumerGroup("g", fifo=True, filter=ONLY_A))
     await send(store, *(replace(tagged(f"{tag}{i}", tag), message_group="m") for i, tag in enumerate("abaab")))
     assert bodies(await pop(store, "t", count=2)) == ["a0", "a2"]
     assert await pop(store, "t") == []
 
 
 async def test_what_became_of_a_message_that_is_not_wanted(store: Store):
-    await store.put_group(ConsumerGroup("g", filter=ONLY_A))
+    await store.topology.put_group(ConsumerGroup("g", filter=ONLY_A))
     await send_tags(store, "a", "b")
-    await store.acknowledge("t", "g", handles(await pop(store, "t")))
+    await store.consumption.acknowledge("t", "g", handles(await pop(store, "t")))
     states = []
-    for stored in await store.read("t", 0, 0, 10):
-        [consumer] = await store.message_consumers(stored)
+    for stored in await store.messages.read("t", 0, 0, 10):
+        [consumer] = await store.finder.message_consumers(stored)
         states.append(consumer.state)
     assert states == [ConsumptionState.CONSUMED, ConsumptionState.FILTERED]
 
@@ -273,7 +273,7 @@ async def test_pulling_with_a_filter(store: Store):
     await send_tags(store, "a", "b", "a", "c", "b", "c", "c")
     found, offset = [], 0
     while offset < 7:
-        pulled = await store.pull("t", 0, offset, 2, A_OR_B)
+        pulled = await store.messages.pull("t", 0, offset, 2, A_OR_B)
         assert len(pulled.messages) <= 2
         assert (pulled.min_offset, pulled.max_offset) == (0, 7)
         assert pulled.next_offset > offset, "it goes on even where nothing is wanted"
@@ -282,7 +282,7 @@ async def test_pulling_with_a_filter(store: Store):
         found += bodies(pulled.messages)
         offset = pulled.next_offset
     assert (found, offset) == (["a0", "b1", "a2", "b4"], 7)
-    at_end = await store.pull("t", 0, 7, 2, A_OR_B)
+    at_end = await store.messages.pull("t", 0, 7, 2, A_OR_B)
     assert (at_end.messages, at_end.next_offset) == ([], 7)
 
 
@@ -290,7 +290,7 @@ async def test_pulling_by_properties(store: Store):
     await send(store, sold("cheap", price="1", color="red"), sold("good", price="11", color="red"))
     found, offset = [], 0
     while offset < 2:
-        pulled = await store.pull("t", 0, offset, 10, DEAR_AND_RED)
+        pulled = await store.messages.pull("t", 0, offset, 10, DEAR_AND_RED)
         found += bodies(pulled.messages)
         offset = pulled.next_offset
     assert found == ["good"]

@@ -17,8 +17,8 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_a_topic_limits_the_size_of_its_messages(store: Store):
-    await store.put_topic(Topic("small", queues=1, max_message_bytes=10))
-    await store.put_topic(Topic("large", queues=1, max_message_bytes=MAX_MESSAGE_BYTES * 2))
+    await store.topology.put_topic(Topic("small", queues=1, max_message_bytes=10))
+    await store.topology.put_topic(Topic("large", queues=1, max_message_bytes=MAX_MESSAGE_BYTES * 2))
     outcomes = await append_all(
         store,
         message("small", b"x" * 10),
@@ -31,62 +31,62 @@ async def test_a_topic_limits_the_size_of_its_messages(store: Store):
 
 
 async def test_a_backlog_without_readers_has_no_limit(store: Store):
-    await store.put_topic(Topic("t", queues=1, max_backlog=2))
+    await store.topology.put_topic(Topic("t", queues=1, max_backlog=2))
     await append(store, "t", *map(str, range(10)))
-    assert len(await store.read("t", 0, 0, 100)) == 10
+    assert len(await store.messages.read("t", 0, 0, 100)) == 10
 
 
 async def test_a_topic_is_full_when_its_slowest_group_is_too_far_behind(store: Store):
-    await store.put_topic(Topic("t", queues=2, max_backlog=3))
+    await store.topology.put_topic(Topic("t", queues=2, max_backlog=3))
     await pop(store, "t", "fast")
     await pop(store, "t", "slow")
     await append(store, "t", "a", "b", queue_id=0)
     await append(store, "t", "c", queue_id=1)
-    await store.acknowledge("t", "fast", handles(await pop(store, "t", "fast")))
+    await store.consumption.acknowledge("t", "fast", handles(await pop(store, "t", "fast")))
     assert await append_all(store, message("t", "x"), message("t", "y", 1)) == [Code.TOO_MANY_REQUESTS] * 2
     slow = await pop(store, "t", "slow")
     assert await append_all(store, message("t", "x")) == [Code.TOO_MANY_REQUESTS], "what is in flight counts"
-    await store.acknowledge("t", "slow", handles(slow)[:1])
+    await store.consumption.acknowledge("t", "slow", handles(slow)[:1])
     assert await append_all(store, message("t", "d")) == [None]
 
 
 async def test_a_backlog_counts_as_it_is_before_the_batch(store: Store):
-    await store.put_topic(Topic("t", queues=1, max_backlog=2))
+    await store.topology.put_topic(Topic("t", queues=1, max_backlog=2))
     await pop(store, "t")
     await append(store, "t", *map(str, range(5)))
     assert await append_all(store, message("t", "x")) == [Code.TOO_MANY_REQUESTS]
 
 
 async def test_a_full_topic_does_not_harm_its_neighbours(store: Store):
-    await store.put_topic(Topic("full", queues=1, max_backlog=1))
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("full", queues=1, max_backlog=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await pop(store, "full")
     await append(store, "full", "a")
     assert await append_all(store, message("full", "x"), message("t", "a")) == [Code.TOO_MANY_REQUESTS, None]
 
 
 async def test_a_deleted_group_holds_nobody_up(store: Store):
-    await store.put_topic(Topic("t", queues=1, max_backlog=1))
+    await store.topology.put_topic(Topic("t", queues=1, max_backlog=1))
     await pop(store, "t")
     await append(store, "t", "a")
-    await store.delete_group("g")
+    await store.topology.delete_group("g")
     assert await append_all(store, message("t", "b")) == [None]
 
 
 async def test_a_pop_gives_what_is_left_of_the_messages_in_flight(store: Store):
-    await store.put_topic(Topic("t", queues=2))
-    await store.put_group(ConsumerGroup("g", max_in_flight=5))
+    await store.topology.put_topic(Topic("t", queues=2))
+    await store.topology.put_group(ConsumerGroup("g", max_in_flight=5))
     for queue_id in (0, 1):
         await append(store, "t", *map(str, range(10)), queue_id=queue_id)
     first = await pop(store, "t", count=3)
     assert (len(first), len(await pop(store, "t", count=100))) == (3, 2)
-    await store.acknowledge("t", "g", handles(first)[:1])
+    await store.consumption.acknowledge("t", "g", handles(first)[:1])
     assert len(await pop(store, "t", count=100)) == 1
 
 
 async def test_a_pop_beyond_the_messages_in_flight_is_refused_at_once(store: Store):
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_group(ConsumerGroup("g", max_in_flight=2))
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_group(ConsumerGroup("g", max_in_flight=2))
     await append(store, "t", "a", "b", "c")
     await pop(store, "t")
     assert await refusal_of(pop(store, "t")) == Code.TOO_MANY_REQUESTS
@@ -96,42 +96,42 @@ async def test_a_pop_beyond_the_messages_in_flight_is_refused_at_once(store: Sto
 
 
 async def test_messages_in_flight_are_counted_by_topic(store: Store):
-    await store.put_group(ConsumerGroup("g", max_in_flight=1))
+    await store.topology.put_group(ConsumerGroup("g", max_in_flight=1))
     for name in ("t", "u"):
-        await store.put_topic(Topic(name, queues=1))
+        await store.topology.put_topic(Topic(name, queues=1))
         await append(store, name, "a", "b")
         assert bodies(await pop(store, name)) == ["a"]
 
 
 async def test_released_and_expired_messages_are_not_in_flight(store: Store, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_group(ConsumerGroup("g", max_in_flight=2))
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_group(ConsumerGroup("g", max_in_flight=2))
     await append(store, "t", "a", "b", "c", "d")
     found = await pop(store, "t", invisible_ms=1_000)
-    await store.change_invisible_duration("t", "g", handles(found)[:1], 60_000, release=True)
+    await store.consumption.change_invisible_duration("t", "g", handles(found)[:1], 60_000, release=True)
     assert bodies(await pop(store, "t", invisible_ms=60_000)) == ["c"]
     clock.advance(1_000)
     assert len(await pop(store, "t", invisible_ms=60_000)) == 1
 
 
 async def test_the_limit_can_be_changed(store: Store):
-    await store.put_topic(Topic("t", queues=1))
-    group = await store.put_group(ConsumerGroup("g", max_in_flight=1))
+    await store.topology.put_topic(Topic("t", queues=1))
+    group = await store.topology.put_group(ConsumerGroup("g", max_in_flight=1))
     await append(store, "t", "a", "b", "c")
     assert len(await pop(store, "t")) == 1
-    await store.put_group(replace(group, max_in_flight=None))
+    await store.topology.put_group(replace(group, max_in_flight=None))
     assert len(await pop(store, "t")) == 2
 
 
 async def test_messages_of_a_compacted_topic_need_a_key(store: Store):
-    await store.put_topic(Topic("c", queues=1, cleanup=Cleanup.COMPACT))
+    await store.topology.put_topic(Topic("c", queues=1, cleanup=Cleanup.COMPACT))
     messages = [replace(message("c", "a"), keys=("k",)), message("c", "b"), replace(message("c", "c"), sub_topic="c/d")]
     assert await append_all(store, *messages) == [None, Code.BAD_REQUEST, None]
-    assert bodies(await store.read("c", 0, 0, 10)) == ["a", "c"]
-    await store.put_topic(Topic("t", queues=1))
+    assert bodies(await store.messages.read("c", 0, 0, 10)) == ["a", "c"]
+    await store.topology.put_topic(Topic("t", queues=1))
     assert await append_all(store, replace(message("t", "d"), further_queues=(("c", 0),))) == [Code.BAD_REQUEST]
     half = replace(message("c", "e"), system={SystemProperty.TRANSACTION_ID: "x"})
-    confirmation = store.append_half([half])
+    confirmation = store.transactions.append_half([half])
     await settled(confirmation)
     assert confirmation.refusals is not None
     assert codes(confirmation.refusals) == [Code.BAD_REQUEST]

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @pytest.fixture(autouse=True)
 async def topic(store: Store) -> None:
-    await store.put_topic(Topic("t", queues=4))
+    await store.topology.put_topic(Topic("t", queues=4))
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ async def test_members_share_the_queues_whatever_gateway_they_use(gateway, other
 
 
 async def test_groups_and_topics_are_apart(store, gateway):
-    await store.put_topic(Topic("u", queues=1))
+    await store.topology.put_topic(Topic("u", queues=1))
     for group, topic in (("g", "t"), ("h", "t"), ("g", "u")):
         assert (await gateway.heartbeat(group, topic, "a")).membership.generation == 1
 
@@ -99,7 +99,7 @@ async def test_whoever_looks_drops_members_whose_lease_is_over(gateway, other_ga
 async def test_a_topic_that_grows_is_shared_out_anew(store, gateway):
     await gateway.heartbeat("g", "t", "a")
     await gateway.heartbeat("g", "t", "b")
-    await store.put_topic(Topic("t", queues=6))
+    await store.topology.put_topic(Topic("t", queues=6))
     assert await shares(gateway) == {"a": [0, 1, 2], "b": [3, 4, 5]}
     told = await gateway.heartbeat("g", "t", "b")
     assert (told.membership.generation, places(told)) == (3, {3: 0, 4: 0, 5: 0})
@@ -116,7 +116,7 @@ async def test_gateways_that_change_it_at_once_lose_nothing(gateway, other_gatew
 
 
 async def test_a_write_that_came_between_is_taken_into_account(store, gateway, other_gateway, monkeypatch):
-    read, came_between = store.get, []
+    read, came_between = store.key_values.get, []
 
     async def get(keys):
         found = await read(keys)
@@ -125,7 +125,7 @@ async def test_a_write_that_came_between_is_taken_into_account(store, gateway, o
             await other_gateway.heartbeat("g", "t", "b")
         return found
 
-    monkeypatch.setattr(store, "get", get)
+    monkeypatch.setattr(store.key_values, "get", get)
     joined = await gateway.heartbeat("g", "t", "a")
     assert (joined.membership.generation, mine(joined)) == (2, [0, 1])
 
@@ -135,7 +135,7 @@ async def test_a_commit_is_the_groups_offset(store, gateway):
     joined = await gateway.heartbeat("g", "t", "a")
     assert places(joined) == {0: 0, 1: 0, 2: 0, 3: 0}
     assert await gateway.commit("g", "t", "a", 1, {1: 3}) == {1: 3}
-    [progress] = [queue for queue in (await store.group_status("g")).progress if queue.queue_id == 1]
+    [progress] = [queue for queue in (await store.topology.group_status("g")).progress if queue.queue_id == 1]
     assert (progress.committed_offset, progress.lag) == (3, 2)
     assert await gateway.commit("g", "t", "a", 1, {1: 2, 0: 0}) == {1: 3, 0: 0}, "it never goes back"
     assert places(await gateway.heartbeat("g", "t", "b")) == {2: 0, 3: 0}
@@ -167,20 +167,20 @@ async def test_a_commit_voids_no_handle_of_those_that_pop(store, gateway):
 
 async def test_a_group_begins_where_it_says(store, gateway):
     await append(store, "t", "old", queue_id=0)
-    await store.put_group(ConsumerGroup("g", start=LATEST))
+    await store.topology.put_group(ConsumerGroup("g", start=LATEST))
     assert places(await gateway.heartbeat("g", "t", "a")) == {0: 1, 1: 0, 2: 0, 3: 0}
     await append(store, "t", "new", queue_id=0)
     await gateway.leave("g", "t", "a")
     assert places(await gateway.heartbeat("g", "t", "b"))[0] == 1, "also if nobody has committed yet"
     assert places(await gateway.heartbeat("h", "t", "a"))[0] == 0, "earliest"
-    await store.put_group(ConsumerGroup("i", start="2000-01-01T00:00:00Z"))
+    await store.topology.put_group(ConsumerGroup("i", start="2000-01-01T00:00:00Z"))
     assert places(await gateway.heartbeat("i", "t", "a"))[0] == 0
 
 
 async def test_a_group_that_pops_goes_on_by_queue(store, gateway):
     await append(store, "t", *"abc", queue_id=0)
     found = await pop(store, "t", count=2)
-    await store.acknowledge("t", "g", [delivery.receipt_handle for delivery in found])
+    await store.consumption.acknowledge("t", "g", [delivery.receipt_handle for delivery in found])
     assert places(await gateway.heartbeat("g", "t", "a"))[0] == 2
 
 
@@ -189,7 +189,7 @@ async def test_a_long_poll_wakes_at_a_change(store, gateway, other_gateway):
     for change, queues in (
         (lambda: other_gateway.heartbeat("g", "t", "b"), [0, 1]),
         (lambda: other_gateway.leave("g", "t", "b"), [0, 1, 2, 3]),
-        (lambda: store.put_topic(Topic("t", queues=5)), [0, 1, 2, 3, 4]),
+        (lambda: store.topology.put_topic(Topic("t", queues=5)), [0, 1, 2, 3, 4]),
     ):
         known = first.membership.generation
         poll = asyncio.ensure_future(gateway.heartbeat("g", "t", "a", known_generation=known, wait_seconds=60))
@@ -207,7 +207,7 @@ async def test_a_long_poll_sleeps_through_heartbeats_of_others(store, gateway, o
     poll = asyncio.ensure_future(gateway.heartbeat("g", "t", "a", known_generation=2, wait_seconds=60))
     await until(lambda: waiting(gateway) == 1, "the long poll")
     await gateway.members("g", "t")  # behind its own heartbeat
-    store.watch(PREFIX, written.append, lambda: None)
+    store.key_values.watch(PREFIX, written.append, lambda: None)
     for lease_ms in (40_000, 50_000, 60_000):
         await other_gateway.heartbeat("g", "t", "b", lease_ms=lease_ms)
     await until(lambda: len(written) == 3, "the heartbeats")
@@ -248,9 +248,9 @@ async def test_a_limit_of_long_polls(gateway, monkeypatch):
 
 
 async def test_what_is_refused(store, gateway):
-    await store.put_topic(Topic("closed", permission=Permission.WRITE))
-    await store.put_namespace("n")
-    await store.put_topic(Topic("n/t"))
+    await store.topology.put_topic(Topic("closed", permission=Permission.WRITE))
+    await store.topology.put_namespace("n")
+    await store.topology.put_topic(Topic("n/t"))
     for group, topic, member, code in (
         ("g", "no", "a", Code.TOPIC_NOT_FOUND),
         ("g", "closed", "a", Code.FORBIDDEN),
@@ -261,19 +261,21 @@ async def test_what_is_refused(store, gateway):
         assert await refusal_of(gateway.heartbeat(group, topic, member)) == code
     assert await refusal_of(gateway.heartbeat("g", "t", "a", lease_ms=1)) == Code.BAD_REQUEST
     assert await refusal_of(gateway.members("g", "t")) == Code.CONSUMER_GROUP_NOT_FOUND
-    assert await store.scan(PREFIX) == []
+    assert await store.key_values.scan(PREFIX) == []
     await gateway.leave("g", "t", "a")  # no mistake, and nothing to keep
-    assert await store.scan(PREFIX) == []
+    assert await store.key_values.scan(PREFIX) == []
 
 
 async def test_memberships_of_what_is_deleted_are_forgotten(store, gateway):
-    await store.put_namespace("g")
-    await store.put_topics([Topic("u"), Topic("g/t")])
+    await store.topology.put_namespace("g")
+    await store.topology.put_topics([Topic("u"), Topic("g/t")])
     for group, topic in (("g", "t"), ("g", "u"), ("h", "t"), ("h", "u"), ("g/g", "g/t")):
         await gateway.heartbeat(group, topic, "a")
     await gateway.forget(group="g")
-    assert [fact.key for fact in await store.scan(PREFIX)] == [
+    assert [fact.key for fact in await store.key_values.scan(PREFIX)] == [
         f"{PREFIX}{key}" for key in ("default/h/t", "default/h/u", "g/g/t")
     ]
     await gateway.forget(topic="t")
-    assert [fact.key for fact in await store.scan(PREFIX)] == [f"{PREFIX}{key}" for key in ("default/h/u", "g/g/t")]
+    assert [fact.key for fact in await store.key_values.scan(PREFIX)] == [
+        f"{PREFIX}{key}" for key in ("default/h/u", "g/g/t")
+    ]

@@ -15,7 +15,7 @@ from tests.support.store_steps import append, append_all, message, pop, settled
 
 @pytest.fixture(autouse=True)
 async def topics(store: Store) -> None:
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
 
 
 async def test_what_waits_is_counted(store: Store, clock: ManualClock):
@@ -23,18 +23,20 @@ async def test_what_waits_is_counted(store: Store, clock: ManualClock):
     await append_all(store, replace(message("t", "later"), system=at))
     for name in ("a", "b"):
         half = replace(message("t", name), system={SystemProperty.TRANSACTION_ID: name})
-        await settled(store.append_half([half]))
-    gauges = await store.gauges()
+        await settled(store.transactions.append_half([half]))
+    gauges = await store.condition.gauges()
     assert (gauges["timing_messages"], gauges["half_messages"]) == (1, 2)
 
 
 async def test_times_are_counted_where_they_are_measured(store: Store):
-    before = {name: times.cumulative()[-1][1] for name, times in (await store.measurements()).items()}
+    before = {name: times.cumulative()[-1][1] for name, times in (await store.condition.measurements()).items()}
     await append(store, "t", "a", "b", "c")
     await append_all(store, message("t", "d"), message("no", "refused"))
     await pop(store, "t")
     await pop(store, "t")  # nothing left: no answer to count
-    counted = {name: times.cumulative()[-1][1] - before[name] for name, times in (await store.measurements()).items()}
+    counted = {
+        name: times.cumulative()[-1][1] - before[name] for name, times in (await store.condition.measurements()).items()
+    }
     assert set(counted) in (set(), {"append", "sync", "pop"})
     if counted:
         assert (counted["append"], counted["pop"]) == (4, 1)

@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 
 async def test_pop_takes_from_all_queues(store: Store):
-    await store.put_topic(Topic("t", queues=4))
+    await store.topology.put_topic(Topic("t", queues=4))
     for queue_id in range(4):
         await append(store, "t", f"a{queue_id}", f"b{queue_id}", queue_id=queue_id)
     found = await pop(store, "t")
@@ -31,7 +31,7 @@ async def test_pop_takes_from_all_queues(store: Store):
 
 
 async def test_pop_gives_no_more_than_asked_and_keeps_the_order(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", *map(str, range(10)))
     assert bodies(await pop(store, "t", count=3)) == ["0", "1", "2"]
     assert bodies(await pop(store, "t", count=4)) == ["3", "4", "5", "6"]
@@ -40,7 +40,7 @@ async def test_pop_gives_no_more_than_asked_and_keeps_the_order(store: Store):
 
 
 async def test_consumers_of_a_group_share_and_groups_do_not(store: Store):
-    await store.put_topic(Topic("t", queues=3))
+    await store.topology.put_topic(Topic("t", queues=3))
     for i in range(60):
         await append(store, "t", f"m{i}", queue_id=i % 3)
     shares = await asyncio.gather(*(pop(store, "t", "g", 7) for _ in range(12)))
@@ -50,8 +50,8 @@ async def test_consumers_of_a_group_share_and_groups_do_not(store: Store):
 
 
 async def test_what_cannot_be_popped(store: Store):
-    await store.put_topic(Topic("closed", queues=1, permission=Permission.WRITE))
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("closed", queues=1, permission=Permission.WRITE))
+    await store.topology.put_topic(Topic("t", queues=1))
     for topic, group, code in (
         ("no", "g", Code.TOPIC_NOT_FOUND),
         ("closed", "g", Code.FORBIDDEN),
@@ -64,14 +64,14 @@ async def test_what_cannot_be_popped(store: Store):
 
 
 async def test_a_group_comes_into_being_on_first_use(store: Store):
-    await store.put_topic(Topic("t", queues=1))
-    assert store.group("new") is None
+    await store.topology.put_topic(Topic("t", queues=1))
+    assert store.topology.group("new") is None
     await pop(store, "t", "new")
-    assert store.group("new") == replace(ConsumerGroup("defaults"), name="new")
+    assert store.topology.group("new") == replace(ConsumerGroup("defaults"), name="new")
 
 
 async def test_a_long_poll_is_woken_by_an_append(store: Store):
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -80,7 +80,7 @@ async def test_a_long_poll_is_woken_by_an_append(store: Store):
 
 
 async def test_every_waiting_consumer_gets_its_share(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     waiting = [asyncio.create_task(pop(store, "t", count=1, wait_ms=LONG_POLL_MS)) for _ in range(5)]
     others = asyncio.create_task(pop(store, "t", "other", 10, wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
@@ -91,18 +91,18 @@ async def test_every_waiting_consumer_gets_its_share(store: Store):
 
 
 async def test_a_long_poll_is_woken_by_a_release(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     first = await pop(store, "t")
     waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
-    await store.change_invisible_duration("t", "g", handles(first), 0, release=True)
+    await store.consumption.change_invisible_duration("t", "g", handles(first), 0, release=True)
     [again] = await asyncio.wait_for(waiting, PATIENCE_SECONDS)
     assert (again.message.body, again.attempt) == (b"a", 2)
 
 
 async def test_a_long_poll_is_woken_by_an_expiry(store: Store, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     await pop(store, "t", invisible_ms=30)
     waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
@@ -113,15 +113,15 @@ async def test_a_long_poll_is_woken_by_an_expiry(store: Store, clock: ManualCloc
 
 
 async def test_a_long_poll_ends_empty_after_its_time(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     assert await pop(store, "t", wait_ms=20) == []
 
 
 async def test_releasing_answers_all_who_wait_and_keeps_none(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     waiting = [asyncio.create_task(pop(store, "t", f"g{i}", wait_ms=LONG_POLL_MS)) for i in range(3)]
     await asyncio.sleep(0)
-    store.release_waiting()
+    store.consumption.release_waiting()
     assert await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_SECONDS) == [[], [], []]
     assert await asyncio.wait_for(pop(store, "t", wait_ms=LONG_POLL_MS), PATIENCE_SECONDS) == []
     await append(store, "t", "a")
@@ -129,7 +129,7 @@ async def test_releasing_answers_all_who_wait_and_keeps_none(store: Store):
 
 
 async def test_a_consumer_that_goes_while_waiting_takes_nothing_along(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     gone = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     stays = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
@@ -141,13 +141,13 @@ async def test_a_consumer_that_goes_while_waiting_takes_nothing_along(store: Sto
 
 @pytest.mark.parametrize("start", [EARLIEST, LATEST, "time"])
 async def test_where_a_group_begins(store: Store, clock: ManualClock, start: str):
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     await append(store, "t", "old0", queue_id=0)
     await append(store, "t", "old1", queue_id=1)
     clock.advance(10_000)
     await append(store, "t", "mid0", queue_id=0)
     moment = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).isoformat()
-    await store.put_group(ConsumerGroup("g", start=moment if start == "time" else start))
+    await store.topology.put_group(ConsumerGroup("g", start=moment if start == "time" else start))
     clock.advance(10_000)
     await append(store, "t", "new0", queue_id=0)
     await append(store, "t", "new1", queue_id=1)
@@ -161,26 +161,26 @@ async def test_where_a_group_begins(store: Store, clock: ManualClock, start: str
 
 async def test_latest_counts_from_the_making_of_the_group(store: Store):
     """Not from its first pop: what came in between is its own."""
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "before")
-    await store.put_group(ConsumerGroup("g", start=LATEST))
+    await store.topology.put_group(ConsumerGroup("g", start=LATEST))
     await append(store, "t", "between")
     assert bodies(await pop(store, "t")) == ["between"]
 
 
 async def test_queues_that_come_later_are_read_from_their_beginning(store: Store):
-    topic = await store.put_topic(Topic("t", queues=1))
-    await store.put_group(ConsumerGroup("g", start=LATEST))
+    topic = await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_group(ConsumerGroup("g", start=LATEST))
     assert await pop(store, "t") == []
-    await store.put_topic(replace(topic, queues=2))
+    await store.topology.put_topic(replace(topic, queues=2))
     await append(store, "t", "grown", queue_id=1)
     assert bodies(await pop(store, "t")) == ["grown"]
 
 
 async def test_a_small_pop_passes_over_what_is_spent(store: Store, clock: ManualClock):
     """A message whose attempts are used up goes to the dead letters; it does not stand for one of the answer."""
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_group(ConsumerGroup("g", max_attempts=1, invisible_seconds=1))
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_group(ConsumerGroup("g", max_attempts=1, invisible_seconds=1))
     await append(store, "t", "spent", "good")
     assert bodies(await pop(store, "t", count=1)) == ["spent"]
     clock.advance(1_000)
@@ -189,33 +189,33 @@ async def test_a_small_pop_passes_over_what_is_spent(store: Store, clock: Manual
 
 
 async def test_status_tells_lag_and_what_is_in_flight(store: Store, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", *map(str, range(6)))
     found = await pop(store, "t", count=4, invisible_ms=1_000)
 
     async def progress() -> tuple[int, int, int, int]:
-        [queue] = (await store.group_status("g")).progress
+        [queue] = (await store.topology.group_status("g")).progress
         assert (queue.topic, queue.queue_id) == ("t", 0)
         return queue.committed_offset, queue.max_offset, queue.in_flight, queue.lag
 
     assert await progress() == (0, 6, 4, 6)
-    assert codes(await store.acknowledge("t", "g", [found[1].receipt_handle])) == [None]
+    assert codes(await store.consumption.acknowledge("t", "g", [found[1].receipt_handle])) == [None]
     assert await progress() == (0, 6, 3, 5), "the committed offset does not pass what is not acknowledged"
-    await store.acknowledge("t", "g", [found[0].receipt_handle])
+    await store.consumption.acknowledge("t", "g", [found[0].receipt_handle])
     assert await progress() == (2, 6, 2, 4)
-    await store.change_invisible_duration("t", "g", [found[2].receipt_handle], 0, release=True)
+    await store.consumption.change_invisible_duration("t", "g", [found[2].receipt_handle], 0, release=True)
     assert await progress() == (2, 6, 1, 4)
     clock.advance(1_000)
     assert await progress() == (2, 6, 0, 4)
-    await store.acknowledge("t", "g", handles(await pop(store, "t", count=100)))
+    await store.consumption.acknowledge("t", "g", handles(await pop(store, "t", count=100)))
     assert await progress() == (6, 6, 0, 0)
 
 
 @pytest.mark.parametrize("is_waiting", [False, True], ids=["messages are there", "messages come"])
 async def test_a_pop_that_is_cancelled_takes_nothing_along(store: Store, is_waiting: bool):
     """Whenever that is: before it has claimed, while that becomes durable, when its answer is on its way."""
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_group(ConsumerGroup("g", start=EARLIEST, invisible_seconds=600))
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_group(ConsumerGroup("g", start=EARLIEST, invisible_seconds=600))
 
     async def messages() -> None:
         await append(store, "t", "1", "2")

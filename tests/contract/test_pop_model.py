@@ -60,11 +60,11 @@ class PopMachine(RuleBasedStateMachine):
     @initialize(limits=st.tuples(st.integers(1, 4), st.integers(1, 4)))
     def begin(self, limits: tuple[int, int]) -> None:
         for name in TOPICS:
-            self.ask(self.model.put_topic(Topic(name, queues=1)))
+            self.ask(self.model.topology.put_topic(Topic(name, queues=1)))
             self.store.put_topic(name, 1)
         for name, limit in zip(GROUPS, limits, strict=True):
             group = ConsumerGroup(name, max_attempts=limit, invisible_seconds=10)
-            self.ask(self.model.put_group(group))
+            self.ask(self.model.topology.put_group(group))
             self.store.put_group(group)
         self.store.answer()
 
@@ -75,7 +75,7 @@ class PopMachine(RuleBasedStateMachine):
         messages = self.world.new_messages(topic, 0, count, 40)
 
         async def send(batch: list[Message]) -> None:
-            self.model.append(batch)
+            self.model.messages.append(batch)
             await asyncio.sleep(0)
 
         self.ask(send(messages))
@@ -91,7 +91,7 @@ class PopMachine(RuleBasedStateMachine):
         due = None if window is None else window.next_due()
         if due is not None and due <= self.clock.now_ms():
             count = ALL  # something may return: its order is free
-        expected = self.ask(self.model.pop(PopRequest(topic, group, count, 0, invisible_ms)))
+        expected = self.ask(self.model.consumption.pop(PopRequest(topic, group, count, 0, invisible_ms)))
         found = self.store.pop(topic, group, count, invisible_ms)
         self.store.answer()
         by_offset = {d.message.queue_offset: d for d in expected}
@@ -116,7 +116,7 @@ class PopMachine(RuleBasedStateMachine):
     @rule(places=PLACES)
     def acknowledge(self, places: list[int]) -> None:
         for (topic, group), (ours, theirs) in self.some(places).items():
-            expected = self.ask(self.model.acknowledge(topic, group, theirs))
+            expected = self.ask(self.model.consumption.acknowledge(topic, group, theirs))
             found = self.store.consumption.acknowledge(topic, group, ours, self.clock.now_ms())
             self.store.answer()
             assert codes(found) == codes(expected)
@@ -125,7 +125,7 @@ class PopMachine(RuleBasedStateMachine):
     @rule(places=PLACES)
     def reject(self, places: list[int]) -> None:
         for (topic, group), (ours, theirs) in self.some(places).items():
-            expected = self.ask(self.model.reject(topic, group, theirs))
+            expected = self.ask(self.model.consumption.reject(topic, group, theirs))
             found = self.store.consumption.reject(topic, group, ours, self.clock.now_ms())
             self.store.answer()
             assert codes(found) == codes(expected)
@@ -137,7 +137,7 @@ class PopMachine(RuleBasedStateMachine):
             ours, theirs = list(dict.fromkeys(ours)), list(dict.fromkeys(theirs))
             delay = 0 if release and delay is None else delay  # the groups' retry policy
             how = {"release": release, "suspend": suspend}
-            expected = self.ask(self.model.change_invisible_duration(topic, group, theirs, delay, **how))
+            expected = self.ask(self.model.consumption.change_invisible_duration(topic, group, theirs, delay, **how))
             now = self.clock.now_ms()
             found = self.store.consumption.change_invisible(topic, group, ours, delay, **how, now_ms=now)
             self.store.answer()
@@ -174,16 +174,18 @@ class PopMachine(RuleBasedStateMachine):
     @invariant()
     def agree(self) -> None:
         for group in GROUPS:
-            if self.model.group(group) is None:
+            if self.model.topology.group(group) is None:
                 continue
             expected = {
                 (p.topic, p.committed_offset, p.in_flight, p.lag)
-                for p in self.ask(self.model.group_status(group)).progress
+                for p in self.ask(self.model.topology.group_status(group)).progress
             }
             assert self.progress_of(group) == expected
             dead = f"%DLQ%{group}"
             ours = [] if (dead, 0) not in self.store.engine.dispatcher.queues else self.store.stored()[dead, 0]
-            theirs = [] if self.model.topic(dead) is None else self.ask(self.model.read(dead, 0, 0, ALL))
+            theirs = (
+                [] if self.model.topology.topic(dead) is None else self.ask(self.model.messages.read(dead, 0, 0, ALL))
+            )
             assert sorted(map(origin, ours)) == sorted(map(origin, theirs))
             assert len(set(map(origin, ours))) == len(ours), "a dead letter once"
 

@@ -19,8 +19,8 @@ GROUP = "q"
 
 @pytest.fixture(autouse=True)
 async def feed(store: Store) -> None:
-    await store.put_topic(Topic(FEED, queues=1))
-    await store.put_group(ConsumerGroup(GROUP, max_attempts=UNLIMITED_ATTEMPTS))
+    await store.topology.put_topic(Topic(FEED, queues=1))
+    await store.topology.put_group(ConsumerGroup(GROUP, max_attempts=UNLIMITED_ATTEMPTS))
 
 
 async def put(store: Store, clock: ManualClock, *names: str, expires_in_ms: int | None = None) -> None:
@@ -33,7 +33,7 @@ async def put(store: Store, clock: ManualClock, *names: str, expires_in_ms: int 
 
 
 async def over(store: Store, lifetime_ms: int | None = None, count: int = 32) -> list[Delivery]:
-    return await store.pop(PopRequest(FEED, GROUP, count, only_over=True, lifetime_ms=lifetime_ms))
+    return await store.consumption.pop(PopRequest(FEED, GROUP, count, only_over=True, lifetime_ms=lifetime_ms))
 
 
 async def test_only_what_has_lived_so_long(store: Store, clock: ManualClock) -> None:
@@ -64,7 +64,7 @@ async def test_only_what_has_expired_and_nothing_behind_the_first_that_has_not(
 async def test_what_is_not_over_has_no_attempt_more_and_keeps_its_place(store: Store, clock: ManualClock) -> None:
     await put(store, clock, "a", "b", "c")
     found = await pop(store, FEED, GROUP, count=2)
-    await store.change_invisible_duration(FEED, GROUP, handles(found), 0, release=True)
+    await store.consumption.change_invisible_duration(FEED, GROUP, handles(found), 0, release=True)
     assert bodies(await over(store, 1000)) == []
     assert [(each.message.body, each.attempt) for each in await pop(store, FEED, GROUP)] == [
         (b"a", 2),
@@ -77,7 +77,7 @@ async def test_what_is_given_back_has_its_old_place(store: Store, clock: ManualC
     await put(store, clock, "a", "b", "c", "d", "e")
     a, b, c = await pop(store, FEED, GROUP, count=3)
     for each in (c, a, b):
-        await store.change_invisible_duration(FEED, GROUP, handles([each]), 0, release=True)
+        await store.consumption.change_invisible_duration(FEED, GROUP, handles([each]), 0, release=True)
     assert bodies(await pop(store, FEED, GROUP, count=1)) == ["a"]
     assert bodies(await pop(store, FEED, GROUP)) == ["b", "c", "d", "e"]
 
@@ -87,16 +87,16 @@ async def test_a_group_without_a_limit_of_attempts(store: Store, clock: ManualCl
     for attempt in range(1, 51):
         [found] = await pop(store, FEED, GROUP)
         assert found.attempt == attempt
-        await store.change_invisible_duration(FEED, GROUP, handles([found]), 0, release=True)
+        await store.consumption.change_invisible_duration(FEED, GROUP, handles([found]), 0, release=True)
 
 
 async def test_a_feed_is_made_and_deleted_like_any_topic(store: Store, clock: ManualClock) -> None:
     await put(store, clock, "a")
-    await store.delete_topic(FEED)
-    await store.delete_group(GROUP)
-    assert store.topic(FEED) is None
+    await store.topology.delete_topic(FEED)
+    await store.topology.delete_group(GROUP)
+    assert store.topology.topic(FEED) is None
     assert await refusal_of(pop(store, FEED, GROUP)) is Code.TOPIC_NOT_FOUND
-    await store.put_topic(Topic(FEED, queues=1))
-    await store.put_group(ConsumerGroup(GROUP, max_attempts=UNLIMITED_ATTEMPTS))
+    await store.topology.put_topic(Topic(FEED, queues=1))
+    await store.topology.put_group(ConsumerGroup(GROUP, max_attempts=UNLIMITED_ATTEMPTS))
     await put(store, clock, "b")
     assert bodies(await pop(store, FEED, GROUP)) == ["b"]

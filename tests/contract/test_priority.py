@@ -11,7 +11,7 @@ from tests.support.store_steps import append, bodies, handles, pop
 
 @pytest.fixture(autouse=True)
 async def topic(store: Store) -> None:
-    await store.put_topic(Topic("t", queues=3, type=TopicType.PRIORITY))
+    await store.topology.put_topic(Topic("t", queues=3, type=TopicType.PRIORITY))
 
 
 async def test_the_highest_queue_is_popped_first(store: Store):
@@ -34,7 +34,7 @@ async def test_what_is_given_back_has_its_priority_still(store: Store):
     await append(store, "t", "high", queue_id=2)
     await append(store, "t", "middle", queue_id=1)
     found = await pop(store, "t", count=1)
-    await store.change_invisible_duration("t", "g", handles(found), 0, release=True)
+    await store.consumption.change_invisible_duration("t", "g", handles(found), 0, release=True)
     assert bodies(await pop(store, "t", count=1)) == ["high"]
 
 
@@ -42,6 +42,6 @@ async def test_a_queue_that_comes_later_is_the_highest(store: Store):
     await append(store, "t", "middle", queue_id=2)
     await pop(store, "t", count=1)
     await append(store, "t", "a", queue_id=2)
-    await store.put_topic(Topic("t", queues=5, type=TopicType.PRIORITY))
+    await store.topology.put_topic(Topic("t", queues=5, type=TopicType.PRIORITY))
     await append(store, "t", "b", queue_id=4)
     assert bodies(await pop(store, "t", count=2)) == ["b", "a"]

@@ -15,13 +15,13 @@ from tests.support.store_steps import append, append_all, bodies, handles, messa
 
 @pytest.fixture(autouse=True)
 async def ten_messages(store: Store) -> None:
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     await append(store, "t", *map(str, range(10)), queue_id=1)
 
 
 async def test_pulling_says_where_to_go_on(store: Store):
     offset, found = 0, []
-    while (pulled := await store.pull("t", 1, offset, 4)).messages:
+    while (pulled := await store.messages.pull("t", 1, offset, 4)).messages:
         assert 1 <= len(pulled.messages) <= 4
         assert (pulled.min_offset, pulled.max_offset) == (0, 10)
         assert pulled.next_offset == pulled.messages[-1].queue_offset + 1
@@ -31,30 +31,30 @@ async def test_pulling_says_where_to_go_on(store: Store):
 
 
 async def test_at_the_end_there_is_nothing_yet(store: Store):
-    pulled = await store.pull("t", 1, 10, 4)
+    pulled = await store.messages.pull("t", 1, 10, 4)
     assert (pulled.messages, pulled.next_offset, pulled.max_offset) == ([], 10, 10)
     await append(store, "t", "new", queue_id=1)
-    assert bodies((await store.pull("t", 1, 10, 4)).messages) == ["new"]
+    assert bodies((await store.messages.pull("t", 1, 10, 4)).messages) == ["new"]
 
 
 async def test_an_empty_queue(store: Store):
-    pulled = await store.pull("t", 0, 0, 4)
+    pulled = await store.messages.pull("t", 0, 0, 4)
     assert (pulled.messages, pulled.next_offset, pulled.min_offset, pulled.max_offset) == ([], 0, 0, 0)
 
 
 async def test_pulling_touches_no_group(store: Store):
     await pop(store, "t", count=3)
-    before = await store.group_status("g")
-    assert bodies((await store.pull("t", 1, 0, 100)).messages) == [*map(str, range(10))]
-    assert await store.group_status("g") == before
+    before = await store.topology.group_status("g")
+    assert bodies((await store.messages.pull("t", 1, 0, 100)).messages) == [*map(str, range(10))]
+    assert await store.topology.group_status("g") == before
 
 
 async def test_a_queue_that_came_back(store: Store):
-    await store.acknowledge("t", "g", handles(await pop(store, "t")))
-    await store.put_topics([Topic("t", queues=1), Topic("t", queues=2)])
-    pulled = await store.pull("t", 1, 10, 4)
+    await store.consumption.acknowledge("t", "g", handles(await pop(store, "t")))
+    await store.topology.put_topics([Topic("t", queues=1), Topic("t", queues=2)])
+    pulled = await store.messages.pull("t", 1, 10, 4)
     assert (pulled.messages, pulled.next_offset, pulled.min_offset, pulled.max_offset) == ([], 10, 10, 10)
-    assert await refusal_of(store.pull("t", 1, 0, 4)) == Code.ILLEGAL_OFFSET
+    assert await refusal_of(store.messages.pull("t", 1, 0, 4)) == Code.ILLEGAL_OFFSET
 
 
 async def test_what_cannot_be_pulled(store: Store):
@@ -64,7 +64,7 @@ async def test_what_cannot_be_pulled(store: Store):
         ("t", 1, -1, Code.ILLEGAL_OFFSET),
         ("t", 1, 11, Code.ILLEGAL_OFFSET),
     ):
-        assert await refusal_of(store.pull(topic, queue_id, offset, 4)) == code
+        assert await refusal_of(store.messages.pull(topic, queue_id, offset, 4)) == code
 
 
 async def test_offsets_that_may_match_a_topic_filter(store: Store):
@@ -83,12 +83,12 @@ async def test_offsets_that_may_match_a_topic_filter(store: Store):
         found: set[int] = set()
         offset = 0
         while offset < len(names):
-            offsets, following = await store.matching_offsets("t", 0, topic_filter, offset, 2)
+            offsets, following = await store.messages.matching_offsets("t", 0, topic_filter, offset, 2)
             assert offsets == sorted(offsets)
             assert offset < following <= len(names)
             assert all(offset <= one < following for one in offsets)
             found.update(offsets)
             offset = following
         assert wanted <= found, topic_filter
-    assert await refusal_of(store.matching_offsets("t", 0, "a/#/b", 0, 1)) == Code.ILLEGAL_FILTER_EXPRESSION
-    assert await refusal_of(store.matching_offsets("t", 0, "#", 7, 1)) == Code.ILLEGAL_OFFSET
+    assert await refusal_of(store.messages.matching_offsets("t", 0, "a/#/b", 0, 1)) == Code.ILLEGAL_FILTER_EXPRESSION
+    assert await refusal_of(store.messages.matching_offsets("t", 0, "#", 7, 1)) == Code.ILLEGAL_OFFSET

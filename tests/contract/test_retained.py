@@ -97,13 +97,13 @@ async def test_the_last_of_a_name_wins_within_a_call_and_over_calls(gateway):
 
 async def test_calls_of_one_tick_are_one_write(gateway, store, monkeypatch):
     writes: list[int] = []
-    write = store.write
+    write = store.key_values.write
 
     async def counted(changes):
         writes.append(len(changes))
         return await write(changes)
 
-    monkeypatch.setattr(store, "write", counted)
+    monkeypatch.setattr(store.key_values, "write", counted)
     calls = [keeping(gateway, message(f"a/{n}")) for n in range(200)]
     await asyncio.wait_for(asyncio.gather(*calls), PATIENCE_SECONDS)
     assert writes == [200]
@@ -113,13 +113,13 @@ async def test_calls_of_one_tick_are_one_write(gateway, store, monkeypatch):
 async def test_a_call_that_is_too_much_for_a_write_is_split(gateway, store, monkeypatch, limit):
     monkeypatch.setattr(retained_writer, limit, 7 if limit == "MAX_CHANGES" else 1000)
     sizes: list[int] = []
-    write = store.write
+    write = store.key_values.write
 
     async def counted(changes):
         sizes.append(len(changes))
         return await write(changes)
 
-    monkeypatch.setattr(store, "write", counted)
+    monkeypatch.setattr(store.key_values, "write", counted)
     names = [f"a/{n}" for n in range(30)]
     calls = [keeping(gateway, *(message(name, "x" * 100) for name in names)), keeping(gateway, message("a/0", "last"))]
     assert await asyncio.wait_for(asyncio.gather(*calls), PATIENCE_SECONDS) == [None, None]
@@ -231,30 +231,30 @@ async def test_what_expired_is_swept(gateway, other_gateway, store, clock, monke
     assert other_gateway.count == 2
     assert await gateway.sweep() == 0
     await until(lambda: gateway.count == 2, "the gateway does not see that they are gone")
-    assert [kept.key for kept in await store.scan(RETAINED_PREFIX)] == [retained_key("b"), retained_key("c")]
+    assert [kept.key for kept in await store.key_values.scan(RETAINED_PREFIX)] == [retained_key("b"), retained_key("c")]
 
 
 async def test_a_sweep_leaves_what_was_replaced_meanwhile(gateway, other_gateway, store, clock, monkeypatch):
     await keep(gateway, message("a", "old", expires_at_ms=clock.now_ms() + 1), message("b", expires_at_ms=1))
     clock.advance(20_000)
-    write = store.write
+    write = store.key_values.write
 
     async def replaced_before(changes):
-        monkeypatch.setattr(store, "write", write)
+        monkeypatch.setattr(store.key_values, "write", write)
         await keep(other_gateway, message("a", "new"))
         return await write(changes)
 
-    monkeypatch.setattr(store, "write", replaced_before)
+    monkeypatch.setattr(store.key_values, "write", replaced_before)
     assert await gateway.sweep() == 0
     await until(lambda: gateway.names_matching("#") == ["a"], "the gateway does not see the new one")
     assert await gateway.sweep() == 1
     assert await bodies(gateway) == {"a": "new"}
-    assert [kept.key for kept in await store.scan(RETAINED_PREFIX)] == ["retained/a"]
+    assert [kept.key for kept in await store.key_values.scan(RETAINED_PREFIX)] == ["retained/a"]
 
 
 async def test_what_is_no_retained_message_is_passed_over(gateway, store, logged):
     await keep(gateway, message("a"), message("b"))
-    await store.write([KeyValueChange("retained/a", b"rubbish"), KeyValueChange("retained/#x", b"more")])
+    await store.key_values.write([KeyValueChange("retained/a", b"rubbish"), KeyValueChange("retained/#x", b"more")])
     await until(lambda: gateway.names_matching("#") == ["b"], lambda: f"it tells {gateway.names_matching('#')}")
     assert await gateway.read(["a"]) == []
     await keep(gateway, message("a", "again"))
@@ -310,4 +310,4 @@ async def test_closing_writes_what_was_to_be_kept(store, clock):
     kept = keeping(gateway, message("a"))
     await gateway.close()
     assert kept.done() and kept.result() is None
-    assert [each.key for each in await store.scan(RETAINED_PREFIX)] == ["retained/a"]
+    assert [each.key for each in await store.key_values.scan(RETAINED_PREFIX)] == ["retained/a"]

@@ -54,20 +54,20 @@ class RetryRules(StoreMachine):
             if self.is_all_over():
                 break
         assert self.is_all_over(), "nothing is stuck"
-        dead = self.ask(self.store.pop(PopRequest("%DLQ%g", "reader", ALL)))
+        dead = self.ask(self.store.consumption.pop(PopRequest("%DLQ%g", "reader", ALL)))
         offsets = [int(d.message.system_text(SystemProperty.DEAD_LETTER_QUEUE_OFFSET) or -1) for d in dead]
         spent = [i for i, seen in enumerate(self.seen) if not seen.is_settled or seen.is_dead]
         assert Counter(offsets) == Counter(spent), "each that was not settled is one dead letter"
         super().teardown()
 
     def is_all_over(self) -> bool:
-        status = self.ask(self.store.group_status("g"))
+        status = self.ask(self.store.topology.group_status("g"))
         return sum(progress.lag for progress in status.progress) == 0
 
     @initialize()
     def begin(self) -> None:
-        self.ask(self.store.put_topic(Topic("t", queues=1)))
-        self.ask(self.store.put_group(ConsumerGroup("g", max_attempts=LAST_ATTEMPT)))
+        self.ask(self.store.topology.put_topic(Topic("t", queues=1)))
+        self.ask(self.store.topology.put_group(ConsumerGroup("g", max_attempts=LAST_ATTEMPT)))
 
     @rule(count=st.integers(1, 8))
     def append(self, count: int) -> None:
@@ -78,7 +78,7 @@ class RetryRules(StoreMachine):
     @rule(count=st.sampled_from([1, 3, ALL]), invisible_ms=st.sampled_from([1, 500, 20_000]))
     def pop(self, count: int, invisible_ms: int) -> None:
         now = self.clock.now_ms()
-        for delivery in self.ask(self.store.pop(PopRequest("t", "g", count, 0, invisible_ms))):
+        for delivery in self.ask(self.store.consumption.pop(PopRequest("t", "g", count, 0, invisible_ms))):
             found = delivery.message
             seen = self.seen[found.queue_offset]
             assert (found.topic, found.body) == ("t", str(found.queue_offset).encode())
@@ -100,9 +100,9 @@ class RetryRules(StoreMachine):
     def acknowledge(self, places: list[int]) -> None:
         taken = self.take(places)
         handles = [self.hands.pop(offset) for offset in taken]
-        assert codes(self.ask(self.store.acknowledge("t", "g", handles))) == [None] * len(taken)
+        assert codes(self.ask(self.store.consumption.acknowledge("t", "g", handles))) == [None] * len(taken)
         void = [Code.INVALID_RECEIPT_HANDLE] * len(taken)
-        assert codes(self.ask(self.store.acknowledge("t", "g", handles))) == void
+        assert codes(self.ask(self.store.consumption.acknowledge("t", "g", handles))) == void
         for offset in taken:
             self.seen[offset].is_settled = True
 
@@ -111,7 +111,7 @@ class RetryRules(StoreMachine):
     def reject(self, places: list[int]) -> None:
         taken = self.take(places)
         handles = [self.hands.pop(offset) for offset in taken]
-        assert codes(self.ask(self.store.reject("t", "g", handles))) == [None] * len(taken)
+        assert codes(self.ask(self.store.consumption.reject("t", "g", handles))) == [None] * len(taken)
         for offset in taken:
             self.seen[offset].is_settled = self.seen[offset].is_dead = True
 
@@ -120,7 +120,7 @@ class RetryRules(StoreMachine):
     def release(self, places: list[int], delay: int) -> None:
         taken = self.take(places)
         handles = [self.hands.pop(offset) for offset in taken]
-        outcomes = self.ask(self.store.change_invisible_duration("t", "g", handles, delay, release=True))
+        outcomes = self.ask(self.store.consumption.change_invisible_duration("t", "g", handles, delay, release=True))
         assert codes(outcomes) == [None] * len(taken)
         for offset in taken:
             self.seen[offset].free_at_ms = self.clock.now_ms() + delay

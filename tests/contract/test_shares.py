@@ -41,7 +41,7 @@ async def open_shares(store: Store, clock: ManualClock) -> AsyncIterator[OpenSha
         return opened[-1]
 
     yield open_another
-    store.release_waiting()
+    store.consumption.release_waiting()
     await asyncio.gather(*(shares.close() for shares in opened))
 
 
@@ -52,7 +52,7 @@ def shares(open_shares: OpenShares) -> Shares:
 
 @pytest.fixture(autouse=True)
 async def topic(store: Store) -> None:
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
 
 
 def named(sub_topic: str, body: str, queue_id: int = 0) -> Message:
@@ -65,7 +65,7 @@ async def send(store: Store, *names: str, sub_topic: str = "t/x") -> None:
 
 
 async def lag(store: Store, group: str) -> int:
-    return sum(each.lag for each in (await store.group_status(group)).progress)
+    return sum(each.lag for each in (await store.topology.group_status(group)).progress)
 
 
 async def all_settled(store: Store, group: str) -> None:
@@ -166,7 +166,7 @@ async def test_nothing_is_sent_again_while_the_member_lives(
 async def test_a_lease_that_the_store_ended_is_forgotten(store: Store, clock: ManualClock):
     """As after a gateway was cut off for long: another has the message, and the late acknowledgement is nothing."""
     ended: list[tuple[Ticket, bool]] = []
-    await store.put_group(ConsumerGroup("w", invisible_seconds=10))
+    await store.topology.put_group(ConsumerGroup("w", invisible_seconds=10))
     leased = LeasedConsumer(
         store, clock, "t", "w", on_end=lambda tickets, is_back: ended.extend((ticket, is_back) for ticket in tickets)
     )
@@ -180,7 +180,7 @@ async def test_a_lease_that_the_store_ended_is_forgotten(store: Store, clock: Ma
     ticket.acknowledge()
     ticket.release()
     assert leased.is_idle and len(ended) == 1
-    assert await store.acknowledge("t", "w", [again.receipt_handle]) == [None]
+    assert await store.consumption.acknowledge("t", "w", [again.receipt_handle]) == [None]
 
 
 async def test_without_credit_nothing_is_popped(store: Store, shares: Shares):
@@ -235,7 +235,7 @@ async def test_a_topic_that_comes_later_is_read_from_its_beginning(
     member = KeepingMember()
     await shares.join("w", topic_filter, member)
     clock.advance(5000)
-    await store.put_topic(Topic("later", queues=2))
+    await store.topology.put_topic(Topic("later", queues=2))
     await send(store, "1", "2", sub_topic="later/x")
     await until(lambda: len(member.taken) == 2, "the messages")
     assert sorted(member.bodies) == ["1", "2"]
@@ -249,7 +249,7 @@ async def test_a_topic_that_came_while_nobody_was_there_is_read_from_its_beginni
     await first.join("w", "+/x", member)
     first.leave("w", "+/x", member)
     clock.advance(5000)
-    await store.put_topic(Topic("later", queues=2))
+    await store.topology.put_topic(Topic("later", queues=2))
     await send(store, "1", "2", sub_topic="later/x")
     clock.advance(5000)
     await open_shares().join("w", "+/x", member)
@@ -274,7 +274,7 @@ async def test_a_filter_has_a_group_of_its_own(store: Store, shares: Shares):
 
 async def test_the_filter_that_the_group_declares_is_that_group(store: Store, shares: Shares):
     declared = FilterExpression(FilterKind.SUB_TOPIC, "t/a/+")
-    await store.put_group(ConsumerGroup("w", filter=declared))
+    await store.topology.put_group(ConsumerGroup("w", filter=declared))
     assert shares.group_name("w", "t/a/+") == "w"
     member = KeepingMember()
     await shares.join("w", "t/a/+", member)
@@ -285,7 +285,7 @@ async def test_the_filter_that_the_group_declares_is_that_group(store: Store, sh
 
 
 async def test_two_whole_topics_do_not_settle_each_others_names_in_the_catch_all(store: Store, shares: Shares):
-    await store.put_topic(Topic("mqtt", queues=2))
+    await store.topology.put_topic(Topic("mqtt", queues=2))
     first, second = KeepingMember(), KeepingMember()
     await shares.join("w", "t/#", first)
     await shares.join("w", "u/#", second)
@@ -302,8 +302,8 @@ async def test_pull_consumers_share_with_members(store: Store, shares: Shares):
 
     async def pull() -> None:
         while len(pulled) + len(member.taken) < 300:
-            found = await store.pop(PopRequest("t", "w", 5, 50))
-            await store.acknowledge("t", "w", [delivery.receipt_handle for delivery in found])
+            found = await store.consumption.pop(PopRequest("t", "w", 5, 50))
+            await store.consumption.acknowledge("t", "w", [delivery.receipt_handle for delivery in found])
             pulled.extend(bodies(found))
 
     pulling = asyncio.create_task(pull())
@@ -316,7 +316,7 @@ async def test_pull_consumers_share_with_members(store: Store, shares: Shares):
 
 
 async def test_the_order_of_message_groups(store: Store, open_shares: OpenShares):
-    await store.put_group(ConsumerGroup("w", fifo=True, start="earliest"))
+    await store.topology.put_group(ConsumerGroup("w", fifo=True, start="earliest"))
     members = [KeepingMember(str(n), limit=4) for n in range(4)]
     gateways = [open_shares(), open_shares()]
     for at, member in enumerate(members):
@@ -336,7 +336,7 @@ async def test_the_order_of_message_groups(store: Store, open_shares: OpenShares
 
 
 async def test_a_released_message_goes_before_what_follows_it_in_its_message_group(store: Store, shares: Shares):
-    await store.put_group(ConsumerGroup("w", fifo=True, start="earliest"))
+    await store.topology.put_group(ConsumerGroup("w", fifo=True, start="earliest"))
     first, second = KeepingMember(limit=3), KeepingMember(limit=0)
     await shares.join("w", "t/#", first)
     await shares.join("w", "t/#", second)
@@ -360,7 +360,7 @@ async def test_closing_gives_everything_back(store: Store, open_shares: OpenShar
     await closed.join("w", "t/#", member)
     await send(store, "1", "2", "3")
     await until(lambda: len(member.held) == 3, "the messages")
-    store.release_waiting()
+    store.consumption.release_waiting()
     await closed.close()
     assert sorted(bodies(await pop(store, "t", "w"))) == ["1", "2", "3"]
     assert await refusal_of(closed.join("w", "t/#", member)) == Code.UNAVAILABLE
@@ -381,7 +381,7 @@ async def test_what_comes_when_the_last_has_left_is_given_back_at_once(store: St
 
 async def test_what_is_spent_goes_to_the_dead_letters(store: Store, shares: Shares):
     name = shares.group_name("w", "t/+")
-    await store.put_group(ConsumerGroup(name, max_attempts=2, start="earliest"))
+    await store.topology.put_group(ConsumerGroup(name, max_attempts=2, start="earliest"))
     await send(store, "1")
     for attempt in (1, 2):
         member = KeepingMember()
@@ -395,14 +395,14 @@ async def test_what_is_spent_goes_to_the_dead_letters(store: Store, shares: Shar
         return bodies(await pop(store, f"%DLQ%{name}", "reader"))
 
     async def buried() -> list[str]:
-        return await dead() if store.topic(f"%DLQ%{name}") is not None else []
+        return await dead() if store.topology.topic(f"%DLQ%{name}") is not None else []
 
     assert await eventually(buried) == ["1"]
 
 
 async def test_what_is_refused(store: Store, shares: Shares):
     member = KeepingMember()
-    await store.put_topic(Topic("closed", permission=Permission.WRITE))
+    await store.topology.put_topic(Topic("closed", permission=Permission.WRITE))
     assert await refusal_of(shares.join("n" * 121, "t/#", member)) == Code.ILLEGAL_CONSUMER_GROUP
     assert await refusal_of(shares.join("n" * 110, "t/+", member)) == Code.ILLEGAL_CONSUMER_GROUP
     assert await refusal_of(shares.join("w", "t/#/x", member)) == Code.ILLEGAL_FILTER_EXPRESSION

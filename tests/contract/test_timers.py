@@ -32,7 +32,7 @@ START_MS = ManualClock().now_ms()
 
 @pytest.fixture(autouse=True)
 async def topics(store: Store) -> None:
-    await store.put_topics([Topic("t", queues=2), Topic("u", queues=1)])
+    await store.topology.put_topics([Topic("t", queues=2), Topic("u", queues=1)])
 
 
 def timed(body: str, delay_ms: int | str, topic: str = "t", queue_id: int = 0) -> Message:
@@ -49,14 +49,14 @@ async def stored(store: Store, count: int, topic: str = "t", queue_id: int = 0) 
     """The messages of a queue, when there are so many."""
 
     async def enough() -> list[StoredMessage]:
-        found = await store.read(topic, queue_id, 0, 100)
+        found = await store.messages.read(topic, queue_id, 0, 100)
         return found if len(found) >= count else []
 
     return await eventually(enough)
 
 
 async def waiting(store: Store, topic: str | None = None) -> list[str]:
-    return [timed.message.body.decode() for timed in await store.timed_messages(topic)]
+    return [timed.message.body.decode() for timed in await store.timers.timed_messages(topic)]
 
 
 # -- delivering ------------------------------------------------------------------------------------------------------
@@ -64,17 +64,17 @@ async def waiting(store: Store, topic: str | None = None) -> list[str]:
 
 async def test_before_its_time_it_is_nowhere(store: Store):
     seen: list[StoredMessage] = []
-    tail = store.tail("t", 0, 0, seen.extend)
+    tail = store.messages.tail("t", 0, 0, seen.extend)
     await send(store, timed("a", 60_000))
     await append(store, "t", "b")
     await until(lambda: seen, "the one that does not wait")
     assert bodies(seen) == ["b"]
     tail.close()
-    assert bodies(await store.read("t", 0, 0, 10)) == ["b"]
-    assert bodies((await store.pull("t", 0, 0, 10)).messages) == ["b"]
+    assert bodies(await store.messages.read("t", 0, 0, 10)) == ["b"]
+    assert bodies((await store.messages.pull("t", 0, 0, 10)).messages) == ["b"]
     assert bodies(await pop(store, "t")) == ["b"]
-    assert await store.bounds("t") == [QueueBounds(0, 0, 1), QueueBounds(1, 0, 0)]
-    [progress, _] = (await store.group_status("g")).progress
+    assert await store.messages.bounds("t") == [QueueBounds(0, 0, 1), QueueBounds(1, 0, 0)]
+    [progress, _] = (await store.topology.group_status("g")).progress
     assert progress.lag == 1
 
 
@@ -86,7 +86,7 @@ async def test_at_its_time_it_is_a_message_like_any(store: Store, clock: ManualC
     assert (found.body, found.tag, found.keys, found.message_group) == (b"a", "tag", ("k",), "m")
     assert (found.queue_id, found.queue_offset, found.store_time_ms) == (1, 0, START_MS + 60_000)
     assert dict(found.system) == dict(sent.system), "its time stays with it"
-    assert await store.message_at(found.commit_log_offset) == found
+    assert await store.finder.message_at(found.commit_log_offset) == found
     assert bodies(await pop(store, "t")) == ["a"]
     assert await waiting(store) == []
 
@@ -108,7 +108,7 @@ async def test_messages_come_in_the_order_of_their_times(store: Store, clock: Ma
 
 async def test_a_time_that_is_over_counts_as_none(store: Store):
     await send(store, timed("now", 0), timed("past", -5_000), timed("long ago", "0"))
-    assert bodies(await store.read("t", 0, 0, 10)) == ["now", "past", "long ago"]
+    assert bodies(await store.messages.read("t", 0, 0, 10)) == ["now", "past", "long ago"]
 
 
 async def test_a_long_poll_is_woken_by_it(store: Store, clock: ManualClock):
@@ -121,7 +121,7 @@ async def test_a_long_poll_is_woken_by_it(store: Store, clock: ManualClock):
 
 async def test_a_tail_gets_it(store: Store, clock: ManualClock):
     seen: list[StoredMessage] = []
-    tail = store.tail("t", 0, None, seen.extend)
+    tail = store.messages.tail("t", 0, None, seen.extend)
     await send(store, timed("a", 60_000))
     clock.advance(60_000)
     await until(lambda: seen, "the message at its time")
@@ -131,7 +131,7 @@ async def test_a_tail_gets_it(store: Store, clock: ManualClock):
 
 async def test_further_queues_get_it_at_its_time(store: Store, clock: ManualClock):
     await send(store, replace(timed("a", 1_000), further_queues=(("u", 0),)))
-    assert await store.read("u", 0, 0, 10) == []
+    assert await store.messages.read("u", 0, 0, 10) == []
     clock.advance(1_000)
     assert bodies(await stored(store, 1, "u")) == ["a"]
     assert bodies(await stored(store, 1, "t")) == ["a"]
@@ -143,10 +143,10 @@ async def test_further_queues_get_it_at_its_time(store: Store, clock: ManualCloc
     ids=lambda time: str(time)[:20],
 )
 async def test_what_is_no_time_is_refused(store: Store, time: int | str):
-    before = await store.read("t", 0, 0, 100)
+    before = await store.messages.read("t", 0, 0, 100)
     outcomes = await append_all(store, timed("x", time), message("t", "good"))
     assert outcomes == [Code.ILLEGAL_DELIVERY_TIME, None]
-    assert bodies(await store.read("t", 0, len(before), 10)) == ["good"]
+    assert bodies(await store.messages.read("t", 0, len(before), 10)) == ["good"]
 
 
 async def test_as_far_ahead_as_it_may_be(store: Store):
@@ -155,7 +155,7 @@ async def test_as_far_ahead_as_it_may_be(store: Store):
 
 
 async def test_other_refusals_come_when_it_is_sent(store: Store):
-    await store.put_topic(Topic("t", queues=2, write_queues=1))
+    await store.topology.put_topic(Topic("t", queues=2, write_queues=1))
     outcomes = await append_all(store, timed("x", 1_000, "no"), timed("x", 1_000, queue_id=1))
     assert outcomes == [Code.TOPIC_NOT_FOUND, Code.FORBIDDEN]
     assert await waiting(store) == []
@@ -163,17 +163,17 @@ async def test_other_refusals_come_when_it_is_sent(store: Store):
 
 async def test_a_deleted_topic_takes_them_along(store: Store, clock: ManualClock):
     await send(store, timed("a", 1_000), timed("b", 1_000, "u"))
-    await store.delete_topic("t")
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.delete_topic("t")
+    await store.topology.put_topic(Topic("t", queues=2))
     assert await waiting(store) == ["b"]
     clock.advance(1_000)
     assert bodies(await stored(store, 1, "u")) == ["b"]
-    assert await store.read("t", 0, 0, 10) == []
+    assert await store.messages.read("t", 0, 0, 10) == []
 
 
 async def test_a_queue_that_is_gone_leaves_its_messages_to_another(store: Store, clock: ManualClock):
     await send(store, timed("a", 1_000, queue_id=1))
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     clock.advance(1_000)
     assert bodies(await stored(store, 1)) == ["a"]
 
@@ -182,10 +182,10 @@ async def test_a_dead_letter_does_not_wait_again(store: Store, clock: ManualCloc
     await send(store, timed("a", 1_000))
     clock.advance(1_000)
     await stored(store, 1)
-    await store.reject("t", "g", handles(await pop(store, "t")))
+    await store.consumption.reject("t", "g", handles(await pop(store, "t")))
     assert bodies(await pop(store, "%DLQ%g", "reader")) == ["a"]
-    await store.resend_dead_letters("g", [0])
-    assert bodies(await store.pop(PopRequest("t", "g", 10, LONG_POLL_MS))) == ["a"]
+    await store.consumption.resend_dead_letters("g", [0])
+    assert bodies(await store.consumption.pop(PopRequest("t", "g", 10, LONG_POLL_MS))) == ["a"]
 
 
 # -- listing ---------------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ async def test_what_waits_is_listed_the_next_one_first(store: Store):
     assert await waiting(store) == ["a", "b", "c"]
     assert await waiting(store, "t") == ["a", "c"]
     assert await waiting(store, "no") == []
-    first = (await store.timed_messages())[0]
+    first = (await store.timers.timed_messages())[0]
     assert (first.deliver_at_ms, first.message.topic, first.message.queue_id) == (START_MS + 1_000, "t", 1)
     assert (first.message.queue_offset, first.message.message_id) == (0, b"a")
 
@@ -204,7 +204,7 @@ async def test_what_waits_is_listed_the_next_one_first(store: Store):
 async def test_listing_page_by_page(store: Store):
     await send(store, *(timed(f"m{i}", 1_000 + i // 3) for i in range(7)))
     pages, after = [], None
-    while page := await store.timed_messages("t", after=after, limit=2):
+    while page := await store.timers.timed_messages("t", after=after, limit=2):
         pages.append([timed.message.body.decode() for timed in page])
         after = TimerCursor(page[-1].deliver_at_ms, page[-1].message.commit_log_offset)
     assert pages == [["m0", "m1"], ["m2", "m3"], ["m4", "m5"], ["m6"]]
@@ -215,11 +215,11 @@ async def test_listing_page_by_page(store: Store):
 
 async def test_one_that_is_recalled_never_comes(store: Store, clock: ManualClock):
     await send(store, timed("a", 1_000), timed("b", 1_000), timed("a", 2_000))
-    await store.recall("t", b"a", START_MS + 1_000)
+    await store.timers.recall("t", b"a", START_MS + 1_000)
     assert await waiting(store) == ["b", "a"]
     clock.advance(2_000)
     assert bodies(await stored(store, 2)) == ["b", "a"]
-    assert await refusal_of(store.recall("t", b"a", START_MS + 1_000)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(store.timers.recall("t", b"a", START_MS + 1_000)) == Code.OFFSET_NOT_FOUND
 
 
 async def test_only_what_waits_can_be_recalled(store: Store, clock: ManualClock):
@@ -230,28 +230,28 @@ async def test_only_what_waits_can_be_recalled(store: Store, clock: ManualClock)
         ("t", b"b", START_MS + 1_000),
         ("t", b"a", START_MS + 1_001),
     ):
-        assert await refusal_of(store.recall(topic, message_id, time)) == Code.OFFSET_NOT_FOUND
+        assert await refusal_of(store.timers.recall(topic, message_id, time)) == Code.OFFSET_NOT_FOUND
     clock.advance(1_000)
     await stored(store, 1)
-    assert await refusal_of(store.recall("t", b"a", START_MS + 1_000)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(store.timers.recall("t", b"a", START_MS + 1_000)) == Code.OFFSET_NOT_FOUND
 
 
 async def test_one_gets_another_time(store: Store, clock: ManualClock):
     await send(store, timed("sooner", 50_000), timed("later", 1_000), timed("middle", 10_000))
-    await store.retime("t", b"sooner", START_MS + 50_000, START_MS + 2_000)
-    await store.retime("t", b"later", START_MS + 1_000, START_MS + 60_000)
+    await store.timers.retime("t", b"sooner", START_MS + 50_000, START_MS + 2_000)
+    await store.timers.retime("t", b"later", START_MS + 1_000, START_MS + 60_000)
     assert await waiting(store) == ["sooner", "middle", "later"]
     clock.advance(10_000)
     found = await stored(store, 2)
     assert bodies(found) == ["sooner", "middle"]
     assert found[0].system_text(SystemProperty.DELIVER_AT_MS) == str(START_MS + 2_000)
-    await store.recall("t", b"later", START_MS + 60_000)
+    await store.timers.recall("t", b"later", START_MS + 60_000)
     assert await waiting(store) == []
 
 
 async def test_a_new_time_that_is_over_delivers_it(store: Store):
     await send(store, timed("a", 50_000))
-    await store.retime("t", b"a", START_MS + 50_000, START_MS - 1)
+    await store.timers.retime("t", b"a", START_MS + 50_000, START_MS - 1)
     assert bodies(await stored(store, 1)) == ["a"]
 
 
@@ -259,7 +259,7 @@ async def test_what_cannot_get_another_time(store: Store):
     await send(store, timed("a", 1_000))
     at, new = START_MS + 1_000, START_MS + 2_000
     for topic, message_id, time in (("u", b"a", at), ("t", b"b", at), ("t", b"a", new)):
-        assert await refusal_of(store.retime(topic, message_id, time, new)) == Code.OFFSET_NOT_FOUND
+        assert await refusal_of(store.timers.retime(topic, message_id, time, new)) == Code.OFFSET_NOT_FOUND
     too_far = START_MS + MAX_DELAY_MS + 1
-    assert await refusal_of(store.retime("t", b"a", at, too_far)) == Code.ILLEGAL_DELIVERY_TIME
+    assert await refusal_of(store.timers.retime("t", b"a", at, too_far)) == Code.ILLEGAL_DELIVERY_TIME
     assert await waiting(store) == ["a"]

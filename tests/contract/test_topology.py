@@ -17,14 +17,14 @@ VOID = Code.INVALID_RECEIPT_HANDLE
 
 
 async def test_topics_are_put_and_listed(store: Store):
-    b = await store.put_topic(Topic("b", queues=2, permission=Permission.READ, retention_seconds=60))
-    a = await store.put_topic(Topic("a"))
-    assert await store.put_topic(a) == a
-    assert store.topics() == [a, b]
-    assert (store.topic("b"), store.topic("no")) == (b, None)
-    changed = await store.put_topic(replace(b, queues=3, permission=Permission.READ_WRITE))
-    assert store.topic("b") == changed
-    assert (await store.topic_status("b")).topic == changed
+    b = await store.topology.put_topic(Topic("b", queues=2, permission=Permission.READ, retention_seconds=60))
+    a = await store.topology.put_topic(Topic("a"))
+    assert await store.topology.put_topic(a) == a
+    assert store.topology.topics() == [a, b]
+    assert (store.topology.topic("b"), store.topology.topic("no")) == (b, None)
+    changed = await store.topology.put_topic(replace(b, queues=3, permission=Permission.READ_WRITE))
+    assert store.topology.topic("b") == changed
+    assert (await store.topology.topic_status("b")).topic == changed
 
 
 @cases(
@@ -33,81 +33,90 @@ async def test_topics_are_put_and_listed(store: Store):
 )
 async def test_topic_names_are_checked(store: Store, name: str, code: Code):
     with pytest.raises(EntrepotError) as refused:
-        await store.put_topic(Topic(name))
+        await store.topology.put_topic(Topic(name))
     assert refused.value.code == code
-    assert store.topics() == []
+    assert store.topology.topics() == []
 
 
 async def test_a_deleted_topic_is_gone(store: Store):
-    await store.put_topic(Topic("t"))
+    await store.topology.put_topic(Topic("t"))
     await append(store, "t", "a")
     await pop(store, "t")
-    await store.delete_topic("t")
-    assert store.topic("t") is None
-    assert (await store.group_status("g")).progress == []
-    for call in (store.delete_topic("t"), store.bounds("t"), store.topic_status("t"), pop(store, "t")):
+    await store.topology.delete_topic("t")
+    assert store.topology.topic("t") is None
+    assert (await store.topology.group_status("g")).progress == []
+    for call in (
+        store.topology.delete_topic("t"),
+        store.messages.bounds("t"),
+        store.topology.topic_status("t"),
+        pop(store, "t"),
+    ):
         with pytest.raises(EntrepotError) as refused:
             await call
         assert refused.value.code == Code.TOPIC_NOT_FOUND
 
 
 async def test_a_recreated_topic_is_a_new_one(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "old")
     old = handles(await pop(store, "t"))
-    await store.delete_topic("t")
-    await store.put_topic(Topic("t", queues=1))
-    assert await store.read("t", 0, 0, 10) == []
-    assert codes(await store.acknowledge("t", "g", old)) == [VOID]
+    await store.topology.delete_topic("t")
+    await store.topology.put_topic(Topic("t", queues=1))
+    assert await store.messages.read("t", 0, 0, 10) == []
+    assert codes(await store.consumption.acknowledge("t", "g", old)) == [VOID]
     await append(store, "t", "new")
     found = await pop(store, "t")
     assert (bodies(found), found[0].attempt, found[0].message.queue_offset) == (["new"], 1, 0)
-    assert codes(await store.acknowledge("t", "g", old)) == [VOID], "same place, same attempt, another message"
-    assert codes(await store.acknowledge("t", "g", handles(found))) == [None]
+    assert codes(await store.consumption.acknowledge("t", "g", old)) == [VOID], (
+        "same place, same attempt, another message"
+    )
+    assert codes(await store.consumption.acknowledge("t", "g", handles(found))) == [None]
 
 
 async def test_a_recreated_group_is_a_new_one(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     old = handles(await pop(store, "t"))
-    await store.delete_group("g")
+    await store.topology.delete_group("g")
     found = await pop(store, "t")
     assert (bodies(found), found[0].attempt) == (["a"], 1), "it begins anew"
-    assert codes(await store.acknowledge("t", "g", old)) == [VOID], "same place, same attempt, another group"
-    assert codes(await store.acknowledge("t", "g", handles(found))) == [None]
+    assert codes(await store.consumption.acknowledge("t", "g", old)) == [VOID], (
+        "same place, same attempt, another group"
+    )
+    assert codes(await store.consumption.acknowledge("t", "g", handles(found))) == [None]
 
 
 async def test_groups_are_put_and_listed(store: Store):
-    b = await store.put_group(ConsumerGroup("b", max_attempts=2))
-    a = await store.put_group(ConsumerGroup("a", start="2024-05-01T00:00:00+02:00"))
-    assert await store.put_group(a) == a
-    assert store.groups() == [a, b]
-    assert (store.group("a"), store.group("no")) == (a, None)
-    changed = await store.put_group(replace(b, invisible_seconds=5))
-    assert store.group("b") == changed
-    assert (await store.group_status("b")).group == changed
+    b = await store.topology.put_group(ConsumerGroup("b", max_attempts=2))
+    a = await store.topology.put_group(ConsumerGroup("a", start="2024-05-01T00:00:00+02:00"))
+    assert await store.topology.put_group(a) == a
+    assert store.topology.groups() == [a, b]
+    assert (store.topology.group("a"), store.topology.group("no")) == (a, None)
+    changed = await store.topology.put_group(replace(b, invisible_seconds=5))
+    assert store.topology.group("b") == changed
+    assert (await store.topology.group_status("b")).group == changed
 
 
 @cases("name", ["", "a b", "x" * 121])
 async def test_group_names_are_checked(store: Store, name: str):
     with pytest.raises(EntrepotError) as refused:
-        await store.put_group(ConsumerGroup(name))
+        await store.topology.put_group(ConsumerGroup(name))
     assert refused.value.code == Code.ILLEGAL_CONSUMER_GROUP
 
 
 async def test_a_deleted_group_begins_anew_and_leaves_its_dead_letters(store: Store):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a", "b")
     found = await pop(store, "t")
-    await store.reject("t", "g", handles(found)[:1])
-    await store.delete_group("g")
-    assert store.group("g") is None
-    assert bodies(await store.read("%DLQ%g", 0, 0, 10)) == ["a"]
-    for call in (store.delete_group("g"), store.group_status("g")):
+    await store.consumption.reject("t", "g", handles(found)[:1])
+    await store.topology.delete_group("g")
+    assert store.topology.group("g") is None
+    assert bodies(await store.messages.read("%DLQ%g", 0, 0, 10)) == ["a"]
+    for call in (store.topology.delete_group("g"), store.topology.group_status("g")):
         with pytest.raises(EntrepotError) as refused:
             await call
         assert refused.value.code == Code.CONSUMER_GROUP_NOT_FOUND
-    assert codes(await store.acknowledge("t", "g", handles(found)[1:])) == [VOID]
+    assert codes(await store.consumption.acknowledge("t", "g", handles(found)[1:])) == [VOID]
     again = await pop(store, "t")
     assert bodies(again) == ["a", "b"]
     assert {d.attempt for d in again} == {1}
@@ -116,25 +125,25 @@ async def test_a_deleted_group_begins_anew_and_leaves_its_dead_letters(store: St
 async def test_topics_are_watched(store: Store):
     seen: list[str] = []
     other: list[str] = []
-    stop = store.watch_topics(seen.append)
-    store.watch_topics(other.append)
-    topic = await store.put_topic(Topic("t", queues=1))
+    stop = store.topology.watch_topics(seen.append)
+    store.topology.watch_topics(other.append)
+    topic = await store.topology.put_topic(Topic("t", queues=1))
     assert seen[-1:] == ["t"]
-    await store.put_topic(replace(topic, queues=2))
+    await store.topology.put_topic(replace(topic, queues=2))
     assert seen == ["t", "t"]
     await append(store, "t", "a")
-    await store.reject("t", "g", handles(await pop(store, "t")))
+    await store.consumption.reject("t", "g", handles(await pop(store, "t")))
     assert "%DLQ%g" in seen
     stop()
     count = len(seen)
-    await store.delete_topic("t")
+    await store.topology.delete_topic("t")
     assert len(seen) == count
     assert other[-1] == "t"
 
 
 async def test_a_watcher_sees_the_change_in_the_view(store: Store):
     seen: list[Topic | None] = []
-    store.watch_topics(lambda name: seen.append(store.topic(name)))
-    topic = await store.put_topic(Topic("t", queues=1))
-    await store.delete_topic("t")
+    store.topology.watch_topics(lambda name: seen.append(store.topology.topic(name)))
+    topic = await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.delete_topic("t")
     assert seen == [topic, None]

@@ -38,13 +38,13 @@ def hold_back_limit() -> int:
 
 @pytest.fixture(autouse=True)
 async def topics(store: Store) -> None:
-    await store.put_topics([Topic("t", queues=2, trace=1.0), Topic("silent", queues=1)])
-    await store.put_group(ConsumerGroup("g", max_attempts=2, invisible_seconds=10))
+    await store.topology.put_topics([Topic("t", queues=2, trace=1.0), Topic("silent", queues=1)])
+    await store.topology.put_group(ConsumerGroup("g", max_attempts=2, invisible_seconds=10))
 
 
 async def way(store: Store, message_id: bytes = b"m") -> list[str]:
     """Hops in short."""
-    return [_short(hop) for hop in await store.message_trace(message_id)]
+    return [_short(hop) for hop in await store.finder.message_trace(message_id)]
 
 
 def _short(hop: MessageHop) -> str:
@@ -57,9 +57,9 @@ async def test_from_storing_to_acknowledging(store: Store, clock: ManualClock):
     clock.advance(5)
     deliveries = await pop(store, "t")
     clock.advance(5)
-    await store.acknowledge("t", "g", handles(deliveries)[1:])
+    await store.consumption.acknowledge("t", "g", handles(deliveries)[1:])
     place = ("t", 1, 1)
-    assert await store.message_trace(b"m") == [
+    assert await store.finder.message_trace(b"m") == [
         MessageHop(HopKind.STORED, START_MS, *place),
         MessageHop(HopKind.DELIVERED, START_MS + 5, *place, "g", 1),
         MessageHop(HopKind.ACKNOWLEDGED, START_MS + 10, *place, "g", 1),
@@ -69,7 +69,7 @@ async def test_from_storing_to_acknowledging(store: Store, clock: ManualClock):
 
 async def test_each_group_has_its_hops(store: Store):
     await append(store, "t", "m")
-    await store.acknowledge("t", "a", handles(await pop(store, "t", "a")))
+    await store.consumption.acknowledge("t", "a", handles(await pop(store, "t", "a")))
     await pop(store, "t", "b")
     assert await way(store) == ["stored", "delivered a 1", "acknowledged a 1", "delivered b 1"]
 
@@ -77,10 +77,10 @@ async def test_each_group_has_its_hops(store: Store):
 async def test_given_back_and_given_up(store: Store):
     await append(store, "t", "m")
     first = handles(await pop(store, "t"))
-    await store.change_invisible_duration("t", "g", first, 0, release=True)
+    await store.consumption.change_invisible_duration("t", "g", first, 0, release=True)
     second = await eventually(lambda: pop(store, "t"))
-    await store.change_invisible_duration("t", "g", handles(second), 5_000, release=False)
-    await store.reject("t", "g", handles(second))
+    await store.consumption.change_invisible_duration("t", "g", handles(second), 5_000, release=False)
+    await store.consumption.reject("t", "g", handles(second))
     assert await way(store) == [
         "stored",
         "delivered g 1",
@@ -93,10 +93,10 @@ async def test_given_back_and_given_up(store: Store):
 async def test_void_handles_leave_no_hop(store: Store):
     await append(store, "t", "m")
     given = handles(await pop(store, "t"))
-    assert codes(await store.acknowledge("t", "g", [*given, *given, "nonsense"]))[0] is None
-    await store.acknowledge("t", "g", given)
-    await store.reject("t", "g", given)
-    await store.change_invisible_duration("t", "g", given, 0, release=True)
+    assert codes(await store.consumption.acknowledge("t", "g", [*given, *given, "nonsense"]))[0] is None
+    await store.consumption.acknowledge("t", "g", given)
+    await store.consumption.reject("t", "g", given)
+    await store.consumption.change_invisible_duration("t", "g", given, 0, release=True)
     assert await way(store) == ["stored", "delivered g 1", "acknowledged g 1"]
 
 
@@ -113,13 +113,13 @@ async def test_attempts_that_are_used_up(store: Store, clock: ManualClock):
 async def test_what_is_moved_out_of_the_way(store: Store, clock: ManualClock, hold_back_limit: int):
     await append(store, "t", "m", *(f"{i}" for i in range(hold_back_limit)))
     first, *others = await pop(store, "t")
-    await store.acknowledge("t", "g", handles(others))
-    await store.change_invisible_duration("t", "g", [first.receipt_handle], 60_000, release=True)
+    await store.consumption.acknowledge("t", "g", handles(others))
+    await store.consumption.change_invisible_duration("t", "g", [first.receipt_handle], 60_000, release=True)
     await pop(store, "t")
     clock.advance(60_000)
     [again] = await eventually(lambda: pop(store, "t"))
-    await store.acknowledge("t", "g", [again.receipt_handle])
-    hops = await store.message_trace(b"m")
+    await store.consumption.acknowledge("t", "g", [again.receipt_handle])
+    hops = await store.finder.message_trace(b"m")
     assert [_short(hop) for hop in hops] == [
         "stored",
         "delivered g 1",
@@ -133,9 +133,9 @@ async def test_what_is_moved_out_of_the_way(store: Store, clock: ManualClock, ho
 
 async def test_a_dead_letter_is_sent_again(store: Store):
     await append(store, "t", "m")
-    await store.reject("t", "g", handles(await pop(store, "t")))
-    assert await store.resend_dead_letters("g", [0]) == [None]
-    await store.acknowledge("t", "g", handles(await eventually(lambda: pop(store, "t"))))
+    await store.consumption.reject("t", "g", handles(await pop(store, "t")))
+    assert await store.consumption.resend_dead_letters("g", [0]) == [None]
+    await store.consumption.acknowledge("t", "g", handles(await eventually(lambda: pop(store, "t"))))
     assert (await way(store))[2:] == [
         "dead-lettered g 1: rejected",
         "retried g: sent again from the dead letters",
@@ -148,37 +148,37 @@ async def test_what_waits_is_stored_in_its_time(store: Store, clock: ManualClock
     later = replace(message("t", "m"), system={SystemProperty.DELIVER_AT_MS: str(START_MS + 1_000)})
     await append_all(store, later, message("t", "now"))
     assert await way(store) == []
-    assert [hop.queue_offset for hop in await store.message_trace(b"now")] == [0]
+    assert [hop.queue_offset for hop in await store.finder.message_trace(b"now")] == [0]
     clock.advance(1_000)
     await eventually(lambda: pop(store, "t", count=1))
-    await eventually(lambda: store.message_trace(b"m"))
-    [hop] = [hop for hop in await store.message_trace(b"m") if hop.kind is HopKind.STORED]
+    await eventually(lambda: store.finder.message_trace(b"m"))
+    [hop] = [hop for hop in await store.finder.message_trace(b"m") if hop.kind is HopKind.STORED]
     assert (hop.time_ms, hop.queue_offset) == (START_MS + 1_000, 1)
 
 
 async def test_a_half_message_is_stored_when_it_is_whole(store: Store):
     half = replace(message("t", "m"), system={SystemProperty.TRANSACTION_ID: "x"})
-    await settled(store.append_half([half]))
+    await settled(store.transactions.append_half([half]))
     assert await way(store) == []
-    assert await store.end_transactions([TransactionEnd("t", "x", commit=True)]) == [None]
+    assert await store.transactions.end_transactions([TransactionEnd("t", "x", commit=True)]) == [None]
     assert await way(store) == ["stored"]
 
 
 async def test_what_is_refused_has_no_hop(store: Store):
     refused = await append_all(store, message("t", "m", 9), message("t", "m"), message("none", "m"))
     assert refused == [Code.TOPIC_NOT_FOUND, None, Code.TOPIC_NOT_FOUND]
-    assert [hop.queue_offset for hop in await store.message_trace(b"m")] == [0]
+    assert [hop.queue_offset for hop in await store.finder.message_trace(b"m")] == [0]
 
 
 async def test_further_queues_have_their_own_hops(store: Store):
-    await store.put_topic(Topic("copies", queues=1, trace=1.0))
+    await store.topology.put_topic(Topic("copies", queues=1, trace=1.0))
     await append(store, "copies", "before")
     await append_all(store, replace(message("silent", "m"), further_queues=(("t", 1), ("copies", 0))))
-    assert {(h.topic, h.queue_id, h.queue_offset) for h in await store.message_trace(b"m")} == {
+    assert {(h.topic, h.queue_id, h.queue_offset) for h in await store.finder.message_trace(b"m")} == {
         ("t", 1, 0),
         ("copies", 0, 1),
     }
-    await store.acknowledge("copies", "g", handles(await pop(store, "copies"))[1:])
+    await store.consumption.acknowledge("copies", "g", handles(await pop(store, "copies"))[1:])
     assert (await way(store))[2:] == ["delivered g 1", "acknowledged g 1"]
 
 
@@ -187,21 +187,21 @@ async def test_further_queues_have_their_own_hops(store: Store):
 
 async def test_only_topics_that_say_so(store: Store):
     await append(store, "silent", "m")
-    await store.acknowledge("silent", "g", handles(await pop(store, "silent")))
+    await store.consumption.acknowledge("silent", "g", handles(await pop(store, "silent")))
     assert await way(store) == []
-    await store.put_topic(Topic("silent", queues=1, trace=1.0))
+    await store.topology.put_topic(Topic("silent", queues=1, trace=1.0))
     await append(store, "silent", "m")
     assert await way(store) == ["stored"]
-    await store.put_topic(Topic("silent", queues=1))
+    await store.topology.put_topic(Topic("silent", queues=1))
     await append(store, "silent", "m")
     assert await way(store) == ["stored"]
 
 
 async def test_a_message_has_all_of_its_hops_or_none(store: Store):
-    await store.put_topic(Topic("t", queues=2, trace=0.5))
+    await store.topology.put_topic(Topic("t", queues=2, trace=0.5))
     names = [f"message {i}" for i in range(40)]
     await append(store, "t", *names)
-    await store.acknowledge("t", "g", handles(await pop(store, "t", count=40)))
+    await store.consumption.acknowledge("t", "g", handles(await pop(store, "t", count=40)))
     hops = {name: len(await way(store, name.encode())) for name in names}
     assert hops == {name: 3 if is_traced(name.encode(), 0.5) else 0 for name in names}
     assert 5 < sum(count == 3 for count in hops.values()) < 35
@@ -209,25 +209,25 @@ async def test_a_message_has_all_of_its_hops_or_none(store: Store):
 
 async def test_a_message_without_an_id_is_not_traced(store: Store):
     await append_all(store, Message("t", b"x", queue_id=0))
-    await store.acknowledge("t", "g", handles(await pop(store, "t")))
-    assert await store.message_trace(b"") == []
+    await store.consumption.acknowledge("t", "g", handles(await pop(store, "t")))
+    assert await store.finder.message_trace(b"") == []
 
 
 async def test_a_share_is_one(store: Store):
     for share in (-0.1, 1.1, float("nan"), float("inf")):
         with pytest.raises(Exception, match="share"):
             Topic("t", trace=share)
-    await store.put_topic(Topic("t", queues=2, trace=1))
+    await store.topology.put_topic(Topic("t", queues=2, trace=1))
     await append(store, "t", "m")
     assert await way(store) == ["stored"]
 
 
 async def test_nobody_knows_it(store: Store):
-    assert await store.message_trace(b"nobody") == []
+    assert await store.finder.message_trace(b"nobody") == []
 
 
 async def test_clients_do_not_write_traces(store: Store):
-    assert await refusal_of(store.put_topic(Topic(TRACE_TOPIC))) == Code.FORBIDDEN
+    assert await refusal_of(store.topology.put_topic(Topic(TRACE_TOPIC))) == Code.FORBIDDEN
     await append(store, "t", "m")
     await way(store)
     [refused] = await append_all(store, message(TRACE_TOPIC, "forged"))

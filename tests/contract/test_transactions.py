@@ -26,7 +26,7 @@ CHECK_AFTER_MS, CHECK_INTERVAL_MS, MAX_CHECKS = 6_000, 30_000, 15
 
 @pytest.fixture(autouse=True)
 async def topics(store: Store) -> None:
-    await store.put_topics([Topic("t", queues=2), Topic("u", queues=1)])
+    await store.topology.put_topics([Topic("t", queues=2), Topic("u", queues=1)])
 
 
 def half(body: str, topic: str = "t", queue_id: int = 0, transaction_id: str | None = None) -> Message:
@@ -37,17 +37,17 @@ def half(body: str, topic: str = "t", queue_id: int = 0, transaction_id: str | N
 
 async def prepare(store: Store, *messages: Message) -> list[Code | None]:
     """Append half messages and wait for the confirm; the refusals."""
-    confirmation = store.append_half(messages)
+    confirmation = store.transactions.append_half(messages)
     assert await settled(confirmation) is None
     return [None] * len(messages) if confirmation.refusals is None else codes(confirmation.refusals)
 
 
 async def end(store: Store, *names: str, commit: bool, topic: str = "t") -> Sequence[EntrepotError | None]:
-    return await store.end_transactions([TransactionEnd(topic, name, commit) for name in names])
+    return await store.transactions.end_transactions([TransactionEnd(topic, name, commit) for name in names])
 
 
 async def checks(store: Store, *topics: str, count: int = 100) -> list[str]:
-    return sorted(bodies(await store.take_checks(topics or ("t",), count)))
+    return sorted(bodies(await store.transactions.take_checks(topics or ("t",), count)))
 
 
 # -- the two ends ----------------------------------------------------------------------------------------------------
@@ -55,22 +55,22 @@ async def checks(store: Store, *topics: str, count: int = 100) -> list[str]:
 
 async def test_a_half_message_is_nowhere(store: Store):
     seen: list[StoredMessage] = []
-    tail = store.tail("t", 0, 0, seen.extend)
+    tail = store.messages.tail("t", 0, 0, seen.extend)
     assert await prepare(store, half("a")) == [None]
     await append(store, "t", "whole")
     await until(lambda: seen, "the whole one")
     assert bodies(seen) == ["whole"]
     tail.close()
     assert bodies(await pop(store, "t")) == ["whole"]
-    assert bodies((await store.pull("t", 0, 0, 10)).messages) == ["whole"]
-    assert bodies((await store.query(MessageQuery("t"))).messages) == ["whole"]
-    assert await store.messages_by_id(b"a") == []
-    assert await store.bounds("t") == [QueueBounds(0, 0, 1), QueueBounds(1, 0, 0)]
+    assert bodies((await store.messages.pull("t", 0, 0, 10)).messages) == ["whole"]
+    assert bodies((await store.finder.query(MessageQuery("t"))).messages) == ["whole"]
+    assert await store.finder.messages_by_id(b"a") == []
+    assert await store.messages.bounds("t") == [QueueBounds(0, 0, 1), QueueBounds(1, 0, 0)]
 
 
 async def test_it_is_confirmed_like_any(store: Store):
     order: list[str] = []
-    first, second = store.append_half([half("a")]), store.append([message("t", "b")])
+    first, second = store.transactions.append_half([half("a")]), store.messages.append([message("t", "b")])
     first.when_settled(lambda failure: order.append("half"))
     second.when_settled(lambda failure: order.append("whole"))
     assert order == [], "nothing is confirmed inside the call"
@@ -88,12 +88,12 @@ async def test_a_committed_one_is_a_message_like_any(store: Store, clock: Manual
     assert (found.body, found.queue_offset, found.tag, found.keys) == (b"a", 1, "tag", ("k",))
     assert (found.properties, found.store_time_ms) == ((("p", "1"),), clock.now_ms())
     assert sorted(bodies(await pop(store, "t"))) == ["a", "meanwhile"]
-    assert [m.queue_offset for m in await store.messages_by_id(b"a")] == [1]
+    assert [m.queue_offset for m in await store.finder.messages_by_id(b"a")] == [1]
 
 
 async def eventually_read(store: Store, count: int, topic: str = "t", queue_id: int = 0) -> list[StoredMessage]:
     async def enough() -> list[StoredMessage]:
-        found = await store.read(topic, queue_id, 0, 100)
+        found = await store.messages.read(topic, queue_id, 0, 100)
         return found if len(found) >= count else []
 
     return await eventually(enough)
@@ -110,7 +110,7 @@ async def test_one_that_is_rolled_back_never_comes(store: Store, clock: ManualCl
 
 async def test_a_transaction_ends_once(store: Store):
     await prepare(store, half("a"), half("b"))
-    outcomes = await store.end_transactions(
+    outcomes = await store.transactions.end_transactions(
         [
             TransactionEnd("t", "a", True),
             TransactionEnd("t", "no", True),
@@ -122,7 +122,7 @@ async def test_a_transaction_ends_once(store: Store):
     for commit in (True, False):
         assert codes(await end(store, "a", "b", commit=commit)) == [UNKNOWN, UNKNOWN]
     assert bodies(await eventually_read(store, 1)) == ["a"]
-    assert await store.end_transactions([]) == []
+    assert await store.transactions.end_transactions([]) == []
 
 
 async def test_a_transaction_belongs_to_its_topic(store: Store):
@@ -141,13 +141,13 @@ async def test_a_long_poll_is_woken_by_a_commit(store: Store):
 
 async def test_further_queues_get_it_when_it_is_committed(store: Store):
     await prepare(store, replace(half("a"), further_queues=(("u", 0),)))
-    assert await store.read("u", 0, 0, 10) == []
+    assert await store.messages.read("u", 0, 0, 10) == []
     await end(store, "a", commit=True)
     assert bodies(await eventually_read(store, 1, "u")) == ["a"]
 
 
 async def test_half_messages_are_refused_like_any_and_need_a_name(store: Store):
-    await store.put_topic(Topic("closed", queues=1, permission=Permission.READ))
+    await store.topology.put_topic(Topic("closed", queues=1, permission=Permission.READ))
     outcomes = await prepare(
         store,
         half("a"),
@@ -183,8 +183,8 @@ async def test_a_name_may_be_used_again_when_its_transaction_has_ended(store: St
 
 async def test_a_deleted_topic_takes_them_along(store: Store, clock: ManualClock):
     await prepare(store, half("a"))
-    await store.delete_topic("t")
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.delete_topic("t")
+    await store.topology.put_topic(Topic("t", queues=2))
     assert codes(await end(store, "a", commit=True)) == [UNKNOWN]
     clock.advance(CHECK_AFTER_MS)
     assert await checks(store) == []
@@ -194,7 +194,7 @@ async def test_a_committed_one_waits_for_its_time(store: Store, clock: ManualClo
     at = {SystemProperty.TRANSACTION_ID: "a", SystemProperty.DELIVER_AT_MS: str(clock.now_ms() + 1_000)}
     await prepare(store, replace(half("a"), system=at))
     await end(store, "a", commit=True)
-    assert await store.read("t", 0, 0, 10) == []
+    assert await store.messages.read("t", 0, 0, 10) == []
     clock.advance(1_000)
     assert bodies(await eventually_read(store, 1)) == ["a"]
 
@@ -208,7 +208,7 @@ async def test_a_silent_producer_is_asked_after_a_while(store: Store, clock: Man
     clock.advance(CHECK_AFTER_MS - 1)
     assert await checks(store) == []
     clock.advance(1)
-    [asked] = await store.take_checks(["t"], 100)
+    [asked] = await store.transactions.take_checks(["t"], 100)
     assert (asked.topic, asked.queue_id, asked.body, asked.tag, asked.keys) == ("t", 1, b"a", "tag", ("k",))
     assert (asked.message_id, dict(asked.system)) == (b"a", dict(sent.system))
     assert await checks(store) == [], "not twice"
@@ -270,7 +270,7 @@ async def test_one_that_nobody_asks_about_waits(store: Store, clock: ManualClock
 async def test_checks_are_of_the_topics_that_are_named(store: Store, clock: ManualClock):
     await prepare(store, half("a"), half("b", "u"))
     clock.advance(CHECK_AFTER_MS)
-    assert await store.take_checks([], 100) == []
+    assert await store.transactions.take_checks([], 100) == []
     assert await checks(store, "u") == ["b"]
     assert await checks(store, "t", "u", "no") == ["a"]
 

@@ -15,6 +15,7 @@ from domain.topic import Topic
 from store_client.memory import MemoryStore
 from store_client.rocketmq import RocketMqSettings, RocketMqStore
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 from tests.support.rocketmq_server import RocketMqServer
 
 MAX_MESSAGE_BYTES = 4096
@@ -60,25 +61,31 @@ class OperatedStore(RocketMqStore):
     def __init__(self, cluster: RocketMqServer, *args: Any, **others: Any) -> None:
         super().__init__(*args, **others)
         self.cluster_server = cluster
+        self.own_messages, self.own_topology, self.own_transactions = self.messages, self.topology, self.transactions
+        self.messages = replaced(self.messages, append=self.append)
+        self.transactions = replaced(self.transactions, append_half=self.append_half)
+        self.topology = replaced(
+            self.topology, put_topics=self.put_topics, put_topic=self.put_topic, put_group=self.put_group
+        )
 
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
         for topic in topics:
             await self.cluster_server.put_topic(topic)
-        return await super().put_topics(topics)
+        return await self.own_topology.put_topics(topics)
 
     async def put_topic(self, topic: Topic) -> Topic:
         await self.cluster_server.put_topic(topic)
-        return await super().put_topic(topic)
+        return await self.own_topology.put_topic(topic)
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         await self.cluster_server.put_group(group)
-        return await super().put_group(group)
+        return await self.own_topology.put_group(group)
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
-        return _told_at_the_end(super().append(messages))
+        return _told_at_the_end(self.own_messages.append(messages))
 
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
-        return _told_at_the_end(super().append_half(messages))
+        return _told_at_the_end(self.own_transactions.append_half(messages))
 
 
 def _told_at_the_end(inner: Confirmation) -> Confirmation:

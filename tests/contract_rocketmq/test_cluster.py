@@ -53,7 +53,7 @@ async def open_second(cluster: RocketMqServer, clock: ManualClock, **others: Any
 
 
 async def test_a_message_comes_back_as_it_was_sent(store: OperatedStore):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     sent = Message(
         "t",
         b"body\0",
@@ -75,21 +75,21 @@ async def test_a_message_comes_back_as_it_was_sent(store: OperatedStore):
 
 
 async def test_an_empty_body_comes_through(store: OperatedStore):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     assert await append_all(store, replace(message("t", b""), message_id=b"1")) == [None]
     assert bodies(await pop(store, "t")) == [""]
 
 
 async def test_a_batch_is_few_calls_and_one_message_group_is_in_order(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=4))
+    await store.topology.put_topic(Topic("t", queues=4))
     assert await append_all(store, *(message("t", str(i)) for i in range(100))) == [None] * 100
     assert [len(question.messages) for question in cluster.asked("SendMessage")] == [32, 32, 32, 4]
-    await store.put_topic(Topic("f", queues=4))
+    await store.topology.put_topic(Topic("f", queues=4))
     confirmations = [
-        store.append([replace(message("f", f"{g}{i}"), message_group=g) for g in "abc"]) for i in range(10)
+        store.messages.append([replace(message("f", f"{g}{i}"), message_group=g) for g in "abc"]) for i in range(10)
     ]
     assert await settled(confirmations[-1]) is None
-    await store.put_group(ConsumerGroup("g", fifo=True))
+    await store.topology.put_group(ConsumerGroup("g", fifo=True))
     found = bodies(await pop(store, "f"))
     for group in "abc":
         assert [body for body in found if body[0] == group] == [f"{group}{i}" for i in range(10)]
@@ -101,7 +101,7 @@ async def test_types_are_said_and_what_the_topic_does_not_take_is_refused(
     await cluster.put_topic(Topic("n", queues=1), (v2.NORMAL,))
     await cluster.put_topic(Topic("f", queues=1), (v2.FIFO,))
     for name in "nf":
-        await RocketMqStore.put_topic(store, Topic(name))
+        await store.own_topology.put_topic(Topic(name))
     later = {SystemProperty.DELIVER_AT_MS: str(clock.now_ms() + 60_000)}
     grouped = replace(message("n", "x"), message_group="g")
     outcomes = await append_all(
@@ -120,36 +120,36 @@ async def test_types_are_said_and_what_the_topic_does_not_take_is_refused(
 
 
 async def test_a_refusal_of_the_cluster_stands_at_its_message(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     cluster.accepts["t"] = (v2.FIFO,)  # the route that the store knows still says that it takes any
     outcomes = await append_all(store, message("t", "a"), replace(message("t", "b"), message_group="g"))
     assert outcomes == [Code.BAD_REQUEST, None]
 
 
 async def test_further_queues_cannot_be_carried(store: OperatedStore):
-    await store.put_topics([Topic("t", queues=1), Topic("u", queues=1)])
+    await store.topology.put_topics([Topic("t", queues=1), Topic("u", queues=1)])
     many = replace(message("t", "a"), further_queues=(("u", 0),))
     assert await append_all(store, many) == [Code.UNSUPPORTED]
     assert await pop(store, "t") == []
 
 
 async def test_a_broken_connection_leaves_the_outcome_unknown(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     cluster.faults["SendMessage"] = [grpc.StatusCode.UNAVAILABLE]
-    failure = await settled(store.append([message("t", "a")]))
+    failure = await settled(store.messages.append([message("t", "a")]))
     assert failure is not None and failure.code == Code.UNAVAILABLE and "unknown outcome" in failure.message
     assert bodies(await pop(store, "t")) == ["a"], "it was stored all the same"
     await append(store, "t", "b")
 
 
 async def test_a_deadline_leaves_the_outcome_unknown(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     hasty = await open_second(cluster, clock)
     await hasty.find_topics(["t"])
-    assert await settled(hasty.append([message("t", "first")])) is None
+    assert await settled(hasty.messages.append([message("t", "first")])) is None
     cluster.faults["SendMessage"] = ["hang"]
     hasty._cluster.producer.timeout_seconds = 0.2
-    first, second = hasty.append([message("t", "a")]), hasty.append([message("t", "b")])
+    first, second = hasty.messages.append([message("t", "a")]), hasty.messages.append([message("t", "b")])
     order: list[str] = []
     second.when_settled(lambda failure: order.append("second"))
     first.when_settled(lambda failure: order.append("first"))
@@ -161,25 +161,25 @@ async def test_a_deadline_leaves_the_outcome_unknown(store: OperatedStore, clust
 
 
 async def test_a_fault_of_ours_confirms_nothing(store: OperatedStore, monkeypatch: pytest.MonkeyPatch):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     monkeypatch.setattr("store_client.rocketmq.sending.refusal_of", lambda status: 1 / 0)
-    failure = await settled(store.append([message("t", "a")]))
+    failure = await settled(store.messages.append([message("t", "a")]))
     assert failure is not None and failure.code == Code.INTERNAL_ERROR and "unknown outcome" in failure.message
     monkeypatch.setattr("store_client.rocketmq.receiving.from_wire", lambda *args: 1 / 0)
     assert await refusal_of(pop(store, "t", wait_ms=10_000)) == Code.INTERNAL_ERROR
 
 
 async def test_a_cluster_that_was_away_is_found_again(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     await cluster.stop()
-    failure = await settled(store.append([message("t", "lost")]))
+    failure = await settled(store.messages.append([message("t", "lost")]))
     assert failure is not None and failure.code == Code.UNAVAILABLE
     cluster.clients.clear()
     await cluster.start()
 
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while await settled(store.append([message("t", "b")])) is not None:
+        while await settled(store.messages.append([message("t", "b")])) is not None:
             await asyncio.sleep(0.01)
     assert bodies(await pop(store, "t", wait_ms=10_000)) == ["a", "b"]
 
@@ -200,7 +200,7 @@ class TestTwoBrokers:
         return 2
 
     async def test_pops_take_from_all_brokers(self, store: OperatedStore, cluster: RocketMqServer):
-        topic = await store.put_topic(Topic("t", queues=2))
+        topic = await store.topology.put_topic(Topic("t", queues=2))
         assert topic.queues == 4
         assert await append_all(store, *(message("t", str(i)) for i in range(12))) == [None] * 12
         found: list[Delivery] = []
@@ -211,10 +211,10 @@ class TestTwoBrokers:
         assert sorted(map(int, bodies(found))) == list(range(12))
         assert {d.message.queue_id for d in found} == {0, 1, 2, 3}
         assert {ClusterHandle.decode(h).broker for h in handles(found)} == set(cluster.brokers)
-        assert codes(await store.acknowledge("t", "g", handles(found))) == [None] * 12
+        assert codes(await store.consumption.acknowledge("t", "g", handles(found))) == [None] * 12
 
     async def test_a_long_poll_is_woken_whichever_broker_it_is(self, store: OperatedStore):
-        await store.put_topic(Topic("t", queues=1))
+        await store.topology.put_topic(Topic("t", queues=1))
         for body in "ab":  # they go to the brokers in turn
             waiting = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
             await until(lambda: store.cluster_server.asked("ReceiveMessage"), "the receives")
@@ -222,7 +222,7 @@ class TestTwoBrokers:
             assert bodies(await waiting) == [body]
 
     async def test_one_that_is_away_does_not_hide_the_other(self, store: OperatedStore, cluster: RocketMqServer):
-        await store.put_topic(Topic("t", queues=1))
+        await store.topology.put_topic(Topic("t", queues=1))
         await append(store, "t", "a", "b")
         cluster.faults["ReceiveMessage"] = [v2.INTERNAL_SERVER_ERROR]
         assert len(await pop(store, "t", wait_ms=10_000)) == 1
@@ -231,7 +231,7 @@ class TestTwoBrokers:
 
 
 async def test_what_came_too_late_is_for_the_next_pop(store: OperatedStore):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     given_up = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await until(lambda: store.cluster_server.asked("ReceiveMessage"), "the receive")
     given_up.cancel()
@@ -241,7 +241,7 @@ async def test_what_came_too_late_is_for_the_next_pop(store: OperatedStore):
 
 
 async def test_what_nobody_fetches_is_given_back(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     other = await open_second(cluster, clock, keep_ms=1)
     waiting = asyncio.create_task(pop(other, "t", wait_ms=LONG_POLL_MS, invisible_ms=3_600_000))  # type: ignore[arg-type]
     await until(lambda: cluster.asked("ReceiveMessage"), "the receive")
@@ -253,18 +253,20 @@ async def test_what_nobody_fetches_is_given_back(store: OperatedStore, cluster: 
 
 
 async def test_filters_of_the_protocol_and_of_ours(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     names = ("t/a", "t/b", "t/a/c")
     assert await append_all(store, *(replace(message("t", name), sub_topic=name) for name in names)) == [None] * 3
     wanted = FilterExpression(FilterKind.SUB_TOPIC, "t/a/#")
-    found = await store.pop(PopRequest("t", "g", 10, filter=wanted))
+    found = await store.consumption.pop(PopRequest("t", "g", 10, filter=wanted))
     assert bodies(found) == ["t/a", "t/a/c"]
     [ack] = cluster.asked("AckMessage")
     assert len(ack.entries) == 1, "what it does not want is settled"
     by_name = FilterExpression(FilterKind.SQL92, "entrepot_sub_topic = 't/b'")
-    assert bodies(await store.pop(PopRequest("t", "h", 10, filter=by_name))) == ["t/b"]
+    assert bodies(await store.consumption.pop(PopRequest("t", "h", 10, filter=by_name))) == ["t/b"]
     bad = FilterExpression(FilterKind.SQL92, "a >")
-    assert await refusal_of(store.pop(PopRequest("t", "g", 10, filter=bad))) == Code.ILLEGAL_FILTER_EXPRESSION
+    assert (
+        await refusal_of(store.consumption.pop(PopRequest("t", "g", 10, filter=bad))) == Code.ILLEGAL_FILTER_EXPRESSION
+    )
 
 
 # -- settling --------------------------------------------------------------------------------------------------------
@@ -273,45 +275,47 @@ async def test_filters_of_the_protocol_and_of_ours(store: OperatedStore, cluster
 async def test_any_gateway_settles_what_another_one_popped(
     store: OperatedStore, cluster: RocketMqServer, clock: ManualClock
 ):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a", "b")
     found = handles(await pop(store, "t"))
     other = await open_second(cluster, clock)
-    assert codes(await other.acknowledge("t", "g", found)) == [None, None]
-    assert codes(await store.acknowledge("t", "g", found)) == [Code.INVALID_RECEIPT_HANDLE] * 2
+    assert codes(await other.consumption.acknowledge("t", "g", found)) == [None, None]
+    assert codes(await store.consumption.acknowledge("t", "g", found)) == [Code.INVALID_RECEIPT_HANDLE] * 2
     await other.close()
 
 
 async def test_a_renewed_delivery_is_settled_with_the_handle_it_came_with(store: OperatedStore, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     [handle] = handles(await pop(store, "t", invisible_ms=10_000))
     for _ in range(3):
-        assert codes(await store.change_invisible_duration("t", "g", [handle], 10_000, release=False)) == [None]
+        assert codes(await store.consumption.change_invisible_duration("t", "g", [handle], 10_000, release=False)) == [
+            None
+        ]
         clock.advance(9_000)
     assert await pop(store, "t") == []
-    assert codes(await store.acknowledge("t", "g", [handle])) == [None]
+    assert codes(await store.consumption.acknowledge("t", "g", [handle])) == [None]
     clock.advance(60_000)
     assert await pop(store, "t") == []
 
 
 async def test_a_handle_leads_to_no_place_that_the_route_does_not_name(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     [handle] = handles(await pop(store, "t"))
     forged = replace(ClusterHandle.decode(handle), broker="evil.example:80").encode()
-    assert codes(await store.acknowledge("t", "g", [forged])) == [None], "it is asked where the topic is"
+    assert codes(await store.consumption.acknowledge("t", "g", [forged])) == [None], "it is asked where the topic is"
     assert len(cluster.asked("AckMessage")) == 1
 
 
 async def test_dead_letters(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a", "b")
     found = handles(await pop(store, "t"))
-    assert codes(await store.reject("t", "g", found[:1])) == [None]
+    assert codes(await store.consumption.reject("t", "g", found[:1])) == [None]
     [question] = cluster.asked("ForwardMessageToDeadLetterQueue")
     assert (question.delivery_attempt, question.max_delivery_attempts) == (1, 16)
-    assert codes(await store.reject("t", "g", found[:1])) == [Code.INVALID_RECEIPT_HANDLE]
+    assert codes(await store.consumption.reject("t", "g", found[:1])) == [Code.INVALID_RECEIPT_HANDLE]
     cluster.accepts["%DLQ%g"] = (v2.NORMAL,)
     [dead] = await pop(store, "%DLQ%g", "mourner")
     assert (dead.message.topic, dead.message.body) == ("%DLQ%g", b"a")
@@ -319,27 +323,27 @@ async def test_dead_letters(store: OperatedStore, cluster: RocketMqServer):
 
 
 async def test_a_settling_that_breaks_off_is_told_for_each_handle(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a", "b")
     found = handles(await pop(store, "t"))
     cluster.faults["AckMessage"] = [grpc.StatusCode.UNAVAILABLE]
-    assert codes(await store.acknowledge("t", "g", found)) == [Code.UNAVAILABLE] * 2
+    assert codes(await store.consumption.acknowledge("t", "g", found)) == [Code.UNAVAILABLE] * 2
 
 
 # -- timers, transactions --------------------------------------------------------------------------------------------
 
 
 async def test_a_timed_message_is_recalled_by_its_sender(store: OperatedStore, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     at = clock.now_ms() + 60_000
     one, two = (replace(message("t", b), system={SystemProperty.DELIVER_AT_MS: str(at)}) for b in "ab")
     assert await append_all(store, one, two) == [None, None]
     assert await pop(store, "t") == []
-    await store.recall("t", one.message_id, at)
-    assert await refusal_of(store.recall("t", one.message_id, at)) == Code.OFFSET_NOT_FOUND
+    await store.timers.recall("t", one.message_id, at)
+    assert await refusal_of(store.timers.recall("t", one.message_id, at)) == Code.OFFSET_NOT_FOUND
     clock.advance(60_000)
     assert bodies(await pop(store, "t", wait_ms=10_000)) == ["b"]
-    assert await refusal_of(store.recall("t", two.message_id, at)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(store.timers.recall("t", two.message_id, at)) == Code.OFFSET_NOT_FOUND
 
 
 def half(body: str) -> Message:
@@ -347,24 +351,24 @@ def half(body: str) -> Message:
 
 
 async def test_a_transaction_is_committed_or_rolled_back(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
-    assert await settled(store.append_half([half("a"), half("b")])) is None
+    await store.topology.put_topic(Topic("t", queues=1))
+    assert await settled(store.transactions.append_half([half("a"), half("b")])) is None
     assert await pop(store, "t") == []
     ends = [TransactionEnd("t", "tx-a", True), TransactionEnd("t", "tx-b", False), TransactionEnd("t", "tx-c", True)]
-    assert codes(await store.end_transactions(ends)) == [None, None, Code.INVALID_TRANSACTION_ID]
+    assert codes(await store.transactions.end_transactions(ends)) == [None, None, Code.INVALID_TRANSACTION_ID]
     assert bodies(await pop(store, "t")) == ["a"]
     assert {question.source for question in cluster.asked("EndTransaction")} == {v2.SOURCE_CLIENT}
 
 
 async def test_a_cluster_asks_after_a_transaction(store: OperatedStore, cluster: RocketMqServer, clock: ManualClock):
-    await store.put_topic(Topic("t", queues=1))
-    assert await settled(store.append_half([half("a")])) is None
+    await store.topology.put_topic(Topic("t", queues=1))
+    assert await settled(store.transactions.append_half([half("a")])) is None
     clock.advance(6_000)
     await cluster.check_transactions()
     asked = await until_checked(store)
     assert (asked.body, asked.system_text(SystemProperty.TRANSACTION_ID)) == (b"a", "tx-a")
-    assert await store.take_checks(["t"], 10) == [], "it is asked once each time"
-    assert codes(await store.end_transactions([TransactionEnd("t", "tx-a", True)])) == [None]
+    assert await store.transactions.take_checks(["t"], 10) == [], "it is asked once each time"
+    assert codes(await store.transactions.end_transactions([TransactionEnd("t", "tx-a", True)])) == [None]
     [question] = cluster.asked("EndTransaction")
     assert question.source == v2.SOURCE_SERVER_CHECK
     assert bodies(await pop(store, "t")) == ["a"]
@@ -372,7 +376,7 @@ async def test_a_cluster_asks_after_a_transaction(store: OperatedStore, cluster:
 
 async def until_checked(store: OperatedStore) -> Any:
     async with asyncio.timeout(PATIENCE_SECONDS):
-        while not (found := await store.take_checks(["t"], 10)):
+        while not (found := await store.transactions.take_checks(["t"], 10)):
             await asyncio.sleep(0.01)
     return found[0]
 
@@ -386,7 +390,7 @@ async def test_calls_are_signed(clock: ManualClock):
     await server.put_topic(Topic("t", queues=1))
     place = [f"127.0.0.1:{server.port}"]
     signed = await open_rocketmq(place, clock, topics=["t"], access_key="key", secret="secret")
-    assert await settled(signed.append([message("t", "a")])) is None
+    assert await settled(signed.messages.append([message("t", "a")])) is None
     for access_key, secret in (("key", "wrong"), ("nobody", "secret"), ("", "")):
         opening = open_rocketmq(place, clock, topics=["t"], access_key=access_key, secret=secret)
         assert await refusal_of(opening) == Code.UNAUTHORIZED
@@ -395,7 +399,7 @@ async def test_calls_are_signed(clock: ManualClock):
 
 
 async def test_clients_say_what_they_are_and_goodbye(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a")
     await pop(store, "t")
     await until(lambda: all(client.heartbeats for client in cluster.clients.values()), "heartbeats")
@@ -408,13 +412,13 @@ async def test_clients_say_what_they_are_and_goodbye(store: OperatedStore, clust
 
 async def test_names_of_a_namespace_are_resources_of_it(cluster: RocketMqServer, clock: ManualClock):
     for namespace in ("home", "team"):
-        await cluster.brokers["broker-0"].put_namespace(namespace)
+        await cluster.brokers["broker-0"].topology.put_namespace(namespace)
         await cluster.put_topic(Topic(f"{namespace}/t", queues=1))
     at_home = await open_second(cluster, clock, namespace="home")
     await at_home.find_topics(["t", "team/t"])
-    assert [topic.name for topic in at_home.topics()] == ["t", "team/t"]
-    assert at_home.namespaces() == ["default", "team"]
-    assert await settled(at_home.append([message("t", "a"), message("team/t", "b")])) is None
+    assert [topic.name for topic in at_home.topology.topics()] == ["t", "team/t"]
+    assert at_home.topology.namespaces() == ["default", "team"]
+    assert await settled(at_home.messages.append([message("t", "a"), message("team/t", "b")])) is None
     [one], [two] = await pop(at_home, "t"), await pop(at_home, "team/t", "team/g")  # type: ignore[arg-type]
     assert (one.message.topic, one.message.body) == ("t", b"a")
     assert (two.message.topic, two.message.body) == ("team/t", b"b")
@@ -425,15 +429,15 @@ async def test_topics_are_what_the_cluster_has(cluster: RocketMqServer, clock: M
     await cluster.put_topic(Topic("t", queues=3, permission=Permission.READ))
     opened = await open_rocketmq([f"127.0.0.1:{cluster.port}"], clock, route_refresh_ms=20)
     changed: list[str] = []
-    opened.watch_topics(changed.append)
-    assert opened.topic("t") is None and opened.topics() == []
-    assert await opened.put_topic(Topic("t", queues=8)) == Topic("t", queues=3, permission=Permission.READ)
-    assert await refusal_of(opened.put_topic(Topic("no"))) == Code.UNSUPPORTED
+    opened.topology.watch_topics(changed.append)
+    assert opened.topology.topic("t") is None and opened.topology.topics() == []
+    assert await opened.topology.put_topic(Topic("t", queues=8)) == Topic("t", queues=3, permission=Permission.READ)
+    assert await refusal_of(opened.topology.put_topic(Topic("no"))) == Code.UNSUPPORTED
     assert changed == ["t"]
     await cluster.put_topic(Topic("t", queues=4))
-    await until(lambda: opened.topic("t") == Topic("t", queues=4), "the route to be asked again")
-    await cluster.brokers["broker-0"].delete_topic("t")
-    await until(lambda: opened.topic("t") is None, "the topic to be forgotten")
+    await until(lambda: opened.topology.topic("t") == Topic("t", queues=4), "the route to be asked again")
+    await cluster.brokers["broker-0"].topology.delete_topic("t")
+    await until(lambda: opened.topology.topic("t") is None, "the topic to be forgotten")
     await opened.close()
 
 
@@ -441,31 +445,31 @@ async def test_what_the_protocol_cannot_carry_is_refused(
     store: OperatedStore, cluster: RocketMqServer, clock: ManualClock
 ):
     calls: list[Awaitable[Any]] = [
-        store.query(MessageQuery("t")),
-        store.messages_by_id(b"a"),
-        store.message_at(0),
-        store.message_consumers(StoredMessage("t", b"")),
-        store.message_trace(b"a"),
-        store.retime("t", b"a", 1, 2),
-        store.timed_messages(),
-        store.resend_dead_letters("g", [0]),
-        store.delete_topic("t"),
-        store.put_namespace("n"),
-        store.delete_namespace("n"),
+        store.finder.query(MessageQuery("t")),
+        store.finder.messages_by_id(b"a"),
+        store.finder.message_at(0),
+        store.finder.message_consumers(StoredMessage("t", b"")),
+        store.finder.message_trace(b"a"),
+        store.timers.retime("t", b"a", 1, 2),
+        store.timers.timed_messages(),
+        store.consumption.resend_dead_letters("g", [0]),
+        store.topology.delete_topic("t"),
+        store.topology.put_namespace("n"),
+        store.topology.delete_namespace("n"),
     ]
     for call in calls:
         assert await refusal_of(call) == Code.UNSUPPORTED
     alone = await open_second(cluster, clock)
-    calls = [alone.get(["k"]), alone.scan("k"), alone.write([])]
+    calls = [alone.key_values.get(["k"]), alone.key_values.scan("k"), alone.key_values.write([])]
     for call in calls:
         assert await refusal_of(call) == Code.UNSUPPORTED
     with pytest.raises(EntrepotError) as refused:
-        alone.watch("k", print, print)
+        alone.key_values.watch("k", print, print)
     assert refused.value.code == Code.UNSUPPORTED
     await alone.close()
 
 
 async def test_a_server_without_the_offset_calls_says_so(store: OperatedStore, cluster: RocketMqServer):
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     cluster.faults["QueryOffset"] = [grpc.StatusCode.UNIMPLEMENTED] * 2
-    assert await refusal_of(store.bounds("t")) == Code.UNSUPPORTED
+    assert await refusal_of(store.messages.bounds("t")) == Code.UNSUPPORTED

@@ -41,7 +41,7 @@ class OwnDoor:
     def __init__(self, clock: ManualClock, hold_back_limit: int) -> None:
         self.store = MemoryStore(clock, max_message_bytes=MAX_MESSAGE_BYTES, hold_back_limit=hold_back_limit)
         topology = Topology(self.store, TopicsSettings(auto_create=False))
-        self.security = Security(self.store, SecuritySettings(), clock)
+        self.security = Security(self.store.key_values, SecuritySettings(), clock)
         sender = Sender(self.store, topology, clock)
         self.service = RocketMqService(
             RocketMqFrontend(
@@ -66,14 +66,14 @@ class OwnDoor:
         await self.server.start()
 
     async def put_topic(self, topic: Topic) -> None:
-        await self.store.put_topic(topic)
+        await self.store.topology.put_topic(topic)
 
     async def put_group(self, group: ConsumerGroup) -> None:
-        await self.store.put_group(group)
+        await self.store.topology.put_group(group)
 
     async def close(self) -> None:
         self.service.frontend.shut_down()
-        self.store.release_waiting()
+        self.store.consumption.release_waiting()
         await self.server.stop(1)
         await self.service.close()
         self.security.close()

@@ -50,8 +50,8 @@ class DoorMachine(RuleBasedStateMachine):
         self.door = OwnDoor(self.clock, 32_768)
         await self.door.security.start()
         for store in (self.model, self.door.store):
-            await store.put_topic(Topic("t", queues=1))
-            await store.put_group(ConsumerGroup("g", max_attempts=3))
+            await store.topology.put_topic(Topic("t", queues=1))
+            await store.topology.put_group(ConsumerGroup("g", max_attempts=3))
 
     def teardown(self) -> None:
         self.ask(self.door.close())
@@ -75,8 +75,8 @@ class DoorMachine(RuleBasedStateMachine):
         assert answer.status.code == v2.OK
 
         async def same() -> None:
-            stored = await self.door.store.read("t", 0, self.count - count, count)
-            self.model.append([_copy(message) for message in stored])
+            stored = await self.door.store.messages.read("t", 0, self.count - count, count)
+            self.model.messages.append([_copy(message) for message in stored])
             await asyncio.sleep(0)
 
         self.ask(same())
@@ -97,7 +97,7 @@ class DoorMachine(RuleBasedStateMachine):
             return [answer.message for answer in answers if answer.HasField("message")]
 
         found = self.ask(receive())
-        expected = self.ask(self.model.pop(PopRequest("t", "g", count, 0, invisible_ms)))
+        expected = self.ask(self.model.consumption.pop(PopRequest("t", "g", count, 0, invisible_ms)))
         assert [(each.body, each.system_properties.delivery_attempt) for each in found] == [
             (each.message.body, each.attempt) for each in expected
         ]
@@ -116,7 +116,7 @@ class DoorMachine(RuleBasedStateMachine):
         entries = [v2.AckMessageEntry(receipt_handle=handle) for handle in ours]
         question = v2.AckMessageRequest(group=GROUP, topic=TOPIC, entries=entries)
         answer = self.ask(self.door.service._receiving.acknowledge(question, self.caller(client)))
-        expected = self.ask(self.model.acknowledge("t", "g", theirs))
+        expected = self.ask(self.model.consumption.acknowledge("t", "g", theirs))
         assert [entry.status.code for entry in answer.entries] == [status_of(each).code for each in expected]
 
     @precondition(lambda self: self.hands)
@@ -131,7 +131,7 @@ class DoorMachine(RuleBasedStateMachine):
         question = v2.ChangeInvisibleDurationRequest(group=GROUP, topic=TOPIC, receipt_handle=ours, suspend=suspend)
         question.invisible_duration.FromMilliseconds(invisible_ms)
         expected = self.ask(
-            self.model.change_invisible_duration(
+            self.model.consumption.change_invisible_duration(
                 "t", "g", [theirs], invisible_ms, release=invisible_ms == 0, suspend=bool(suspend)
             )
         )
@@ -144,7 +144,7 @@ class DoorMachine(RuleBasedStateMachine):
     def forward(self, client: str, place: int) -> None:
         [ours], [theirs] = self.some([place])
         question = v2.ForwardMessageToDeadLetterQueueRequest(group=GROUP, topic=TOPIC, receipt_handle=ours)
-        [expected] = self.ask(self.model.reject("t", "g", [theirs]))
+        [expected] = self.ask(self.model.consumption.reject("t", "g", [theirs]))
         assert (
             self.code(self.door.service._receiving.forward(question, self.caller(client))) == status_of(expected).code
         )
@@ -166,7 +166,7 @@ class DoorMachine(RuleBasedStateMachine):
 
     @invariant()
     def progress_agrees(self) -> None:
-        ours, theirs = (self.ask(store.group_status("g")).progress for store in (self.door.store, self.model))
+        ours, theirs = (self.ask(store.topology.group_status("g")).progress for store in (self.door.store, self.model))
         assert [(each.committed_offset, each.in_flight) for each in ours if each.topic == "t"] == [
             (each.committed_offset, each.in_flight) for each in theirs if each.topic == "t"
         ]

@@ -14,7 +14,7 @@ from domain.position import EARLIEST_POSITION, LATEST_POSITION, Position, Positi
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
-from tests.support.stepped_faces import done
+from tests.support.stepped_ports import done
 
 Step = tuple[str, int, int]
 """What to do, with two numbers whose meaning depends on it."""
@@ -217,11 +217,11 @@ def _group(store: SimulatedStore, x: int, y: int) -> None:
     wanted = FilterExpression(FilterKind.TAG, TAGS[0]) if y % 4 == 3 else None
     start = LATEST if y % 2 else EARLIEST
     group = ConsumerGroup(GROUPS[x % 2], max_attempts=2 + y % 3, invisible_seconds=10, start=start, filter=wanted)
-    done(store.faces.put_group(group))
+    done(store.ports.topology.put_group(group))
 
 
 def _drop_group(store: SimulatedStore, x: int, y: int) -> None:
-    done(store.faces.delete_group(GROUPS[x % 2]))
+    done(store.ports.topology.delete_group(GROUPS[x % 2]))
 
 
 def _shrink(store: SimulatedStore, x: int, y: int) -> None:
@@ -247,11 +247,11 @@ def _drain(store: SimulatedStore, x: int, y: int) -> None:
 
 def _reset(store: SimulatedStore, x: int, y: int) -> None:
     position = [EARLIEST_POSITION, LATEST_POSITION, Position(PositionKind.OFFSET, y)][y % 3]
-    done(store.faces.reset_group(GROUPS[x // 2 % 2], TOPICS[x % 2], position, 0 if x > 3 else None))
+    done(store.ports.consumption.reset_group(GROUPS[x // 2 % 2], TOPICS[x % 2], position, 0 if x > 3 else None))
 
 
 def _resend(store: SimulatedStore, x: int, y: int) -> None:
-    done(store.faces.resend_dead_letters(GROUPS[x % 2], [y, y + 1]))
+    done(store.ports.consumption.resend_dead_letters(GROUPS[x % 2], [y, y + 1]))
 
 
 def _bury(store: SimulatedStore, x: int, y: int) -> None:
@@ -267,15 +267,15 @@ def _write(store: SimulatedStore, x: int, y: int) -> None:
     written = [KeyValueChange(key, None if y % 3 == 2 else b"%d" % store.world.count, expected)]
     if y > 5:
         written.append(KeyValueChange(other, None if y % 2 else b"%d" % store.world.count))
-    done(store.faces.write(written))
+    done(store.ports.key_values.write(written))
 
 
 def _namespace(store: SimulatedStore, x: int, y: int) -> None:
-    done(store.faces.put_namespace(NAMESPACES[x % 2]))
+    done(store.ports.topology.put_namespace(NAMESPACES[x % 2]))
 
 
 def _drop_namespace(store: SimulatedStore, x: int, y: int) -> None:
-    done(store.faces.delete_namespace(NAMESPACES[x % 2]))
+    done(store.ports.topology.delete_namespace(NAMESPACES[x % 2]))
 
 
 WIDE_STEPS: dict[str, Callable[[SimulatedStore, int, int], None]] = {

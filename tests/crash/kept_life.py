@@ -20,7 +20,7 @@ from tests.support.derived_state import check_derived
 from tests.support.ledger import Ledger
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
-from tests.support.stepped_faces import done
+from tests.support.stepped_ports import done
 
 QUEUES = 2
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000
@@ -106,7 +106,8 @@ class KeptLife:
 
     def _open(self) -> None:
         self.store = SimulatedStore(self.disk, self.world)
-        self.store.faces.settings = replace(self.store.faces.settings, transaction_max_checks=MAX_CHECKS)
+        core = self.store.ports.core
+        core.settings = replace(core.settings, transaction_max_checks=MAX_CHECKS)
 
     def play(self, script: Callable[[KeptLife], None]) -> bool:
         """Says whether it came to its end."""
@@ -198,7 +199,7 @@ class KeptLife:
         return all(change[1] != message_id for change in self.ledger.open)
 
     def deliver_due(self) -> None:
-        self._do(self.store.faces.deliver_due, *self.due())
+        self._do(self.store.ports.timers.deliver_due, *self.due())
 
     def _settle_timer(self, message_id: bytes, call: Callable[[int], Any], change: Any) -> bool:
         """Recall or retime; both deliver what is due first.  Says whether it was done."""
@@ -218,7 +219,7 @@ class KeptLife:
     def recall(self, message_id: bytes) -> bool:
         return self._settle_timer(
             message_id,
-            lambda time: self.store.faces.recall("t", message_id, time),
+            lambda time: self.store.ports.timers.recall("t", message_id, time),
             ("drop", message_id, None),
         )
 
@@ -226,7 +227,7 @@ class KeptLife:
         new_ms = self.now_ms + delay_ms
         change = ("wait", message_id, new_ms) if delay_ms > 0 else ("deliver", message_id, self._places(message_id))
         return self._settle_timer(
-            message_id, lambda time: self.store.faces.retime("t", message_id, time, new_ms), change
+            message_id, lambda time: self.store.ports.timers.retime("t", message_id, time, new_ms), change
         )
 
     # -- transactions ------------------------------------------------------------------------------------------------
@@ -239,12 +240,12 @@ class KeptLife:
         made = self._message(fields, **system)
         change = ("half", ("t", name), (made.message_id, self.now_ms + CHECK_AFTER_MS, 0))
         if ("t", name) in self.ledger.now.halves:
-            refusals = self.store.faces.append_half([made]).refusals
+            refusals = self.store.ports.transactions.append_half([made]).refusals
             assert refusals is not None
             assert refusals[0] is not None
             assert refusals[0].code is Code.BAD_REQUEST
             return None
-        assert self._do(lambda: self.store.faces.append_half([made]), change).refusals is None
+        assert self._do(lambda: self.store.ports.transactions.append_half([made]), change).refusals is None
         return made.message_id
 
     def expired(self) -> list[Any]:
@@ -261,7 +262,7 @@ class KeptLife:
         if is_waiting and half is not None:
             changes.append(self._end_of(half[0], commit))
         ends = [TransactionEnd("t", name, commit)]
-        [outcome] = self._do(lambda: done(self.store.faces.end_transactions(ends)), *changes)
+        [outcome] = self._do(lambda: done(self.store.ports.transactions.end_transactions(ends)), *changes)
         if is_waiting:
             assert outcome is None
         else:
@@ -286,7 +287,7 @@ class KeptLife:
         again_ms = self.now_ms + CHECK_INTERVAL_MS
         asked = [("check", key, (id_, again_ms, checks + 1)) for key, (id_, _, checks) in due.items()][:count]
         taken: list[StoredMessage] = self._do(
-            lambda: done(self.store.faces.take_checks(["t"], count)), *expired, *asked
+            lambda: done(self.store.ports.transactions.take_checks(["t"], count)), *expired, *asked
         )
         assert [message.message_id for message in taken] == [change[2][0] for change in asked]
         return [message.message_id for message in taken]

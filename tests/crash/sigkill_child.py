@@ -37,7 +37,7 @@ async def produce(store: Broker, round_number: int) -> None:
             message_id = f"{round_number:04d}{number:012d}".encode()
             batch.append(Message("t", message_id * (1 + number % 40), queue_id=number % 2, message_id=message_id))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        confirmation = store.append(batch)
+        confirmation = store.messages.append(batch)
         confirmation.when_settled(lambda failure: done.set_result(None))  # noqa: B023 - awaited right here
         await done
         if confirmation.failure is not None:
@@ -47,8 +47,8 @@ async def produce(store: Broker, round_number: int) -> None:
 
 async def consume(store: Broker) -> None:
     while True:
-        found = await store.pop(PopRequest("t", "g", 5, wait_ms=1000, invisible_ms=1000))
-        outcomes = await store.acknowledge("t", "g", [d.receipt_handle for d in found])
+        found = await store.consumption.pop(PopRequest("t", "g", 5, wait_ms=1000, invisible_ms=1000))
+        outcomes = await store.consumption.acknowledge("t", "g", [d.receipt_handle for d in found])
         taken = [d.message.message_id.decode() for d, o in zip(found, outcomes, strict=True) if o is None]
         if taken:
             print("acknowledged", *taken, flush=True)
@@ -56,7 +56,7 @@ async def consume(store: Broker) -> None:
 
 async def main(directory: Path, round_number: int) -> None:
     store = await Broker.open(settings_of(directory), SystemClock())
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     print("ready", flush=True)
     await asyncio.gather(produce(store, round_number), consume(store))
 

@@ -16,12 +16,12 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 async def test_checkpoints_are_taken_while_a_producer_never_rests(tmp_path: Path):
     broker = await Broker.open(BrokerSettings(tmp_path / "data", checkpoint_interval_bytes=1024), SystemClock())
-    await broker.put_topic(Topic("t", queues=1))
+    await broker.topology.put_topic(Topic("t", queues=1))
     is_running = True
 
     def append(failure: EntrepotError | None) -> None:
         if is_running and failure is None:  # another batch in the very callback that confirms the last one
-            broker.append([Message("t", bytes(1000), queue_id=0)]).when_settled(append)
+            broker.messages.append([Message("t", bytes(1000), queue_id=0)]).when_settled(append)
 
     append(None)
     async with asyncio.timeout(PATIENCE_SECONDS):

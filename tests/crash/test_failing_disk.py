@@ -356,54 +356,54 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> FailingDisk:
 @pytest.mark.parametrize("operation", ["write", "allocate"])
 async def test_a_failed_broker_answers_everybody(tmp_path: Path, failing: FailingDisk, operation: str):
     store = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "kept")
     found = await pop(store, "t")
     polling = asyncio.create_task(pop(store, "t", wait_ms=LONG_POLL_MS))
     await asyncio.sleep(0)
-    under_way = store.append([message("t", "a")])
+    under_way = store.messages.append([message("t", "a")])
     failing.operation, failing.error = operation, OSError(errno.EIO, "injected")
     with pytest.raises(EntrepotError):  # noqa: PT012 - one of the two meets the error
         for index in range(30):
-            later = store.append([message("t", f"{index}".ljust(3000))])
+            later = store.messages.append([message("t", f"{index}".ljust(3000))])
             await asyncio.sleep(0)
         raise await settled(later) or AssertionError("confirmed")
-    failure = store.failure
+    failure = store.condition.failure
     assert isinstance(failure, StoreFailedError)
     assert await settled(under_way) in (None, failure), "confirmed before the failure, or not at all"
     failing.error = None
     calls: list[Callable[[], object]] = [
         lambda: pop(store, "t"),
-        lambda: store.acknowledge("t", "g", handles(found)),
-        lambda: store.acknowledge("t", "g", ["nonsense"]),
-        lambda: store.put_topic(Topic("u")),
+        lambda: store.consumption.acknowledge("t", "g", handles(found)),
+        lambda: store.consumption.acknowledge("t", "g", ["nonsense"]),
+        lambda: store.topology.put_topic(Topic("u")),
     ]
     for call in calls:
         with pytest.raises(StoreFailedError):
             await asyncio.wait_for(call(), PATIENCE_SECONDS)  # type: ignore[arg-type]
     with pytest.raises(StoreFailedError):
-        store.append([message("t", "b")])
+        store.messages.append([message("t", "b")])
     with pytest.raises(StoreFailedError):
         await asyncio.wait_for(polling, PATIENCE_SECONDS)
     await store.close()
     again = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
-    assert (await again.read("t", 0, 0, 1))[0].body == b"kept"
-    assert codes(await again.acknowledge("t", "g", handles(found))) == [None]
+    assert (await again.messages.read("t", 0, 0, 1))[0].body == b"kept"
+    assert codes(await again.consumption.acknowledge("t", "g", handles(found))) == [None]
     await again.close()
 
 
 async def test_the_end_of_the_sync_process_stops_the_broker(tmp_path: Path):
     store = await Broker.open(BrokerSettings(tmp_path, layout=SMALL), ManualClock())
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "kept")
     channel = store.engine.log_channel
     channel._process.kill()  # type: ignore[attr-defined]
     channel._process.wait()  # type: ignore[attr-defined]
     try:
-        assert isinstance(await settled(store.append([message("t", "a")])), StoreFailedError)
+        assert isinstance(await settled(store.messages.append([message("t", "a")])), StoreFailedError)
     except StoreFailedError:
         pass  # the store had already seen it
-    assert isinstance(store.failure, StoreFailedError)
+    assert isinstance(store.condition.failure, StoreFailedError)
     with pytest.raises(StoreFailedError):
         await pop(store, "t")
     await store.close()

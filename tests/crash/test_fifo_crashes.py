@@ -16,7 +16,7 @@ from domain.ports import PopRequest
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
-from tests.support.stepped_faces import done
+from tests.support.stepped_ports import done
 
 QUEUES, GROUPS, CONSUMERS = 3, 100, 8
 INVISIBLE_MS = 10_000
@@ -86,7 +86,7 @@ class FifoLife:
         lost, consumer.lost = consumer.lost, None
         consumer.tries += 1
         attempt_id = lost[0] if lost else f"{consumer.name} {consumer.tries}" if consumer.names_attempts else ""
-        found = done(self.store.faces.pop(PopRequest("t", "g", count, 0, invisible_ms, None, attempt_id)))
+        found = done(self.store.ports.consumption.pop(PopRequest("t", "g", count, 0, invisible_ms, None, attempt_id)))
         until_ms = self.now_ms + invisible_ms
         if lost and lost[2] > self.now_ms and self.store.engine.end >= lost[3] and lost[1]:
             assert _facts(found) == _facts(lost[1])
@@ -125,7 +125,7 @@ class FifoLife:
             if held not in consumer.held:
                 continue
             consumer.held.remove(held)
-            [outcome] = done(self.store.faces.acknowledge("t", "g", [held.delivery.receipt_handle]))
+            [outcome] = done(self.store.ports.consumption.acknowledge("t", "g", [held.delivery.receipt_handle]))
             was_asked, held.is_free = held.is_free, True
             group = held.group
             if outcome is not None:
@@ -149,8 +149,8 @@ class FifoLife:
     def release(self, consumer: Consumer, delay_ms: int) -> None:
         """All it has, back to the others."""
         handles = [held.delivery.receipt_handle for held in consumer.held]
-        face = self.store.faces
-        done(face.change_invisible_duration("t", "g", handles, delay_ms, release=True))
+        consumption = self.store.ports.consumption
+        done(consumption.change_invisible_duration("t", "g", handles, delay_ms, release=True))
         for held in consumer.held:
             held.is_free = True
         consumer.held.clear()
@@ -339,14 +339,14 @@ def test_what_was_held_flows_when_the_group_is_no_fifo_group_any_more(is_restart
     life.pop(second, 10)
     life.store.answer()
     group = life.store.registry.groups["g"]
-    done(life.store.faces.put_group(replace(group, fifo=False)))
+    done(life.store.ports.topology.put_group(replace(group, fifo=False)))
     life.store.answer()
     if is_restarted:
         life.crash(Random(1))
     request = PopRequest("t", "g", 100, 0, INVISIBLE_MS)
-    assert len(done(life.store.faces.pop(request))) == 2, "two of them are with consumers"
+    assert len(done(life.store.ports.consumption.pop(request))) == 2, "two of them are with consumers"
     life.world.clock.advance(INVISIBLE_MS)
-    found = done(life.store.faces.pop(request))
+    found = done(life.store.ports.consumption.pop(request))
     assert len(found) == 4
     handles = [delivery.receipt_handle for delivery in found]
-    assert done(life.store.faces.acknowledge("t", "g", handles)) == [None] * 4
+    assert done(life.store.ports.consumption.acknowledge("t", "g", handles)) == [None] * 4

@@ -55,7 +55,7 @@ async def check(fixture: Path, ending: str, scratch: Path) -> None:
     assert not (directory / "checkpoint").exists()
     store = await Broker.open(settings_of(directory), clock)
     for one in given:
-        [outcome] = await store.acknowledge(one["topic"], one["group"], [one["handle"]])
+        [outcome] = await store.consumption.acknowledge(one["topic"], one["group"], [one["handle"]])
         wanted = None if one["is_current"] else Code.INVALID_RECEIPT_HANDLE
         assert (outcome and outcome.code) == wanted, one
     await store.close()

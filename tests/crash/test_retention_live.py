@@ -39,8 +39,8 @@ async def fill(store: Broker, count: int) -> None:
 async def test_what_is_too_old_goes_while_the_broker_runs(tmp_path: Path):
     clock = ManualClock()
     store = await opened(tmp_path, clock)
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_topic(Topic("quiet", queues=3))
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("quiet", queues=3))
     await fill(store, 60)
     before = segments(tmp_path)
     assert len(before) >= 4
@@ -48,15 +48,15 @@ async def test_what_is_too_old_goes_while_the_broker_runs(tmp_path: Path):
     await append(store, "t", "new")
 
     async def is_gone() -> bool:
-        return (await store.bounds("t"))[0].min_offset == 60 and segments(tmp_path)[0] > before[2]
+        return (await store.messages.bounds("t"))[0].min_offset == 60 and segments(tmp_path)[0] > before[2]
 
     await eventually(is_gone)
     assert bodies(await pop(store, "t")) == ["new"]
     await store.close()
     again = await opened(tmp_path, clock)
-    assert [b.min_offset for b in await again.bounds("t")] == [60]
-    assert bodies(await again.read("t", 0, 60, 10)) == ["new"]
-    assert again.topic("quiet") == Topic("quiet", queues=3)
+    assert [b.min_offset for b in await again.messages.bounds("t")] == [60]
+    assert bodies(await again.messages.read("t", 0, 60, 10)) == ["new"]
+    assert again.topology.topic("quiet") == Topic("quiet", queues=3)
     await again.close()
 
 
@@ -64,16 +64,16 @@ async def test_a_pop_whose_topic_goes_while_it_looks_on(tmp_path: Path, monkeypa
     """It ends, and makes no queue of the topic anew."""
     monkeypatch.setattr("broker.consume.scan.MAX_SCANNED", 1)
     store = await opened(tmp_path, ManualClock())
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", *map(str, range(2000)))
     request = PopRequest("t", "g", 1, filter=FilterExpression(FilterKind.TAG, "none"))
-    popping = asyncio.create_task(store.pop(request))
+    popping = asyncio.create_task(store.consumption.pop(request))
     await asyncio.sleep(0)
-    await store.delete_topic("t")
+    await store.topology.delete_topic("t")
     with pytest.raises(EntrepotError) as refused:
         await popping
     assert refused.value.code is Code.TOPIC_NOT_FOUND
-    assert codes(store.append([message("t", "x")]).refusals or []) == [Code.TOPIC_NOT_FOUND]
+    assert codes(store.messages.append([message("t", "x")]).refusals or []) == [Code.TOPIC_NOT_FOUND]
     await store.close()
 
 
@@ -82,7 +82,7 @@ async def test_a_disk_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     free = 100 * GIB
     monkeypatch.setattr(OsDisk, "space", lambda self, path: (1000 * GIB, free))
     store = await opened(tmp_path, ManualClock())
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await fill(store, 40)
     before = segments(tmp_path)
     free = GIB // 2 + 1
@@ -98,7 +98,7 @@ async def test_a_disk_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     await eventually(is_refused)
     found = await pop(store, "t", count=5)
-    assert await store.acknowledge("t", "g", handles(found)) == [None] * 5
+    assert await store.consumption.acknowledge("t", "g", handles(found)) == [None] * 5
     assert segments(tmp_path) == before
     free = GIB // 4
 
@@ -106,8 +106,8 @@ async def test_a_disk_that_fills_up(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return segments(tmp_path)[0] > before[0]
 
     await eventually(has_lost_the_oldest)
-    assert (await store.bounds("t"))[0].min_offset > 0
+    assert (await store.messages.bounds("t"))[0].min_offset > 0
     free = 100 * GIB
     await eventually(is_taken)
-    assert store.failure is None
+    assert store.condition.failure is None
     await store.close()

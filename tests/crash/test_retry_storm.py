@@ -11,7 +11,7 @@ from domain.message import SystemProperty
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.support.simulated_store import INVISIBLE_MS, SimulatedStore, World
-from tests.support.stepped_faces import done
+from tests.support.stepped_ports import done
 
 QUEUES, MESSAGES, HOLD_BACK_LIMIT = 2, 24, 3
 RETRY_TOPIC, DEAD_LETTERS = "%RETRY%g+t", "%DLQ%g"
@@ -95,7 +95,7 @@ class Storm:
             self.store.pop("t", count=1000)
             self.store.answer()
             self.world.held.clear()
-            status = done(self.store.faces.group_status("g"))
+            status = done(self.store.ports.topology.group_status("g"))
             if not any(progress.lag for progress in status.progress):
                 return
         raise AssertionError("it never ends")

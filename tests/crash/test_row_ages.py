@@ -17,7 +17,7 @@ from tests.crash.conftest import ENTRIES_PER_FILE
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import ROOT, SMALL, SimulatedStore, World
-from tests.support.stepped_faces import done
+from tests.support.stepped_ports import done
 from tests.support.store_steps import codes
 
 SEGMENT = SMALL.segment_size_bytes
@@ -95,7 +95,7 @@ def test_a_reset_voids_the_handles_of_its_queue_alone_and_for_good():
     store.pop("a")
     store.answer()
     held = sorted(store.take_held(2), key=lambda one: one.delivery.message.queue_id)
-    done(store.faces.reset_group("g", "a", EARLIEST_POSITION, 1))
+    done(store.ports.consumption.reset_group("g", "a", EARLIEST_POSITION, 1))
     store.pop("a")
     store.answer()
     assert codes(store.acknowledge(held)) == [None, Code.INVALID_RECEIPT_HANDLE]
@@ -112,14 +112,14 @@ def test_a_reset_voids_the_handles_of_its_queue_alone_and_for_good():
 
 def test_a_group_that_came_back_is_not_mistaken_for_the_one_before():
     store = begun()
-    done(store.faces.put_group(ConsumerGroup("g", start=LATEST)))
+    done(store.ports.topology.put_group(ConsumerGroup("g", start=LATEST)))
     store.checkpoint()
     store.append("a")
-    done(store.faces.put_group(ConsumerGroup("g", start=EARLIEST)))
-    done(store.faces.put_group(ConsumerGroup("g", start=LATEST)))
-    done(store.faces.delete_group("g"))
+    done(store.ports.topology.put_group(ConsumerGroup("g", start=EARLIEST)))
+    done(store.ports.topology.put_group(ConsumerGroup("g", start=LATEST)))
+    done(store.ports.topology.delete_group("g"))
     store.append("b")
-    done(store.faces.put_group(ConsumerGroup("g", start=EARLIEST)))
+    done(store.ports.topology.put_group(ConsumerGroup("g", start=EARLIEST)))
     for _ in range(6):
         store.checkpoint_slice()
         crashed(SimulatedStore(store.disk.copy(), store.world))

@@ -52,10 +52,10 @@ async def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns(tmp_pa
                 acknowledged.update(ids)
     clock = ManualClock(1 << 42)
     store = await Broker.open(settings_of(directory), clock)
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     found: dict[str, bytes] = {}
-    for bounds in await store.bounds("t"):
-        messages = await store.read("t", bounds.queue_id, 0, 1_000_000)
+    for bounds in await store.messages.bounds("t"):
+        messages = await store.messages.read("t", bounds.queue_id, 0, 1_000_000)
         assert len(messages) == bounds.max_offset
         order = [m.message_id for m in messages]
         assert order == sorted(order)
@@ -74,7 +74,7 @@ async def test_nothing_confirmed_is_lost_and_nothing_acknowledged_returns(tmp_pa
         number = int(name[4:])
         assert body == name.encode() * (1 + number % 40), "phantom"
     left: set[str] = set()
-    while deliveries := await store.pop(PopRequest("t", "g", 1000)):
+    while deliveries := await store.consumption.pop(PopRequest("t", "g", 1000)):
         left |= {d.message.message_id.decode() for d in deliveries}
     assert not left & acknowledged, "returned"
     assert left | acknowledged <= found.keys()

@@ -28,7 +28,7 @@ from store_client.memory import MemoryStore
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.simulated_store import SimulatedStore, World
-from tests.support.stepped_faces import done
+from tests.support.stepped_ports import done
 from tests.support.store_steps import codes
 
 T = TypeVar("T")
@@ -106,15 +106,15 @@ class KeyValueMachine(TwoStores):
     def write(self, wanted: list[tuple[str, bytes | None, str]]) -> None:
         written: list[list[KeyValueChange]] = [[], []]
         for key, value, expectation in wanted:
-            [now] = self.ask(self.model.get([key]))
+            [now] = self.ask(self.model.key_values.get([key]))
             known = self.versions[key]
             pair = {"any": (None, None), "absent": (ABSENT, ABSENT), "old": known[0], "now": known[-1]}[expectation]
             if expectation == "now" and now is None:
                 pair = (ABSENT, ABSENT)
             for changes, expected in zip(written, pair, strict=True):
                 changes.append(KeyValueChange(key, value, expected))
-        ours = self.outcome(lambda: done(self.store.faces.write(written[0])))
-        theirs = self.outcome(lambda: self.ask(self.model.write(written[1])))
+        ours = self.outcome(lambda: done(self.store.ports.key_values.write(written[0])))
+        theirs = self.outcome(lambda: self.ask(self.model.key_values.write(written[1])))
         self.store.answer()
         if isinstance(theirs, int) and isinstance(ours, int):
             for key, value, _ in wanted:
@@ -136,7 +136,7 @@ class KeyValueMachine(TwoStores):
     def agree(self) -> None:
         for prefix, after, limit in (("", "", 100), ("a/", "", 100), ("a", "a", 1), ("", "a/1", 2)):
             ours = self.store.opened.key_values.scan(prefix, after, limit)
-            theirs = self.ask(self.model.scan(prefix, after=after, limit=limit))
+            theirs = self.ask(self.model.key_values.scan(prefix, after=after, limit=limit))
             assert [(fact.key, fact.value) for fact in ours] == [(fact.key, fact.value) for fact in theirs]
             assert [fact.version for fact in ours] == [self.versions[fact.key][-1][0] for fact in ours]
 
@@ -171,12 +171,12 @@ class RetryMachine(TwoStores):
     def begin(self, attempts: int) -> None:
         red = FilterExpression(FilterKind.TAG, "red")
         for name in TOPICS:
-            self.ask(self.model.put_topic(Topic(name, queues=1)))
-            done(self.store.faces.put_topic(Topic(name, queues=1)))
+            self.ask(self.model.topology.put_topic(Topic(name, queues=1)))
+            done(self.store.ports.topology.put_topic(Topic(name, queues=1)))
         for name, wanted in zip(GROUPS, (None, red), strict=True):
             group = ConsumerGroup(name, max_attempts=attempts, invisible_seconds=10, filter=wanted)
-            self.ask(self.model.put_group(group))
-            done(self.store.faces.put_group(group))
+            self.ask(self.model.topology.put_group(group))
+            done(self.store.ports.topology.put_group(group))
         self.store.answer()
 
     @rule(topic=TOPIC, tags=st.lists(st.sampled_from(TAGS), min_size=1, max_size=5), fans_out=st.booleans())
@@ -188,7 +188,7 @@ class RetryMachine(TwoStores):
             batch += self.world.new_messages(topic, 0, 1, 20, **fields)
 
         async def send() -> None:
-            self.model.append(batch)
+            self.model.messages.append(batch)
             await asyncio.sleep(0)
 
         self.ask(send())
@@ -202,13 +202,14 @@ class RetryMachine(TwoStores):
         ours: dict[Any, Any] = {}
         theirs: dict[Any, Any] = {}
         while (
-            found := done(self.store.faces.pop(request)) or self.store.engine.end > self.store.engine.confirmed_offset
+            found := done(self.store.ports.consumption.pop(request))
+            or self.store.engine.end > self.store.engine.confirmed_offset
         ):
             self.store.answer()
             for delivery in found if isinstance(found, list) else ():
                 place = (delivery.message.queue_offset, delivery.attempt, delivery.message.body)
                 ours.setdefault(place, []).append(delivery.receipt_handle)
-        while expected := self.ask(self.model.pop(request)):
+        while expected := self.ask(self.model.consumption.pop(request)):
             for delivery in expected:
                 place = (delivery.message.queue_offset, delivery.attempt, delivery.message.body)
                 theirs.setdefault(place, []).append(delivery.receipt_handle)
@@ -228,11 +229,11 @@ class RetryMachine(TwoStores):
         for place in dict.fromkeys(place % len(self.hands) for place in places):
             topic, group, ours, theirs = self.hands[-1 - place]
             answers = []
-            for store, handle, wait in ((self.store.faces, ours, done), (self.model, theirs, self.ask)):
+            for store, handle, wait in ((self.store.ports, ours, done), (self.model, theirs, self.ask)):
                 if how in ("acknowledge", "reject"):
-                    answers.append(codes(wait(getattr(store, how)(topic, group, [handle]))))
+                    answers.append(codes(wait(getattr(store.consumption, how)(topic, group, [handle]))))
                 else:
-                    change = store.change_invisible_duration(
+                    change = store.consumption.change_invisible_duration(
                         topic, group, [handle], delay, release=how == "release", suspend=suspend
                     )
                     answers.append(codes(wait(change)))
@@ -245,9 +246,9 @@ class RetryMachine(TwoStores):
 
     @rule(topic=TOPIC, group=GROUP, position=POSITION)
     def reset(self, topic: str, group: str, position: Position) -> None:
-        done(self.store.faces.reset_group(group, topic, position))
+        done(self.store.ports.consumption.reset_group(group, topic, position))
         self.store.answer()
-        self.ask(self.model.reset_group(group, topic, position))
+        self.ask(self.model.consumption.reset_group(group, topic, position))
 
     @rule(group=GROUP, place=st.integers(0, 9))
     def resend(self, group: str, place: int) -> None:
@@ -255,8 +256,8 @@ class RetryMachine(TwoStores):
         if ours:
             chosen = sorted(map(origin, ours))[place % len(ours)]
             for letters, call in (
-                (ours, lambda offset: done(self.store.faces.resend_dead_letters(group, [offset]))),
-                (theirs, lambda offset: self.ask(self.model.resend_dead_letters(group, [offset]))),
+                (ours, lambda offset: done(self.store.ports.consumption.resend_dead_letters(group, [offset]))),
+                (theirs, lambda offset: self.ask(self.model.consumption.resend_dead_letters(group, [offset]))),
             ):
                 [offset, *_] = [letter.queue_offset for letter in letters if origin(letter) == chosen]
                 assert call(offset) == [None]
@@ -265,17 +266,19 @@ class RetryMachine(TwoStores):
     def dead_letters(self, group: str) -> tuple[list[Any], list[Any]]:
         dead = f"%DLQ%{group}"
         ours = self.store.stored().get((dead, 0), [])
-        return ours, [] if self.model.topic(dead) is None else self.ask(self.model.read(dead, 0, 0, ALL))
+        return ours, [] if self.model.topology.topic(dead) is None else self.ask(
+            self.model.messages.read(dead, 0, 0, ALL)
+        )
 
     @invariant()
     def agree(self) -> None:
         for group in GROUPS:
-            if self.model.group(group) is None:
+            if self.model.topology.group(group) is None:
                 continue
             ours, theirs = self.dead_letters(group)
             assert sorted(map(origin, ours)) == sorted(map(origin, theirs))
-            found = done(self.store.faces.group_status(group)).progress
-            expected = self.ask(self.model.group_status(group)).progress
+            found = done(self.store.ports.topology.group_status(group)).progress
+            expected = self.ask(self.model.topology.group_status(group)).progress
             assert {seen(p) for p in found if p.topic in TOPICS} == {seen(p) for p in expected if p.topic in TOPICS}
 
 

@@ -147,14 +147,14 @@ def test_many_are_delivered_in_several_goes():
     life.answer()
     life.advance(DAY)
     planned = life.due()
-    assert life.store.faces.deliver_due()
+    assert life.store.ports.timers.deliver_due()
     life.planned = planned
     life.crash(Random(7))
     gone = len(planned) - len(life.due())
     assert gone in (0, 500)
     expected = [change[1] for change in life.due()]
     for _ in range(3):
-        life.store.faces.deliver_due()
+        life.store.ports.timers.deliver_due()
         life.store.answer()
     life.ledger.note(*life.due())
     life.answer()
@@ -198,6 +198,6 @@ def test_a_message_that_cannot_be_delivered_holds_up_no_other():
         size -= 1
     assert keep(100, at_ms + 1)
     store.world.clock.advance(2000)
-    store.faces.deliver_due()
+    store.ports.timers.deliver_due()
     store.answer()
     assert store.queue("t").max_offset == 1

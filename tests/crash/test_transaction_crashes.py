@@ -21,7 +21,7 @@ from tests.crash.kept_life import (
 )
 from tests.support.cases import cases
 from tests.support.simulated_disk import Crash
-from tests.support.stepped_faces import done
+from tests.support.stepped_ports import done
 from tests.tiers.marks import scaled
 
 FOUND = (691, 932)
@@ -154,7 +154,7 @@ def test_an_id_that_is_used_again_waits_on_where_the_rows_have_it_and_not_its_fi
         life.checkpoint_slice()
         life.append(None)
         life.crash(Random(1))
-        assert done(life.store.faces.take_checks([], 0)) == []
+        assert done(life.store.ports.transactions.take_checks([], 0)) == []
     for name in ("x", "y"):
         assert life.end(name, commit=True)
     ask_until_all_is_over(life)

@@ -37,26 +37,26 @@ def settings_of(directory: Path) -> BrokerSettings:
 
 
 async def fill(store: Broker, clock: ManualClock) -> None:
-    await store.put_namespace("ns")
+    await store.topology.put_namespace("ns")
     topics = [
         Topic("orders", queues=2),
         Topic("copies", queues=1),
         Topic("ns/orders", queues=1),
         Topic("gone", queues=1),
     ]
-    await store.put_topics([*topics, Topic("ranked", queues=3, type=TopicType.PRIORITY)])
-    await store.put_group(ConsumerGroup("ordered", fifo=True))
-    await store.put_group(ConsumerGroup("fragile", max_attempts=1))
+    await store.topology.put_topics([*topics, Topic("ranked", queues=3, type=TopicType.PRIORITY)])
+    await store.topology.put_group(ConsumerGroup("ordered", fifo=True))
+    await store.topology.put_group(ConsumerGroup("fragile", max_attempts=1))
     for start in range(0, MESSAGES, 20):
         await append_all(store, *(order(number) for number in range(start, start + 20)))
     await append_all(store, Message("ns/orders", b"n", queue_id=0), Message("gone", b"g", queue_id=0))
     await append_all(store, *(Message("ranked", b"r", queue_id=number) for number in range(3)))
     await consume(store, clock)
     await wait_for_later(store, clock)
-    await store.write([KeyValueChange(f"session/{number}", b"\x00kept", None) for number in range(5)])
-    await store.write([KeyValueChange("session/0", None, None)])
-    await store.put_topics([Topic("ranked", queues=3, max_message_bytes=1000, type=TopicType.PRIORITY)])
-    await store.delete_topic("gone")
+    await store.key_values.write([KeyValueChange(f"session/{number}", b"\x00kept", None) for number in range(5)])
+    await store.key_values.write([KeyValueChange("session/0", None, None)])
+    await store.topology.put_topics([Topic("ranked", queues=3, max_message_bytes=1000, type=TopicType.PRIORITY)])
+    await store.topology.delete_topic("gone")
 
 
 def order(number: int) -> Message:
@@ -78,16 +78,16 @@ def order(number: int) -> Message:
 
 async def consume(store: Broker, clock: ManualClock) -> None:
     found = await pop(store, "orders", "workers", 40)
-    await store.acknowledge("orders", "workers", handles(found[::2]))
-    await store.reject("orders", "workers", handles(found[1:4:2]))
-    await store.change_invisible_duration("orders", "workers", handles(found[5:8:2]), 60_000, release=True)
-    found = await store.pop(PopRequest("orders", "ordered", 20, attempt_id="try-1"))
-    await store.acknowledge("orders", "ordered", handles(found[:3]))
+    await store.consumption.acknowledge("orders", "workers", handles(found[::2]))
+    await store.consumption.reject("orders", "workers", handles(found[1:4:2]))
+    await store.consumption.change_invisible_duration("orders", "workers", handles(found[5:8:2]), 60_000, release=True)
+    found = await store.consumption.pop(PopRequest("orders", "ordered", 20, attempt_id="try-1"))
+    await store.consumption.acknowledge("orders", "ordered", handles(found[:3]))
     await pop(store, "copies", "fragile", 5, invisible_ms=1)
     clock.advance(1000)
-    store.consumption.bury_exhausted(clock.now_ms())
-    await store.commit.wait()
-    assert await store.resend_dead_letters("fragile", [0, 1]) == [None, None]
+    store.core.consumption.bury_exhausted(clock.now_ms())
+    await store.core.commit.wait()
+    assert await store.consumption.resend_dead_letters("fragile", [0, 1]) == [None, None]
     await pop(store, "gone", "workers")
 
 
@@ -97,15 +97,17 @@ async def wait_for_later(store: Broker, clock: ManualClock) -> None:
         return replace(order(1000 + number), further_queues=(), system={SystemProperty.DELIVER_AT_MS: str(due)})
 
     await append_all(store, *(later(number) for number in range(8)))
-    await store.recall("orders", later(0).message_id, clock.now_ms() + 3_600_000)
+    await store.timers.recall("orders", later(0).message_id, clock.now_ms() + 3_600_000)
     halves = [
         replace(order(2000 + number), further_queues=(), system={SystemProperty.TRANSACTION_ID: f"t{number}"})
         for number in range(5)
     ]
-    assert await settled(store.append_half(halves)) is None
+    assert await settled(store.transactions.append_half(halves)) is None
     for _ in store.cleaner.restatements.say_again(store.engine.end, lambda: store.engine.end, store.cleaner._append):
         await asyncio.sleep(0)
-    await store.end_transactions([TransactionEnd("orders", "t0", True), TransactionEnd("orders", "t1", False)])
+    await store.transactions.end_transactions(
+        [TransactionEnd("orders", "t0", True), TransactionEnd("orders", "t1", False)]
+    )
 
 
 async def make(directory: Path) -> None:
@@ -123,7 +125,7 @@ async def live(directory: Path) -> None:
     store = await Broker.open(seldom, ManualClock())
     await append_all(store, *(order(number) for number in range(MESSAGES, MESSAGES + 50)))
     await pop(store, "orders", "late", 10)
-    await store.delete_topic("copies")
+    await store.topology.delete_topic("copies")
     print("filled", flush=True)
     await asyncio.Event().wait()
 

@@ -395,7 +395,7 @@ async def test_memory_stays_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """48 MB of log, and a fraction of that while it is looked into."""
     directory = tmp_path / "data"
     store = await Broker.open(BrokerSettings(directory), ManualClock())
-    await store.put_topic(Topic("t", queues=4))
+    await store.topology.put_topic(Topic("t", queues=4))
     body = bytes(10_000)
     for start in range(0, 4800, 100):
         await append_all(store, *(Message("t", body, queue_id=n % 4) for n in range(start, start + 100)))

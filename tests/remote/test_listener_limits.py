@@ -104,6 +104,9 @@ async def test_silence_is_not_what_is_only_slow():
 class Changes:
     """A store's part that watchers see."""
 
+    def __init__(self):
+        self.consumption = self.key_values = self
+
     def watch_available(self, topic, group, callback):
         self.tell = callback
         return lambda: None

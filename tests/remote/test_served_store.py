@@ -35,7 +35,7 @@ async def store(served: ServedBroker) -> AsyncIterator[RemoteStore]:
 
 
 async def scanned(store: RemoteStore, limit: int) -> list[KeyValue]:
-    return list(await store.scan("k", limit=limit))
+    return list(await store.key_values.scan("k", limit=limit))
 
 
 @pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 3000])
@@ -43,7 +43,7 @@ async def test_a_scan_that_fits_no_answer_is_asked_for_in_parts(
     store: RemoteStore, monkeypatch: pytest.MonkeyPatch, size: int
 ):
     monkeypatch.setattr(wire, "SCAN_BYTES", 2000)
-    await store.write([KeyValueChange(f"k{at}", bytes(size)) for at in range(9)])
+    await store.key_values.write([KeyValueChange(f"k{at}", bytes(size)) for at in range(9)])
     assert [each.key for each in await scanned(store, 100)] == [f"k{at}" for at in range(9)]
     assert [each.key for each in await scanned(store, 9)] == [f"k{at}" for at in range(9)]
     assert [each.key for each in await scanned(store, 4)] == [f"k{at}" for at in range(4)]
@@ -51,7 +51,7 @@ async def test_a_scan_that_fits_no_answer_is_asked_for_in_parts(
 
 async def test_a_scan_of_more_than_a_frame(store: RemoteStore):
     for at in range(50):
-        await store.write([KeyValueChange(f"k{at:02}", bytes(1 << 20))])
+        await store.key_values.write([KeyValueChange(f"k{at:02}", bytes(1 << 20))])
     assert [each.key for each in await scanned(store, 100)] == [f"k{at:02}" for at in range(50)]
 
 
@@ -95,16 +95,16 @@ async def test_a_deletion_of_what_a_broker_has_not_is_told_by_it(served: ServedB
 )
 async def test_a_message_that_no_door_would_make_harms_nobody(served: ServedBroker, store: RemoteStore, fields: dict):
     """Whatever another version or a hostile peer sends is kept or refused, and the others' go on."""
-    await store.put_topic(Topic("t", 1))
-    await until(lambda: store.topic("t"), "it is there")
+    await store.topology.put_topic(Topic("t", 1))
+    await until(lambda: store.topology.topic("t"), "it is there")
     queue = {"queue_id": 30_000, **{k: v + 30_000 if k == "queue_id" else v for k, v in fields.items()}}
-    confirmation = store.append([Message("t", b"odd", **queue)])
+    confirmation = store.messages.append([Message("t", b"odd", **queue)])
     settled: list[EntrepotError | None] = []
     confirmation.when_settled(settled.append)
     await until(lambda: settled, "it is settled")
     assert settled[0] is None or settled[0].code in (Code.INTERNAL_ERROR, Code.BAD_REQUEST), settled
-    confirmation = store.append([Message("t", b"plain", queue_id=30_000)])
+    confirmation = store.messages.append([Message("t", b"plain", queue_id=30_000)])
     confirmation.when_settled(settled.append)
     await until(lambda: len(settled) == 2, "the next is settled")
     assert settled[1] is None and confirmation.refusals is None
-    assert (await store.read("t", 30_000, 0, 100))[-1].body == b"plain"
+    assert (await store.messages.read("t", 30_000, 0, 100))[-1].body == b"plain"

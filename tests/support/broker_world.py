@@ -47,7 +47,7 @@ class BrokerWorld:
 
     async def topic(self, name: str = "t", queues: int = 2, **fields: Any) -> Topic:
         """A topic that all stores know, on all of its brokers."""
-        topic = await self.stores[0].put_topic(Topic(name, queues=queues, **fields))
+        topic = await self.stores[0].topology.put_topic(Topic(name, queues=queues, **fields))
         await self.agree()
         return topic
 
@@ -85,8 +85,12 @@ class BrokerWorld:
         views = []
         everybody: list[Store] = [*(served.broker for served in self.brokers), *self.stores]
         for each in everybody:
-            topics = [(t.name, t.permission, t.placement or t.queues) for t in each.topics() if t.name[0] != "%"]
-            views.append(f"{topics} {[(g.name, g.max_attempts) for g in each.groups()]} {each.namespaces()}")
+            topics = [
+                (t.name, t.permission, t.placement or t.queues) for t in each.topology.topics() if t.name[0] != "%"
+            ]
+            views.append(
+                f"{topics} {[(g.name, g.max_attempts) for g in each.topology.groups()]} {each.topology.namespaces()}"
+            )
         return views
 
 

@@ -48,6 +48,6 @@ async def cancel_at_every_step(
             found += again
             missing = count - len(found)
         assert {delivery.attempt for delivery in found} == {1}, f"cancelled at step {steps}"
-        assert await store.acknowledge("t", "g", handles(found)) == [None] * count
+        assert await store.consumption.acknowledge("t", "g", handles(found)) == [None] * count
         steps += 1
     return cancelled

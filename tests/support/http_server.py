@@ -129,8 +129,8 @@ class HttpServer:
             topology=topology,
             memberships=Memberships(self.store, clock, self.settings.groups),
             retained=RetainedMessages(self.store, clock, self.settings.mqtt.retained_limits),
-            security=Security(self.store, self.settings.security, clock),
-            event_rules=EventRules(self.store),
+            security=Security(self.store.key_values, self.settings.security, clock),
+            event_rules=EventRules(self.store.key_values),
             deduplication=Deduplication(self.store, clock),
             subscriptions=subscriptions,
             webhooks=webhooks,
@@ -155,7 +155,7 @@ class HttpServer:
         for end_of in self.context.on_drain:
             end_of()
         await webhooks.close(1)
-        self.store.release_waiting()
+        self.store.consumption.release_waiting()
         self.context.memberships.release_waiting()
         await self.listener.stop(5)
         await self.context.retained.close()

@@ -23,6 +23,7 @@ from protocols.mqtt.packets import Connack, Connect, Packet, Publish, Suback, Su
 from protocols.mqtt.properties import PropertyId
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 P = TypeVar("P")
@@ -33,6 +34,8 @@ class HeldStore(MemoryStore):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
+        self.own = self.key_values
+        self.key_values = replaced(self.own, write=self.write)
         self.gate = asyncio.Event()
         self.gate.set()
         self.waiting = 0
@@ -43,7 +46,7 @@ class HeldStore(MemoryStore):
             await self.gate.wait()
         finally:
             self.waiting -= 1
-        return await super().write(changes)
+        return await self.own.write(changes)
 
 
 class DoorClient:
@@ -128,7 +131,7 @@ class MqttDoor:
         self.store: HeldStore = HeldStore(self.clock) if beside is None else beside.store
         topology = Topology(self.store, settings.topics)
         self.sender = Sender(self.store, topology, self.clock)
-        self.security = Security(self.store, settings.security, self.clock)
+        self.security = Security(self.store.key_values, settings.security, self.clock)
         self.retained = RetainedMessages(self.store, self.clock, settings.mqtt.retained_limits)
         self.hub = DeliveryHub(self.store, self.clock)
         self.shares = Shares(
@@ -159,7 +162,7 @@ class MqttDoor:
 
     async def __aexit__(self, *_: object) -> None:
         self.mqtt.shut_down()
-        self.store.release_waiting()
+        self.store.consumption.release_waiting()
         async with asyncio.timeout(PATIENCE_SECONDS):
             await self.mqtt.settle()
             await self.shares.close()

@@ -120,16 +120,16 @@ class RocketMqServer:
     async def put_topic(self, topic: Topic, accepts: tuple[Any, ...] = ANY_TYPE) -> None:
         self.accepts[topic.name] = accepts
         for broker in self.brokers.values():
-            await broker.put_topic(topic)
+            await broker.topology.put_topic(topic)
 
     async def put_group(self, group: ConsumerGroup) -> None:
         for broker in self.brokers.values():
-            await broker.put_group(group)
+            await broker.topology.put_group(group)
 
     async def check_transactions(self) -> None:
         """Ask producers after the half messages that are due."""
         for broker in self.brokers.values():
-            for half in await broker.take_checks([topic.name for topic in broker.topics()], 100):
+            for half in await broker.transactions.take_checks([topic.name for topic in broker.topology.topics()], 100):
                 check = v2.RecoverOrphanedTransactionCommand(
                     message=self._as_sent(half), transaction_id=half.system_text(SystemProperty.TRANSACTION_ID) or ""
                 )
@@ -274,7 +274,7 @@ class RocketMqServer:
         name = _name(question.topic)
         found = []
         for broker_name, broker in self.brokers.items():
-            topic = broker.topic(name)
+            topic = broker.topology.topic(name)
             if topic is None:
                 raise Refused(v2.TOPIC_NOT_FOUND, f"no topic {name}")
             endpoints = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=self.port)])
@@ -335,7 +335,7 @@ class RocketMqServer:
             properties=tuple(wire.user_properties.items()),
             system=own,
         )
-        append = broker.append_half if system.message_type == v2.TRANSACTION else broker.append
+        append = broker.transactions.append_half if system.message_type == v2.TRANSACTION else broker.messages.append
         confirmation = append([message])
         if confirmation.refusals is not None and confirmation.refusals[0] is not None:
             raise confirmation.refusals[0]
@@ -367,7 +367,7 @@ class RocketMqServer:
             raise Refused(v2.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, "the topic does not take this type")
 
     def _place(self, name: str, group: str) -> tuple[str, int]:
-        places = [(b, q) for b, s in self.brokers.items() for q in range(s.topic(name).queues)]  # type: ignore[union-attr]
+        places = [(b, q) for b, s in self.brokers.items() for q in range(s.topology.topic(name).queues)]  # type: ignore[union-attr]
         if group:
             return places[crc32(group.encode()) % len(places)]
         self._turn += 1
@@ -376,7 +376,7 @@ class RocketMqServer:
     async def _recall(self, question: Any, context: Any) -> Any:
         broker, name, message_id, due = question.recall_handle.split(" ")
         try:
-            await self.brokers[broker].recall(name, message_id.encode(), int(due))
+            await self.brokers[broker].timers.recall(name, message_id.encode(), int(due))
         except EntrepotError as error:
             raise Refused(v2.MESSAGE_NOT_FOUND) from error
         return v2.RecallMessageResponse(status=OK, message_id=message_id)
@@ -384,7 +384,7 @@ class RocketMqServer:
     async def _end_transaction(self, question: Any, context: Any) -> Any:
         end = TransactionEnd(_name(question.topic), question.transaction_id, question.resolution == v2.COMMIT)
         for broker in self.brokers.values():
-            if (await broker.end_transactions([end]))[0] is None:
+            if (await broker.transactions.end_transactions([end]))[0] is None:
                 return v2.EndTransactionResponse(status=OK)
         raise Refused(v2.INVALID_TRANSACTION_ID)
 
@@ -396,7 +396,7 @@ class RocketMqServer:
             raise Refused(v2.UNRECOGNIZED_CLIENT_TYPE)
         topic, group = _name(question.message_queue.topic), _name(question.group)
         broker_name = question.message_queue.broker.name
-        deliveries = await self.brokers[broker_name].pop(
+        deliveries = await self.brokers[broker_name].consumption.pop(
             PopRequest(
                 topic,
                 group,
@@ -453,7 +453,9 @@ class RocketMqServer:
             status = OK
             try:
                 hand = self._hand(question, entry.receipt_handle)
-                [refusal] = await self.brokers[hand.broker].acknowledge(hand.topic, hand.group, [hand.handle])
+                [refusal] = await self.brokers[hand.broker].consumption.acknowledge(
+                    hand.topic, hand.group, [hand.handle]
+                )
                 if refusal is not None:
                     status = status_of(refusal)
             except Refused as refused:
@@ -469,7 +471,7 @@ class RocketMqServer:
 
     async def _change(self, question: Any, context: Any) -> Any:
         hand = self._hand(question, question.receipt_handle)
-        [refusal] = await self.brokers[hand.broker].change_invisible_duration(
+        [refusal] = await self.brokers[hand.broker].consumption.change_invisible_duration(
             hand.topic,
             hand.group,
             [hand.handle],
@@ -484,7 +486,7 @@ class RocketMqServer:
 
     async def _forward(self, question: Any, context: Any) -> Any:
         hand = self._hand(question, question.receipt_handle)
-        [refusal] = await self.brokers[hand.broker].reject(hand.topic, hand.group, [hand.handle])
+        [refusal] = await self.brokers[hand.broker].consumption.reject(hand.topic, hand.group, [hand.handle])
         if refusal is not None:
             raise refusal
         return v2.ForwardMessageToDeadLetterQueueResponse(status=OK)
@@ -499,13 +501,13 @@ class RocketMqServer:
         broker, topic, queue_id = self._queue(question)
         wanted = _filter(question.filter_expression)
         grown = asyncio.Event()
-        tail = broker.tail(topic, queue_id, None, lambda messages: grown.set())
+        tail = broker.messages.tail(topic, queue_id, None, lambda messages: grown.set())
         try:
-            pulled = await broker.pull(topic, queue_id, question.offset, question.batch_size, wanted)
+            pulled = await broker.messages.pull(topic, queue_id, question.offset, question.batch_size, wanted)
             if not pulled.messages and (wait_ms := _ms(question.long_polling_timeout)):
                 async with asyncio.timeout(wait_ms / 1000):
                     await grown.wait()
-                pulled = await broker.pull(topic, queue_id, question.offset, question.batch_size, wanted)
+                pulled = await broker.messages.pull(topic, queue_id, question.offset, question.batch_size, wanted)
         except TimeoutError:
             pass
         finally:
@@ -521,12 +523,12 @@ class RocketMqServer:
         if question.query_offset_policy == v2.TIMESTAMP:
             at = question.timestamp
             position = Position(PositionKind.TIME, at.seconds * 1000 + at.nanos // 1_000_000)
-        return v2.QueryOffsetResponse(status=OK, offset=await broker.offset_at(topic, queue_id, position))
+        return v2.QueryOffsetResponse(status=OK, offset=await broker.messages.offset_at(topic, queue_id, position))
 
     async def _get_offset(self, question: Any, context: Any) -> Any:
         broker, topic, queue_id = self._queue(question)
-        if broker.group(_name(question.group)) is not None:
-            for progress in (await broker.group_status(_name(question.group))).progress:
+        if broker.topology.group(_name(question.group)) is not None:
+            for progress in (await broker.topology.group_status(_name(question.group))).progress:
                 if (progress.topic, progress.queue_id) == (topic, queue_id):
                     return v2.GetOffsetResponse(status=OK, offset=progress.committed_offset)
         raise EntrepotError(Code.OFFSET_NOT_FOUND, "no offset of that group")
@@ -534,7 +536,7 @@ class RocketMqServer:
     async def _update_offset(self, question: Any, context: Any) -> Any:
         broker, topic, queue_id = self._queue(question)
         position = Position(PositionKind.OFFSET, question.offset)
-        await broker.reset_group(_name(question.group), topic, position, queue_id)
+        await broker.consumption.reset_group(_name(question.group), topic, position, queue_id)
         return v2.UpdateOffsetResponse(status=OK)
 
 

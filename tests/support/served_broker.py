@@ -29,7 +29,7 @@ class ServedBroker:
         self.is_draining = False
         self.zone = ""
         self.port = 0
-        self.deletions = DefinitionLog(broker)
+        self.deletions = DefinitionLog(broker.key_values)
         self.service = StoreService(broker, self.deletions, self.info)
         self._listener: RemotingListener | None = None
 
@@ -46,10 +46,10 @@ class ServedBroker:
 
     def info(self) -> BrokerInfo:
         return BrokerInfo(
-            self.broker.settings.name,
+            self.broker.core.settings.name,
             self.number,
             self.address,
-            self.broker.store_id,
+            self.broker.core.store_id,
             1,
             self.zone,
             self.is_draining,
@@ -61,7 +61,7 @@ class ServedBroker:
         self.port = bound.getsockname()[1]
         service = Service()
         self.service.install(service)
-        self._listener = RemotingListener(service, bound, self.broker.settings.name)
+        self._listener = RemotingListener(service, bound, self.broker.core.settings.name)
         await self._listener.start()
 
     async def stop(self) -> None:

@@ -21,7 +21,7 @@ from domain.topic import Topic
 from tests.support.checker import History, Report, check
 from tests.support.clock import ManualClock
 from tests.support.simulated_disk import SimulatedDisk, SimulatedStateFile, SimulatedSyncChannel
-from tests.support.stepped_faces import SteppedFaces, done
+from tests.support.stepped_ports import SteppedPorts, done
 from tests.support.store_steps import message
 
 ROOT = "/data"
@@ -88,7 +88,7 @@ class SimulatedStore:
         )
         self.engine, self.consumption = self.opened.engine, self.opened.consumption
         self.registry = self.opened.registry
-        self.faces = SteppedFaces(settings, world.clock, self.opened)
+        self.ports = SteppedPorts(settings, world.clock, self.opened)
         self.refused = 0
         self._waiting: list[tuple[int, Callable[[], None]]] = []
 
@@ -101,12 +101,12 @@ class SimulatedStore:
         if name in self.registry.topics:
             self.world.history.forgive(name)
             self.world.held = [held for held in self.world.held if held.topic != name]
-            done(self.faces.delete_topic(name))
+            done(self.ports.topology.delete_topic(name))
 
     def shrink_topic(self, name: str, queues: int) -> None:
         """Raises EntrepotError where it may not be."""
         topic = self.registry.topics[name]
-        done(self.faces.put_topic(replace(topic, queues=queues)))
+        done(self.ports.topology.put_topic(replace(topic, queues=queues)))
         for queue_id in range(queues, topic.queues):
             self.world.history.forgive(name, queue_id)
 
@@ -137,7 +137,7 @@ class SimulatedStore:
     ) -> list[Delivery]:
         """Claim; what is claimed is handed out when it is durable."""
         now = self.now_ms
-        found = done(self.faces.pop(PopRequest(topic, group, count, 0, invisible_ms, wanted)))
+        found = done(self.ports.consumption.pop(PopRequest(topic, group, count, 0, invisible_ms, wanted)))
 
         def hand_out() -> None:
             for delivery in found:

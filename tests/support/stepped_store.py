@@ -48,6 +48,7 @@ class SteppedStore:
         self.min_offset = self.pulls = 0
         self.is_away = False
         self.wanted: list[FilterExpression | None] = []
+        self.messages = self.topology = self
 
     @property
     def port(self) -> Store:

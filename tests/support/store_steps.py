@@ -32,7 +32,7 @@ async def settled(confirmation: Confirmation) -> EntrepotError | None:
 
 async def append(store: Store, topic: str, *bodies: bytes | str, queue_id: int = 0) -> None:
     """Append and wait for the confirm; nothing may be refused."""
-    confirmation = store.append([message(topic, body, queue_id) for body in bodies])
+    confirmation = store.messages.append([message(topic, body, queue_id) for body in bodies])
     assert confirmation.refusals is None
     assert await settled(confirmation) is None
 
@@ -40,7 +40,9 @@ async def append(store: Store, topic: str, *bodies: bytes | str, queue_id: int =
 async def pop(
     store: Store, topic: str, group: str = "g", count: int = 32, wait_ms: int = 0, invisible_ms: int | None = None
 ) -> list[Delivery]:
-    return await asyncio.wait_for(store.pop(PopRequest(topic, group, count, wait_ms, invisible_ms)), PATIENCE_SECONDS)
+    return await asyncio.wait_for(
+        store.consumption.pop(PopRequest(topic, group, count, wait_ms, invisible_ms)), PATIENCE_SECONDS
+    )
 
 
 def bodies(found: Sequence[Delivery] | Sequence[StoredMessage]) -> list[str]:
@@ -74,6 +76,6 @@ async def refusal_of(call: Awaitable[object]) -> Code:
 
 async def append_all(store: Store, *messages: Message) -> list[Code | None]:
     """Append and wait for the confirm; the refusals."""
-    confirmation = store.append(messages)
+    confirmation = store.messages.append(messages)
     assert await settled(confirmation) is None
     return [None] * len(messages) if confirmation.refusals is None else codes(confirmation.refusals)

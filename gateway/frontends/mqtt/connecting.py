@@ -301,7 +301,7 @@ class Connecting:
             if record.queue_id == NOT_IN_A_QUEUE:
                 found: list[StoredMessage] = list(await frontend.retained.read([record.topic]))
             else:
-                found = await frontend.store.read(record.topic, record.queue_id, record.queue_offset, 1)
+                found = await frontend.store.messages.read(record.topic, record.queue_id, record.queue_offset, 1)
         except EntrepotError as error:
             if error.code in (Code.TOPIC_NOT_FOUND, Code.ILLEGAL_OFFSET, Code.MESSAGE_CORRUPTED):
                 if frontend.may_come(record.topic, record.queue_id):

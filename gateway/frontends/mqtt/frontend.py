@@ -139,10 +139,10 @@ class MqttFrontend:
 
     def may_come(self, topic: str, queue_id: int) -> bool:
         """Whether a queue may only not be known yet: a gateway that has just begun may not have found its broker."""
-        found = self.store.topic(topic)
+        found = self.store.topology.topic(topic)
         if found is None or self.time() - self._began > FINDING_SECONDS:
             return False
-        return broker_of_queue(queue_id) not in map(broker_of_queue, self.store.queues(found).readable)
+        return broker_of_queue(queue_id) not in map(broker_of_queue, self.store.topology.queues(found).readable)
 
     def converse(self) -> MqttConversation:
         """A conversation for a new connection."""

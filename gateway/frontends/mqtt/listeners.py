@@ -29,7 +29,7 @@ class Listeners:
         self._hub = hub
         self._shares: TopicFilterTrie[Membership, None] = TopicFilterTrie()
         self._sessions: TopicFilterTrie[str, None] = TopicFilterTrie()
-        self._table: WatchedTable[Filters] = WatchedTable(store, SESSION_PREFIX, _decode)
+        self._table: WatchedTable[Filters] = WatchedTable(store.key_values, SESSION_PREFIX, _decode)
         self._table.on_change.append(self._changed)
 
     async def start(self) -> None:

@@ -287,13 +287,13 @@ class Publishing:
         store, at_ms = frontend.store, message.system.get(SystemProperty.DELIVER_AT_MS)
         if at_ms is not None:
             try:
-                await store.retime(message.topic, message.message_id, int(at_ms), int(at_ms))
+                await store.timers.retime(message.topic, message.message_id, int(at_ms), int(at_ms))
             except EntrepotError as error:
                 if error.code not in (Code.OFFSET_NOT_FOUND, Code.TOPIC_NOT_FOUND, Code.ILLEGAL_DELIVERY_TIME):
                     raise
             else:
                 return True
-        found = await store.messages_by_id(message.message_id, everywhere=True)
+        found = await store.finder.messages_by_id(message.message_id, everywhere=True)
         if found:
             await store_the_rest(store, frontend.sender, message, found)
         return bool(found)

@@ -32,7 +32,7 @@ class Routes:
         self._topology = topology
         self._rules = [(rule.filter, rule.topic) for rule in rules]
         self._routes: dict[str, Route] = {}
-        store.watch_topics(lambda name: self._routes.clear())
+        store.topology.watch_topics(lambda name: self._routes.clear())
 
     @property
     def rule_topics(self) -> set[str]:
@@ -47,11 +47,11 @@ class Routes:
             (topic for topic_filter, topic in self._rules if matches(topic_filter, name)),
             None,
         ) or self._topology.topic_of(name.partition("/")[0])
-        topic = self._store.topic(topic_name)
+        topic = self._store.topology.topic(topic_name)
         if topic is None:
             return topic_name, BY_SUB_TOPIC, filter_hash(name)
         if len(self._routes) >= MAX_ROUTES:
             self._routes.clear()
-        queue_id = queue_for_key(name, self._store.queues(topic).writable)
+        queue_id = queue_for_key(name, self._store.topology.queues(topic).writable)
         route = self._routes[name] = (topic_name, queue_id, filter_hash(name))
         return route

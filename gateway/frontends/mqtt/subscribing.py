@@ -350,7 +350,9 @@ class Subscribing:
         found: dict[QueueKey, int] = {}
         if conversation.session is not None:  # queues that are away just now keep their places
             kept = conversation.session.restored_cursors(name)
-            found = {key: at for key, at in kept.items() if conversation.frontend.store.topic(key[0]) is not None}
+            found = {
+                key: at for key, at in kept.items() if conversation.frontend.store.topology.topic(key[0]) is not None
+            }
         found.update(conversation.frontend.hub.positions(filters))
         found.update(lagging or {})
         for key, offset in conversation.outbox.first_waiting(name).items():

@@ -81,12 +81,12 @@ class RocketMqFrontend:
 
     def group_or_by_use(self, name: str) -> ConsumerGroup:
         """The group, or what it will be by its first pop.  Raises CONSUMER_GROUP_NOT_FOUND where none is made so."""
-        return self.store.group(name) or self._groups.by_use(name)
+        return self.store.topology.group(name) or self._groups.by_use(name)
 
     async def ensure_group(self, name: str) -> None:
         """Let a group be there."""
-        if self.store.group(name) is None:
-            await self.store.put_group(self._groups.by_use(name))
+        if self.store.topology.group(name) is None:
+            await self.store.topology.put_group(self._groups.by_use(name))
 
     def check_room_to_wait(self) -> None:
         """Raise TOO_MANY_REQUESTS where nobody more may wait for messages."""
@@ -97,7 +97,7 @@ class RocketMqFrontend:
         """Let others have messages at once."""
         handles = [delivery.receipt_handle for delivery in deliveries]
         if handles:
-            await self.store.change_invisible_duration(topic, group, handles, 0, release=True)
+            await self.store.consumption.change_invisible_duration(topic, group, handles, 0, release=True)
 
     async def wait_for(self, event: Coroutine[Any, Any, object], seconds: float) -> None:
         """Wait for something, for so long, or until nobody is to wait any more."""

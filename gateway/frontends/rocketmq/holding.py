@@ -105,7 +105,7 @@ class Holding:
 
     async def _renew_all(self) -> None:
         after = ""
-        while facts := await self._store.scan(PREFIX, after=after, limit=MAX_SCAN):
+        while facts := await self._store.key_values.scan(PREFIX, after=after, limit=MAX_SCAN):
             for fact in facts:
                 client = self._client(unquote(fact.key[len(PREFIX) :]))
                 self._hold_recorded(client, _read(fact.value))
@@ -203,7 +203,7 @@ class Holding:
     async def goodbye(self, client_id: str) -> None:
         """A client ends: others get what it held, also what it got from another gateway."""
         try:
-            [found] = await self._store.get([_key(client_id)])
+            [found] = await self._store.key_values.get([_key(client_id)])
         except EntrepotError as error:
             if error.code is not Code.UNSUPPORTED:
                 raise
@@ -211,7 +211,7 @@ class Holding:
         client = self._clients.pop(client_id, None) or HeldClient(self._clock.now_ms())
         if found is not None:
             self._hold_recorded(client, _read(found.value))
-            await self._store.write([KeyValueChange(found.key, None)])
+            await self._store.key_values.write([KeyValueChange(found.key, None)])
         await self._release(client)
 
     async def gone(self, client_id: str) -> None:
@@ -291,7 +291,7 @@ class Holding:
             client.recorded = frozenset()
             return
         try:
-            version = await self._store.write([KeyValueChange(_key(client_id), value, client.version)])
+            version = await self._store.key_values.write([KeyValueChange(_key(client_id), value, client.version)])
         except EntrepotError as error:
             await self._not_written(client_id, client, error)
             return
@@ -303,7 +303,7 @@ class Holding:
             self._keeps = False
         elif error.code is Code.PRECONDITION_FAILED:
             # another gateway has it: both renew; the one that the client is heard by last is the owner
-            [found] = await self._store.get([_key(client_id)])
+            [found] = await self._store.key_values.get([_key(client_id)])
             client.version = ABSENT if found is None else found.version
         else:
             log.warning("what a consumer holds was not written down", client=client_id, problem=error.message)
@@ -311,7 +311,7 @@ class Holding:
     async def _adopt(self, client_id: str, client: HeldClient) -> None:
         """Learn what a client got from another gateway, and own its record from now on."""
         try:
-            [found] = await self._store.get([_key(client_id)])
+            [found] = await self._store.key_values.get([_key(client_id)])
         except EntrepotError as error:
             self._keeps = error.code is not Code.UNSUPPORTED
             client.is_heard = not self._keeps
@@ -325,7 +325,7 @@ class Holding:
     async def _disown(self, client_id: str, client: HeldClient) -> bool:
         """Take the record away; says whether it was this gateway's."""
         try:
-            await self._store.write([KeyValueChange(_key(client_id), None, client.version)])
+            await self._store.key_values.write([KeyValueChange(_key(client_id), None, client.version)])
         except EntrepotError as error:
             if error.code is Code.PRECONDITION_FAILED:
                 return False
@@ -337,7 +337,7 @@ class Holding:
         if not self._keeps:
             return
         try:
-            facts = await self._store.scan(PREFIX, limit=MAX_SCAN)
+            facts = await self._store.key_values.scan(PREFIX, limit=MAX_SCAN)
             limit_ms = self._clock.now_ms() - STALE_LEASES * self._lease_ms - self._silence_ms
             for fact in facts:
                 record = _read(fact.value)
@@ -345,7 +345,7 @@ class Holding:
                     record is not None and record.at_ms > limit_ms
                 ):
                     continue
-                await self._store.write([KeyValueChange(fact.key, None, fact.version)])
+                await self._store.key_values.write([KeyValueChange(fact.key, None, fact.version)])
         except EntrepotError as error:
             log.warning("old records of consumers were not swept", problem=error.message)
 

@@ -86,7 +86,7 @@ class LiteSubscriptions:
         self._asked: dict[str, tuple[str, str]] = {}
         """Topic and group of the keys that the store is asked for."""
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._keys = WatchedKeys(self._store, PREFIX, self._told, lambda: tuple(self._known))
+        self._keys = WatchedKeys(self._store.key_values, PREFIX, self._told, lambda: tuple(self._known))
         self.close = self._keys.close
 
     def start(self) -> None:
@@ -129,7 +129,7 @@ class LiteSubscriptions:
         for name in question.lite_topic_set:
             check_lite_topic(name, frontend.limits)
             self.group_of(group, topic, name)  # refuses a group whose name is too long for it
-        if frontend.store.topic(topic) is None:
+        if frontend.store.topology.topic(topic) is None:
             await frontend.topology.ensure(topic)
         frontend.group_or_by_use(group)  # raises where no use makes a group: those at lite topics stand for this one
         key = _key(caller.identity, group, topic)
@@ -159,8 +159,8 @@ class LiteSubscriptions:
 
     async def _begin(self, group: str, topic: str, lite_topic: str, option: v2.OffsetOption) -> None:
         of = self.group_of(group, topic, lite_topic)
-        if self._store.group(of) is None:
-            await self._store.put_group(replace(self._frontend.new_group(of), revision=BY_USE))
+        if self._store.topology.group(of) is None:
+            await self._store.topology.put_group(replace(self._frontend.new_group(of), revision=BY_USE))
         await begin_at(self._store, of, topic, f"{split_name(topic)[1]}{LITE_SEPARATOR}{lite_topic}", option)
 
     async def _keep(self, key: str, found: LiteSubscription | None) -> None:
@@ -238,16 +238,16 @@ class LiteSubscriptions:
     @contextmanager
     def _watch(self, topic: str, arrived: set[str], woken: asyncio.Event) -> Iterator[None]:
         """Note which lite topics get messages, for the length of a block."""
-        found = self._store.topic(topic)
+        found = self._store.topology.topic(topic)
 
         def on_messages(messages: list[StoredMessage]) -> None:
             arrived.update(message.sub_topic.partition(LITE_SEPARATOR)[2] for message in messages)
             woken.set()
 
-        queues = () if found is None else self._store.queues(found).readable
+        queues = () if found is None else self._store.topology.queues(found).readable
         with ExitStack() as tails:
             for queue_id in queues:
-                tails.callback(self._store.tail(topic, queue_id, None, on_messages).close)
+                tails.callback(self._store.messages.tail(topic, queue_id, None, on_messages).close)
             yield
 
     async def _pop_now(self, names: Iterable[str], request: PopRequest) -> Popped:
@@ -267,7 +267,7 @@ class LiteSubscriptions:
         for name in names:
             of = self.group_of(request.group, request.topic, name)
             only = FilterExpression(FilterKind.SUB_TOPIC, f"{parent}{LITE_SEPARATOR}{name}")
-            found = await self._store.pop(
+            found = await self._store.consumption.pop(
                 replace(request, group=of, max_messages=room, wait_ms=0, filter=only, attempt_id="")
             )
             if found:

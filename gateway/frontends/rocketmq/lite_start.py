@@ -25,14 +25,14 @@ async def begin_at(store: Store, group: str, topic: str, sub_topic: str, option:
     if kind in ("offset", "tail_n", "timestamp") and getattr(option, kind) < 0:
         raise WireError(v2.ILLEGAL_OFFSET, f"{kind} is {getattr(option, kind)}: it must not be negative")
     if kind == "policy" and option.policy in _POLICIES:
-        await store.reset_group(group, topic, _POLICIES[option.policy])
+        await store.consumption.reset_group(group, topic, _POLICIES[option.policy])
     elif kind == "timestamp":
-        await store.reset_group(group, topic, Position(PositionKind.TIME, option.timestamp))
+        await store.consumption.reset_group(group, topic, Position(PositionKind.TIME, option.timestamp))
     elif kind in ("offset", "tail_n"):
-        found = store.topic(topic)
-        for queue_id in () if found is None else store.queues(found).readable:
+        found = store.topology.topic(topic)
+        for queue_id in () if found is None else store.topology.queues(found).readable:
             position = await _counted(store, topic, queue_id, sub_topic, option)
-            await store.reset_group(group, topic, position, queue_id)
+            await store.consumption.reset_group(group, topic, position, queue_id)
 
 
 def is_wanted(option: v2.OffsetOption) -> bool:
@@ -45,10 +45,10 @@ async def _counted(store: Store, topic: str, queue_id: int, sub_topic: str, opti
     """By the messages of the lite topic in one queue: from one on, or the last so many."""
     is_tail = option.WhichOneof("offset_type") == "tail_n"
     last: deque[int] = deque(maxlen=min(option.tail_n, MAX_TAIL))
-    at = await store.offset_at(topic, queue_id, EARLIEST_POSITION)
-    end, count = await store.offset_at(topic, queue_id, LATEST_POSITION), 0
+    at = await store.messages.offset_at(topic, queue_id, EARLIEST_POSITION)
+    end, count = await store.messages.offset_at(topic, queue_id, LATEST_POSITION), 0
     while at < end:
-        found, at = await store.matching_offsets(topic, queue_id, sub_topic, at, PAGE)
+        found, at = await store.messages.matching_offsets(topic, queue_id, sub_topic, at, PAGE)
         if not is_tail and count + len(found) > option.offset:
             return Position(PositionKind.OFFSET, found[option.offset - count])
         count += len(found)

@@ -60,17 +60,17 @@ class Offsets:
     ) -> Pulled:
         """What is there, or comes within the time."""
         store, loop = self._frontend.store, asyncio.get_running_loop()
-        pulled = await store.pull(topic, queue_id, offset, limit, wanted)
+        pulled = await store.messages.pull(topic, queue_id, offset, limit, wanted)
         end = loop.time() + wait_ms / 1000
         while not pulled.messages and loop.time() < end and not self._frontend.is_stopping:
             offset = max(offset, pulled.next_offset)
             grown = asyncio.Event()
-            tail = store.tail(topic, queue_id, offset, partial(_wake, grown))
+            tail = store.messages.tail(topic, queue_id, offset, partial(_wake, grown))
             try:
                 await self._frontend.wait_for(grown.wait(), end - loop.time())
             finally:
                 tail.close()
-            pulled = await store.pull(topic, queue_id, offset, limit, wanted)
+            pulled = await store.messages.pull(topic, queue_id, offset, limit, wanted)
         return pulled
 
     async def update(self, question: v2.UpdateOffsetRequest, caller: Caller) -> v2.UpdateOffsetResponse:
@@ -78,12 +78,12 @@ class Offsets:
         topic, queue_id = self._queue(question.message_queue, caller)
         group = self._group(question.group, topic, caller)
         store = self._frontend.store
-        bounds = {queue.queue_id: queue for queue in await store.bounds(topic)}
+        bounds = {queue.queue_id: queue for queue in await store.messages.bounds(topic)}
         end = bounds[queue_id].max_offset
         if not 0 <= question.offset <= end:
             raise EntrepotError(Code.ILLEGAL_OFFSET, f"offset {question.offset} is outside of 0 to {end}")
         await self._frontend.ensure_group(group)
-        await store.reset_group(group, topic, Position(PositionKind.OFFSET, question.offset), queue_id)
+        await store.consumption.reset_group(group, topic, Position(PositionKind.OFFSET, question.offset), queue_id)
         return v2.UpdateOffsetResponse(status=OK_STATUS)
 
     async def get(self, question: v2.GetOffsetRequest, caller: Caller) -> v2.GetOffsetResponse:
@@ -91,8 +91,8 @@ class Offsets:
         topic, queue_id = self._queue(question.message_queue, caller)
         group = self._group(question.group, topic, caller)
         store = self._frontend.store
-        if store.group(group) is not None:
-            for progress in (await store.group_status(group)).progress:
+        if store.topology.group(group) is not None:
+            for progress in (await store.topology.group_status(group)).progress:
                 if (progress.topic, progress.queue_id) == (topic, queue_id):
                     return v2.GetOffsetResponse(status=OK_STATUS, offset=progress.committed_offset)
         raise WireError(v2.OFFSET_NOT_FOUND, "the group has not read that queue")
@@ -109,7 +109,7 @@ class Offsets:
             position = Position(PositionKind.TIME, max(epoch_ms(question.timestamp), 0))
         elif question.query_offset_policy != v2.BEGINNING:
             raise WireError(v2.BAD_REQUEST, f"there is no policy {question.query_offset_policy}")
-        offset = await self._frontend.store.offset_at(topic, queue_id, position)
+        offset = await self._frontend.store.messages.offset_at(topic, queue_id, position)
         return v2.QueryOffsetResponse(status=OK_STATUS, offset=offset)
 
     def _queue(self, queue: v2.MessageQueue, caller: Caller) -> tuple[str, int]:
@@ -117,12 +117,12 @@ class Offsets:
         store = self._frontend.store
         name = topic_of(queue.topic, is_read=True)
         self._frontend.access.check_read(caller, name)
-        topic = store.topic(name)
+        topic = store.topology.topic(name)
         if topic is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
         if not topic.permission.readable:
             raise EntrepotError(Code.FORBIDDEN, f"topic {name!r} is not readable")
-        if queue.id not in store.queues(topic).readable:
+        if queue.id not in store.topology.queues(topic).readable:
             raise EntrepotError(Code.BAD_REQUEST, f"topic {name!r} has no queue {queue.id}")
         return name, queue.id
 

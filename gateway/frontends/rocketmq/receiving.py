@@ -52,7 +52,7 @@ class Receiving:
         topic, group = topic_of(question.message_queue.topic, is_read=True), group_of(question.group)
         frontend.access.check_consume(caller, topic, group)
         request = self._request(question, caller, topic, group)
-        if frontend.store.topic(topic) is None:
+        if frontend.store.topology.topic(topic) is None:
             await frontend.topology.ensure_readable(topic)
         counters = frontend.counters
         frontend.check_room_to_wait()
@@ -129,7 +129,7 @@ class Receiving:
         lite = await self._lite.subscription(caller.identity, request.group, request.topic)
         if lite is not None:
             return await self._lite.pop(lite, request)
-        popped = await self._frontend.store.pop(request)
+        popped = await self._frontend.store.consumption.pop(request)
         return [(request.group, "", popped)] if popped else []
 
     def _give_back(self, topic: str, popped: Popped, caller: Caller) -> None:
@@ -154,7 +154,7 @@ class Receiving:
         for of, places in by_group.items():
             handles = [entries[place].receipt_handle for place in places]
             try:
-                found = await self._frontend.store.acknowledge(topic, of, handles)
+                found = await self._frontend.store.consumption.acknowledge(topic, of, handles)
             except EntrepotError as refusal:
                 if len(by_group) == 1:
                     raise
@@ -195,7 +195,7 @@ class Receiving:
         wanted_ms = milliseconds(question.invisible_duration)
         if wanted_ms:
             _invisible_ms(wanted_ms)
-        [refusal] = await self._frontend.store.change_invisible_duration(
+        [refusal] = await self._frontend.store.consumption.change_invisible_duration(
             topic,
             group,
             [question.receipt_handle],
@@ -214,7 +214,7 @@ class Receiving:
         """A message goes to its group's dead letters."""
         topic, group = self._names(question.topic, question.group, caller)
         group = self._lite.group_of(group, topic, question.lite_topic) if question.lite_topic else group
-        [refusal] = await self._frontend.store.reject(topic, group, [question.receipt_handle])
+        [refusal] = await self._frontend.store.consumption.reject(topic, group, [question.receipt_handle])
         if refusal is not None:
             raise refusal
         self._holding.forget(caller.identity, [question.receipt_handle])

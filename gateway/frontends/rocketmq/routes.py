@@ -48,7 +48,11 @@ class Routes:
         """All queues, each once for every broker that the client is told of."""
         topic = await self._topic(question.topic, caller)
         store = self._frontend.store
-        queues = store.queues(topic) if store.topic(topic.name) is not None else own_queues(topic.queues, 0)
+        queues = (
+            store.topology.queues(topic)
+            if store.topology.topic(topic.name) is not None
+            else own_queues(topic.queues, 0)
+        )
         writable = frozenset(queues.writable)
         answer = v2.QueryRouteResponse(status=OK_STATUS)
         types = PRIORITY_TYPES if topic.type is TopicType.PRIORITY else ANY_TYPES
@@ -84,11 +88,15 @@ class Routes:
         frontend = self._frontend
         name = topic_of(resource, is_read=True)
         frontend.access.check_know(caller, name)
-        found = frontend.store.topic(name)
+        found = frontend.store.topology.topic(name)
         if found is None:
             await frontend.topology.ensure_readable(name)
-            found = frontend.store.topic(name)
-        if found is None and (group := dead_letter_group(name)) is not None and frontend.store.group(group) is not None:
+            found = frontend.store.topology.topic(name)
+        if (
+            found is None
+            and (group := dead_letter_group(name)) is not None
+            and frontend.store.topology.group(group) is not None
+        ):
             return Topic(name, queues=1, permission=Permission.READ)  # it is there when it is needed
         if found is None:
             raise WireError(v2.TOPIC_NOT_FOUND, f"there is no topic {NAMESPACES.resource(name).name!r}")

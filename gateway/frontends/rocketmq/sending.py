@@ -36,12 +36,12 @@ class Sending:
         resource = wires[0].topic
         if any(wire.topic != resource for wire in wires[1:]):
             raise WireError(v2.BAD_REQUEST, "the messages of one request are of one topic")
-        if frontend.sender.backlogged and frontend.store.failure is None:
+        if frontend.sender.backlogged and frontend.store.condition.failure is None:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "more is waiting for the disk than there may: send later")
         topic = topic_of(resource)
         frontend.access.check_publish(caller, topic, "")
         answer, name = v2.SendMessageResponse(status=OK_STATUS), plain(topic)
-        accepted = accepted_types(frontend.store.topic(topic))
+        accepted = accepted_types(frontend.store.topology.topic(topic))
         taken: list[tuple[v2.SendResultEntry, Message]] = []
         halves: list[tuple[v2.SendResultEntry, Message]] = []
         for wire in wires:
@@ -83,7 +83,7 @@ class Sending:
         if handle.topic != topic:
             raise EntrepotError(Code.BAD_REQUEST, "the recall handle is of another topic")
         try:
-            await self._frontend.store.recall(topic, handle.message_id, handle.deliver_at_ms)
+            await self._frontend.store.timers.recall(topic, handle.message_id, handle.deliver_at_ms)
         except EntrepotError as refusal:
             if refusal.code is Code.OFFSET_NOT_FOUND:
                 # clients take MESSAGE_NOT_FOUND for a success

@@ -54,7 +54,7 @@ class Transactions:
             # the producer does not know yet: it is asked again later
             return v2.EndTransactionResponse(status=OK_STATUS)
         end = TransactionEnd(topic, question.transaction_id, question.resolution == v2.COMMIT)
-        [refusal] = await self._frontend.store.end_transactions([end])
+        [refusal] = await self._frontend.store.transactions.end_transactions([end])
         if refusal is not None:
             raise refusal
         return v2.EndTransactionResponse(status=OK_STATUS)
@@ -66,7 +66,7 @@ class Transactions:
             if not topics:
                 continue
             try:
-                halves = await self._frontend.store.take_checks(topics, MAX_CHECKS)
+                halves = await self._frontend.store.transactions.take_checks(topics, MAX_CHECKS)
             except EntrepotError as error:  # a broker is away, or its store is no more: the next look may find it
                 log.warning("no producer was asked after transactions", problem=error.message)
                 continue

@@ -69,7 +69,9 @@ def dead_letter_routes(context: HttpContext) -> Routes:
             while part.start < part.end:
                 if len(value) == limit:
                     return json_answer({"value": value, "next": part.first_offset + part.start})
-                found = await store.read(part.topic, part.queue_id, part.start, min(limit - len(value), part.left))
+                found = await store.messages.read(
+                    part.topic, part.queue_id, part.start, min(limit - len(value), part.left)
+                )
                 if not found:
                     break
                 value += [_shape(message, message_shape) for message in found]
@@ -111,7 +113,9 @@ async def _resend(store: Store, group: str, offsets: list[int], outcome: _Outcom
     for offset in offsets:
         by_broker.setdefault(broker_of_place(offset), []).append(offset)
     for broker, its_offsets in by_broker.items():
-        refusals = await store.resend_dead_letters(group, list(map(local_place, its_offsets)), first_queue(broker))
+        refusals = await store.consumption.resend_dead_letters(
+            group, list(map(local_place, its_offsets)), first_queue(broker)
+        )
         for offset, refusal in zip(its_offsets, refusals, strict=True):
             if refusal is None:
                 outcome.resent.append(offset)
@@ -141,11 +145,13 @@ class _Part:
 async def _parts(store: Store, group: str, from_offset: int) -> list[_Part]:
     """A group's dead letters.  A group that is gone may have left some."""
     topic = dead_letter_topic(group)
-    if store.topic(topic) is None:
-        if store.group(group) is None:
+    if store.topology.topic(topic) is None:
+        if store.topology.group(group) is None:
             raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"there is no group {split_name(group)[1][:160]!r}")
         return []
-    parts = [_Part(topic, each.queue_id, each.min_offset, each.max_offset) for each in await store.bounds(topic)]
+    parts = [
+        _Part(topic, each.queue_id, each.min_offset, each.max_offset) for each in await store.messages.bounds(topic)
+    ]
     for part in parts:
         part.start = min(max(from_offset - part.first_offset, part.start), part.end)
     return parts
@@ -156,7 +162,7 @@ async def _lines(store: Store, parts: list[_Part]) -> AsyncIterator[bytes]:
     for part in parts:
         while part.left > 0:
             try:
-                found = await store.read(part.topic, part.queue_id, part.start, min(EXPORT_BATCH, part.left))
+                found = await store.messages.read(part.topic, part.queue_id, part.start, min(EXPORT_BATCH, part.left))
             except EntrepotError as error:
                 _log.warning("an export broke off", topic=part.topic, offset=part.start, detail=error.message)
                 raise

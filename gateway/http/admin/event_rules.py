@@ -73,7 +73,7 @@ def event_rule_routes(context: HttpContext) -> Routes:
 
     def _known(context: HttpContext, request: Request, name: str) -> str:
         topic = topic_name(store, request, name)
-        if store.topic(topic) is None:
+        if store.topology.topic(topic) is None:
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name[:160]!r}")
         if is_hidden_topic(topic):
             raise EntrepotError(Code.FORBIDDEN, f"{name!r} is a system topic: it takes no events")
@@ -113,7 +113,7 @@ async def _check_target(context: HttpContext, request: Request, topic: str, plai
 def _check_rights(context: HttpContext, principal: Principal, target: str) -> None:
     """Who lets others' events go to a topic must be allowed to publish to it, and to make it."""
     needs = [(Action.PUB, whole_topic(target))]
-    if context.store.topic(target) is None:
+    if context.store.topology.topic(target) is None:
         needs.append((Action.CREATE, access_name(target)))
     for action, name in needs:
         context.security.check(principal, action, ResourceType.TOPIC, name, PROTOCOL)

@@ -95,26 +95,30 @@ def group_routes(context: HttpContext) -> Routes:
     @routes.get("/groups", summary="Every consumer group with its progress")
     async def list_groups(request: Request) -> Response:
         namespace = namespace_of(store, request)
-        names = (group.name for group in store.groups() if split_name(group.name)[0] == namespace)
-        return json_answer({"value": [group_shape(status) for status in await statuses_of(names, store.group_status)]})
+        names = (group.name for group in store.topology.groups() if split_name(group.name)[0] == namespace)
+        return json_answer(
+            {"value": [group_shape(status) for status in await statuses_of(names, store.topology.group_status)]}
+        )
 
     @routes.get("/groups/{name}", summary="One consumer group with its progress")
     async def get_group(request: Request, name: str) -> Response:
-        return json_answer(group_shape(await store.group_status(group_name(store, request, name))))
+        return json_answer(group_shape(await store.topology.group_status(group_name(store, request, name))))
 
     @routes.put("/groups/{name}", summary="Create a consumer group, or change it", openapi_extra=_BODY)
     async def put_group(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
         change = await body_of(request, context, GroupChange)
-        existing = store.group(full_name)
+        existing = store.topology.group(full_name)
         before = existing or context.settings.groups.new_group(full_name)
-        await store.put_group(replace(before, **change.given(), revision=0))
-        return json_answer(group_shape(await store.group_status(full_name)), CREATED if existing is None else OK)
+        await store.topology.put_group(replace(before, **change.given(), revision=0))
+        return json_answer(
+            group_shape(await store.topology.group_status(full_name)), CREATED if existing is None else OK
+        )
 
     @routes.delete("/groups/{name}", summary="Delete a consumer group with its progress", status_code=NO_CONTENT)
     async def delete_group(request: Request, name: str) -> Response:
         full_name = group_name(store, request, name)
-        await store.delete_group(full_name)
+        await store.topology.delete_group(full_name)
         await context.memberships.forget(group=full_name)
         return Response(status_code=NO_CONTENT)
 
@@ -123,7 +127,9 @@ def group_routes(context: HttpContext) -> Routes:
         full_name = group_name(store, request, name)
         reset = await body_of(request, context, Reset)
         topic = topic_name(store, request, reset.topic)
-        return json_answer(group_shape(await store.reset_group(full_name, topic, _position(reset.to), reset.queue_id)))
+        return json_answer(
+            group_shape(await store.consumption.reset_group(full_name, topic, _position(reset.to), reset.queue_id))
+        )
 
     return routes
 

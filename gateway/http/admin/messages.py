@@ -57,7 +57,7 @@ def message_routes(context: HttpContext) -> Routes:
         from_ms = None if from_time is None else epoch_ms_of(from_time, "from")
         to_ms = None if to_time is None else epoch_ms_of(to_time, "to")
         name = topic_name(store, request, topic)
-        page = await store.query(MessageQuery(name, key, from_ms, to_ms, limit, cursor))
+        page = await store.finder.query(MessageQuery(name, key, from_ms, to_ms, limit, cursor))
         return json_answer({"value": [message_shape(message) for message in page.messages], "next": page.next})
 
     @routes.plain.get("/messages/{id}", summary="One message with all that is kept of it")
@@ -69,14 +69,14 @@ def message_routes(context: HttpContext) -> Routes:
     async def get_consumers(id: str) -> Response:  # noqa: A002 - the path's word
         message, _ = await _by_id(store, name_in_path(id))
         return json_answer(
-            {"value": [_consumer_shape(consumer) for consumer in await store.message_consumers(message)]}
+            {"value": [_consumer_shape(consumer) for consumer in await store.finder.message_consumers(message)]}
         )
 
     @routes.plain.get("/messages/{id}/trace", summary="The way of one message hop by hop, if it is traced")
     async def get_trace(id: str) -> Response:  # noqa: A002 - the path's word
         text = name_in_path(id)
         for message_id in _ids_of(text):
-            if hops := await store.message_trace(message_id):
+            if hops := await store.finder.message_trace(message_id):
                 return json_answer({"value": [_hop_shape(hop) for hop in hops]})
         await _by_id(store, text)  # refuses what is not there
         return json_answer({"value": []})
@@ -98,7 +98,7 @@ async def _by_id(store: Store, text: str) -> tuple[StoredMessage, int]:
     """
     found: list[StoredMessage] = []
     for message_id in _ids_of(text):
-        found = found or await store.messages_by_id(message_id)
+        found = found or await store.finder.messages_by_id(message_id)
     if not found:
         raise MissingError("message-not-found", "The message does not exist", f"no message has the id {text[:80]!r}")
     sent = next((message for message in found if not is_system_topic(message.topic)), found[0])

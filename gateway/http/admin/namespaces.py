@@ -31,7 +31,7 @@ def _add(router: APIRouter, context: HttpContext) -> None:
 
     @router.get("/namespaces", summary="Every namespace, `default` first")
     async def list_namespaces() -> Response:
-        return json_answer({"value": [_shape(store, name) for name in store.namespaces()]})
+        return json_answer({"value": [_shape(store, name) for name in store.topology.namespaces()]})
 
     @router.get("/namespaces/{name}", summary="One namespace")
     async def get_namespace(name: str) -> Response:
@@ -41,19 +41,19 @@ def _add(router: APIRouter, context: HttpContext) -> None:
     async def put_namespace(request: Request, name: str) -> Response:
         name = name_in_path(name)
         await body_of(request, context, NamespaceChange)
-        is_new = name not in store.namespaces()
-        await store.put_namespace(name)
+        is_new = name not in store.topology.namespaces()
+        await store.topology.put_namespace(name)
         return json_answer(_shape(store, name), CREATED if is_new else OK)
 
     @router.delete("/namespaces/{name}", summary="Delete a namespace that is empty", status_code=NO_CONTENT)
     async def delete_namespace(name: str) -> Response:
-        await store.delete_namespace(known_namespace(store, name_in_path(name)))
+        await store.topology.delete_namespace(known_namespace(store, name_in_path(name)))
         return Response(status_code=NO_CONTENT)
 
 
 def _shape(store: Store, name: str) -> dict[str, Any]:
     return {
         "name": name,
-        "topics": sum(split_name(topic.name)[0] == name for topic in store.topics()),
-        "groups": sum(split_name(group.name)[0] == name for group in store.groups()),
+        "topics": sum(split_name(topic.name)[0] == name for topic in store.topology.topics()),
+        "groups": sum(split_name(group.name)[0] == name for group in store.topology.groups()),
     }

@@ -38,13 +38,13 @@ def pulling_routes(context: HttpContext) -> Routes:
         text: str | None = Query(None, alias="filter", max_length=MAX_FILTER_LENGTH),
     ) -> Response:
         topic = topic_name(store, request, name)
-        definition = store.topic(topic)
+        definition = store.topology.topic(topic)
         if definition is not None and not definition.permission.readable:
             raise EntrepotError(Code.FORBIDDEN, f"topic {topic!r} is not readable")
         if kind is not None and text is None:
             raise bad_request("filter: is missing beside filterKind")
         wanted = None if text is None else FilterExpression(FilterKind(kind or FilterKind.TAG), text)
-        pulled = await store.pull(topic, _queue_id(name_in_path(queue)), offset, limit, wanted)
+        pulled = await store.messages.pull(topic, _queue_id(name_in_path(queue)), offset, limit, wanted)
         return json_answer(
             {
                 "value": [full_shape(message) for message in pulled.messages],

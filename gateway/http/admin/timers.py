@@ -46,7 +46,7 @@ def timer_routes(context: HttpContext) -> Routes:
     ) -> Response:
         namespace = namespace_of(store, request)
         name = None if topic is None else topic_name(store, request, topic)
-        if name is not None and store.topic(name) is None:
+        if name is not None and store.topology.topic(name) is None:
             raise MissingError("topic-not-found", "The topic does not exist", f"there is no topic {topic!r}")
         found = await _waiting(store, namespace, name, None if cursor is None else _read_cursor(cursor), limit + 1)
         page = found[:limit]
@@ -56,7 +56,7 @@ def timer_routes(context: HttpContext) -> Routes:
     @routes.plain.delete("/timers/{handle}", summary="Recall a message before its time", status_code=NO_CONTENT)
     async def recall(handle: str) -> Response:
         timer = RecallHandle.decode(name_in_path(handle))
-        await store.recall(timer.topic, timer.message_id, timer.deliver_at_ms)
+        await store.timers.recall(timer.topic, timer.message_id, timer.deliver_at_ms)
         return Response(status_code=NO_CONTENT)
 
     @routes.plain.put("/timers/{handle}", summary="Give a message another time", openapi_extra=_BODY)
@@ -64,7 +64,7 @@ def timer_routes(context: HttpContext) -> Routes:
         timer = RecallHandle.decode(name_in_path(handle))
         given = (await body_of(request, context, Retime)).deliver_at
         deliver_at_ms = epoch_ms_of(str(given), "deliverAt")
-        await store.retime(timer.topic, timer.message_id, timer.deliver_at_ms, deliver_at_ms)
+        await store.timers.retime(timer.topic, timer.message_id, timer.deliver_at_ms, deliver_at_ms)
         renewed = RecallHandle(timer.topic, timer.message_id, deliver_at_ms)
         return json_answer({"handle": renewed.encode(), "deliverAt": to_rfc3339(deliver_at_ms)})
 
@@ -77,7 +77,7 @@ async def _waiting(
     """Up to so many of one topic, or of all of a namespace."""
     found: list[TimedMessage] = []
     while len(found) < count:
-        page = await store.timed_messages(topic, after=after, limit=count)
+        page = await store.timers.timed_messages(topic, after=after, limit=count)
         found += [timed for timed in page if split_name(timed.message.topic)[0] == namespace]
         if len(page) < count:
             break

@@ -88,8 +88,10 @@ def topic_routes(context: HttpContext) -> Routes:
     @routes.get("/topics", summary="Every topic with its offsets")
     async def list_topics(request: Request) -> Response:
         namespace = namespace_of(store, request)
-        names = (topic.name for topic in store.topics() if split_name(topic.name)[0] == namespace)
-        return json_answer({"value": [topic_shape(status) for status in await statuses_of(names, store.topic_status)]})
+        names = (topic.name for topic in store.topology.topics() if split_name(topic.name)[0] == namespace)
+        return json_answer(
+            {"value": [topic_shape(status) for status in await statuses_of(names, store.topology.topic_status)]}
+        )
 
     @routes.put("/topics", summary="Create or change many topics, each with its own outcome", openapi_extra=_MANY_BODY)
     async def put_topics(request: Request) -> Response:
@@ -97,20 +99,20 @@ def topic_routes(context: HttpContext) -> Routes:
 
     @routes.get("/topics/{name}", summary="One topic with its offsets")
     async def get_topic(request: Request, name: str) -> Response:
-        return json_answer(topic_shape(await store.topic_status(topic_name(store, request, name))))
+        return json_answer(topic_shape(await store.topology.topic_status(topic_name(store, request, name))))
 
     @routes.put("/topics/{name}", summary="Create a topic, or change it", openapi_extra=_BODY)
     async def put_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
         change = await body_of(request, context, TopicChange)
-        is_new = store.topic(full_name) is None
-        await store.put_topic(_changed(context, full_name, change))
-        return json_answer(topic_shape(await store.topic_status(full_name)), CREATED if is_new else OK)
+        is_new = store.topology.topic(full_name) is None
+        await store.topology.put_topic(_changed(context, full_name, change))
+        return json_answer(topic_shape(await store.topology.topic_status(full_name)), CREATED if is_new else OK)
 
     @routes.delete("/topics/{name}", summary="Delete a topic with its messages", status_code=NO_CONTENT)
     async def delete_topic(request: Request, name: str) -> Response:
         full_name = topic_name(store, request, name)
-        await store.delete_topic(full_name)
+        await store.topology.delete_topic(full_name)
         await context.memberships.forget(topic=full_name)
         return Response(status_code=NO_CONTENT)
 
@@ -121,7 +123,7 @@ def _changed(context: HttpContext, full_name: str, change: TopicChange) -> Topic
     """The topic as it is to be.  Raises where that cannot be."""
     if change.placement and not isinstance(context.store, Clustered):
         raise bad_request("placement: the store is in this process: there are no brokers to name")
-    before = context.store.topic(full_name) or Topic(full_name, queues=context.settings.topics.default_queues)
+    before = context.store.topology.topic(full_name) or Topic(full_name, queues=context.settings.topics.default_queues)
     return replace(before, **change.changes(), revision=0)
 
 
@@ -141,8 +143,8 @@ async def _put_many(context: HttpContext, request: Request, changes: TopicChange
             outcomes[change.name]["error"] = refusal_shape(refusal)
             continue
         wanted.append((change.name, topic))
-        outcomes[change.name]["created"] = store.topic(full_name) is None
-    refusals = await store.put_topics([topic for _, topic in wanted])
+        outcomes[change.name]["created"] = store.topology.topic(full_name) is None
+    refusals = await store.topology.put_topics([topic for _, topic in wanted])
     for (name, _), refused in zip(wanted, refusals, strict=True):
         if refused is not None:
             outcomes[name] = {"name": name, "error": refusal_shape(refused)}

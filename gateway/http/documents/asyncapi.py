@@ -52,7 +52,7 @@ def asyncapi_routes(context: HttpContext, access: HttpAccess) -> APIRouter:
         responses={200: {"content": {MEDIA_TYPE: {"schema": {"type": "object"}}}}},
     )
     async def asyncapi(request: Request) -> Response:
-        topics = [topic for topic in context.store.topics() if _is_shown(access, request, topic)][:MAX_TOPICS]
+        topics = [topic for topic in context.store.topology.topics() if _is_shown(access, request, topic)][:MAX_TOPICS]
         document = await document_of(context, topics, request.headers.get("host", "127.0.0.1"), request.url.scheme)
         return Response(orjson.dumps(document), media_type=MEDIA_TYPE)
 

@@ -156,7 +156,7 @@ def _add_nodes(router: APIRouter, context: HttpContext) -> None:
             "type": "disc",
             "running": context.is_ready(),
             "mem_alarm": False,
-            "disk_free_alarm": context.store.failure is not None,
+            "disk_free_alarm": context.store.condition.failure is not None,
             "partitions": [],
             "sockets_used": len(frontend.conversations),
         }
@@ -175,7 +175,7 @@ def _add_nodes(router: APIRouter, context: HttpContext) -> None:
 
 def _add_health(router: APIRouter, context: HttpContext) -> None:
     async def check() -> Response:
-        failure = context.store.failure
+        failure = context.store.condition.failure
         if failure is None and context.is_ready():
             return json_answer({"status": "ok"})
         reason = "the server is not ready" if failure is None else failure.message

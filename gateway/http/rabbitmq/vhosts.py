@@ -43,16 +43,16 @@ def vhost_routes(context: HttpContext) -> APIRouter:
 async def create_vhost(context: HttpContext, name: str) -> bool:
     """Whether it is new.  Raises BAD_REQUEST for what is no name of a namespace."""
     namespace = namespace_of(name)
-    if namespace in context.store.namespaces():
+    if namespace in context.store.topology.namespaces():
         return False
-    await context.store.put_namespace(namespace)
+    await context.store.topology.put_namespace(namespace)
     return True
 
 
 async def _delete(context: HttpContext, vhost: Vhost) -> None:
     if vhost.namespace == DEFAULT_NAMESPACE:
         raise EntrepotError(Code.PRECONDITION_FAILED, f"vhost '{vhost.name}' cannot be deleted")
-    topics = [topic.name for topic in context.store.topics() if split_name(topic.name)[0] == vhost.namespace]
+    topics = [topic.name for topic in context.store.topology.topics() if split_name(topic.name)[0] == vhost.namespace]
     others = [name for name in topics if not is_hidden_topic(name)]
     if others:
         raise EntrepotError(
@@ -63,7 +63,7 @@ async def _delete(context: HttpContext, vhost: Vhost) -> None:
         if conversation.vhost is vhost:
             conversation.close_connection(ReplyCode.CONNECTION_FORCED, f"vhost '{vhost.name}' is deleted")
     await frontend.definitions.clear(vhost)
-    await context.store.delete_namespace(vhost.namespace)
+    await context.store.topology.delete_namespace(vhost.namespace)
 
 
 def _shape(vhost: Vhost) -> dict[str, Any]:

@@ -248,13 +248,13 @@ class _Consumer:
     async def _settle(self, kind: str, data: frames.Settling) -> Sequence[EntrepotError | None]:
         store, topic, group, tokens = self._store, self._topic, self._group, data.lock_tokens
         if kind == frames.ACKNOWLEDGE:
-            return await store.acknowledge(topic, group, tokens)
+            return await store.consumption.acknowledge(topic, group, tokens)
         if kind == frames.REJECT:
-            return await store.reject(topic, group, tokens)
+            return await store.consumption.reject(topic, group, tokens)
         if kind == frames.RENEW:
-            return await store.change_invisible_duration(topic, group, tokens, None, release=False)
+            return await store.consumption.change_invisible_duration(topic, group, tokens, None, release=False)
         delay_ms = int(data.release_delay_in_seconds * 1000)
-        return await store.change_invisible_duration(topic, group, tokens, delay_ms, release=True)
+        return await store.consumption.change_invisible_duration(topic, group, tokens, delay_ms, release=True)
 
     async def _tell_problem(self, answered: str, error: EntrepotError | CloudEventError) -> None:
         self._count += 1

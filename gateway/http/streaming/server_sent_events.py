@@ -71,7 +71,7 @@ def stream_routes(context: HttpContext) -> Routes:
         cursor: str | None = Query(None, max_length=MAX_CURSOR, description="The same, for who sets no header"),
     ) -> StreamingResponse:
         full_name = topic_name(store, request, topic)
-        if store.topic(full_name) is None:
+        if store.topology.topic(full_name) is None:
             await context.topology.ensure_readable(full_name)
         places = await places_of(store, full_name, position_of(start))
         if last_event_id or cursor:

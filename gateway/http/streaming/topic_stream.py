@@ -36,7 +36,7 @@ class TopicStream:
         self._tails: dict[int, Tail] = {}
         self._news = asyncio.Event()
         self._is_closed = False
-        self._stop_watching = store.watch_topics(self._topic_changed)
+        self._stop_watching = store.topology.watch_topics(self._topic_changed)
         self._open()
 
     @property
@@ -73,14 +73,14 @@ class TopicStream:
         self._waiting.clear()
 
     def _open(self) -> None:
-        topic = self._store.topic(self._topic)
+        topic = self._store.topology.topic(self._topic)
         if topic is None:
             self._end()
             return
-        for queue_id in self._store.queues(topic).readable:
+        for queue_id in self._store.topology.queues(topic).readable:
             if queue_id not in self._tails:
                 start = self._handed.get(queue_id, 0)
-                self._tails[queue_id] = self._store.tail(self._topic, queue_id, start, self._took_of(queue_id))
+                self._tails[queue_id] = self._store.messages.tail(self._topic, queue_id, start, self._took_of(queue_id))
 
     def _took_of(self, queue_id: int) -> Callable[[list[StoredMessage]], None]:
         def took(messages: list[StoredMessage]) -> None:
@@ -101,7 +101,7 @@ class TopicStream:
         self._tails.clear()
 
     def _topic_changed(self, name: str) -> None:
-        if name == self._topic and not self._is_closed and (self._tails or self._store.topic(name) is None):
+        if name == self._topic and not self._is_closed and (self._tails or self._store.topology.topic(name) is None):
             self._open()
 
     def _end(self) -> None:
@@ -116,20 +116,20 @@ class TopicStream:
 
 async def places_of(store: Store, topic: str, position: Position) -> dict[int, int]:
     """The offset of a position in each queue.  Raises TOPIC_NOT_FOUND, FORBIDDEN."""
-    definition = store.topic(topic)
+    definition = store.topology.topic(topic)
     if definition is None:
         raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")
     if not definition.permission.readable:
         raise EntrepotError(Code.FORBIDDEN, f"topic {topic!r} is not readable")
-    bounds = {each.queue_id: each for each in await store.bounds(topic)}
+    bounds = {each.queue_id: each for each in await store.messages.bounds(topic)}
     places: dict[int, int] = {}
-    for queue_id in store.queues(definition).readable:
+    for queue_id in store.topology.queues(definition).readable:
         if position.kind is PositionKind.LATEST and queue_id in bounds:
             places[queue_id] = bounds[queue_id].max_offset
         elif position.kind is PositionKind.EARLIEST and queue_id in bounds:
             places[queue_id] = bounds[queue_id].min_offset
         else:
-            places[queue_id] = await store.offset_at(topic, queue_id, position)
+            places[queue_id] = await store.messages.offset_at(topic, queue_id, position)
     return places
 
 

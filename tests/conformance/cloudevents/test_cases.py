@@ -41,7 +41,7 @@ def test_case(server: HttpServer, client: httpx2.Client, case: Case) -> None:
     headers = [*case.headers.items(), *case.more_headers]
     answer = client.post("/topics/conformance:publish", headers=headers, content=case.body)
     assert answer.status_code == case.status, answer.text
-    found = receive(client, "conformance") if server.store.topic("conformance") is not None else []
+    found = receive(client, "conformance") if server.store.topology.topic("conformance") is not None else []
     if found:
         settle(client, "acknowledge", "conformance", found)
     if case.status != 200:

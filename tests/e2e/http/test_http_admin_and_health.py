@@ -143,7 +143,7 @@ def test_metrics_tell_of_the_store(server, client, topic):
     assert client.post(f"/topics/{topic}/eventsubscriptions/g:receive?maxWaitTime=0").json()["value"]
     samples = _samples(client)
     assert samples["rocketmq_timing_messages", ()] == samples["rocketmq_half_messages", ()] == 0
-    if not server.run(server.store.measurements()):
+    if not server.run(server.store.condition.measurements()):
         return
     for name, least in (("append", 3), ("sync", 1), ("pop", 1)):
         family = f"entrepot_store_{name}_seconds"
@@ -189,14 +189,15 @@ def test_a_store_that_refuses_is_told_with_retry_after(server: HttpServer, clien
     def refuse(*_: object) -> None:
         raise failure
 
-    monkeypatch.setattr(server.store, "append", refuse)
+    monkeypatch.setattr(server.store.messages, "append", refuse)
     answer = client.post(f"/topics/{topic}:publish", headers=CE)
     assert answer.status_code == status and int(answer.headers["retry-after"]) > 0
     assert answer.json()["detail"] == failure.message
 
 
 def test_a_failed_store_fails_the_health_check(server: HttpServer, client, monkeypatch):
-    monkeypatch.setattr(type(server.store), "failure", property(lambda _: StoreFailedError("the disk is gone")))
+    gone = StoreFailedError("the disk is gone")
+    monkeypatch.setattr(type(server.store.condition), "failure", property(lambda _: gone))
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (503, 503)
 
 

@@ -215,7 +215,7 @@ def test_a_fault_of_ours_is_told_without_details(server: HttpServer, client, mon
     def broken(*_: object) -> None:
         raise RuntimeError("the secret")
 
-    monkeypatch.setattr(server.store, "topic", broken)
+    monkeypatch.setattr(server.store.topology, "topic", broken)
     with capture_logs() as logged:
         for path in ("/topics/known:publish", f"{SUBSCRIPTION}:receive"):
             answer = client.post(path, headers=CE)

@@ -101,14 +101,14 @@ def test_a_long_export_comes_piece_by_piece(client, topic):
 
 def test_an_export_that_fails_on_the_way_is_not_taken_for_whole(server, client, group, monkeypatch, capfd):
     monkeypatch.setattr("gateway.http.admin.dead_letters.EXPORT_BATCH", 2)
-    read = server.store.read
+    read = server.store.messages.read
 
     async def failing(topic: str, queue_id: int, from_offset: int, max_messages: int) -> list:
         if from_offset >= 2:
             raise EntrepotError(Code.MESSAGE_CORRUPTED, "its checksum is wrong")
         return await read(topic, queue_id, from_offset, max_messages)
 
-    monkeypatch.setattr(server.store, "read", failing)
+    monkeypatch.setattr(server.store.messages, "read", failing)
     with capture_logs():  # else the whole stack is drawn, for seconds
         with pytest.raises(httpx2.RemoteProtocolError):
             client.get(f"{GROUPS}/{group}/dead-letters:export")

@@ -362,10 +362,10 @@ def test_what_a_gateway_left_that_died_in_the_middle_is_deleted(
     server.run(known._make_feed(own))
     left = server.run(known._new_dispatch_group(topic))
     assert server.run(orphans.sweep()) == 0
-    assert server.store.topic(own.feed) is not None
+    assert server.store.topology.topic(own.feed) is not None
     assert server.run(orphans.sweep()) >= 3
-    assert server.store.topic(own.feed) is None
-    assert server.store.group(own.group) is server.store.group(left) is None
+    assert server.store.topology.topic(own.feed) is None
+    assert server.store.topology.group(own.group) is server.store.topology.group(left) is None
     publish(client, topic, event(1))
     assert [one["id"] for one in events_of(receiver.wait(topic, 1)[0])] == ["e1"]
     assert client.get(f"/subscriptions/{made['id']}").status_code == 200

@@ -358,8 +358,8 @@ def test_a_deleted_subscription_gets_nothing_more_and_leaves_nothing(
     assert len(receiver.seen(topic)) == 1
 
     def leftovers() -> list[str]:
-        groups = [group.name for group in server.store.groups()]
-        topics = [each.name for each in server.store.topics()]
+        groups = [group.name for group in server.store.topology.groups()]
+        topics = [each.name for each in server.store.topology.topics()]
         return [name for name in (*groups, *topics) if made["id"] in name or (topic in name and "dispatch" in name)]
 
     wait_until(lambda: server.call(leftovers) == [], "the end of what is left")

@@ -29,7 +29,10 @@ def anywhere(body: str, group: str | None = None) -> Message:
 
 
 async def stored(store: RemoteStore, topic: str = "t") -> dict[int, list[str]]:
-    found = {b.queue_id: await store.read(topic, b.queue_id, b.min_offset, 1000) for b in await store.bounds(topic)}
+    found = {
+        b.queue_id: await store.messages.read(topic, b.queue_id, b.min_offset, 1000)
+        for b in await store.messages.bounds(topic)
+    }
     return {queue_id: bodies(messages) for queue_id, messages in found.items()}
 
 
@@ -38,7 +41,7 @@ async def test_a_batch_goes_to_the_owners_of_its_queues(world: BrokerWorld, stor
     sent = [message("t", f"m{i}", queue_id) for i, queue_id in enumerate([0, 10001, 1, 10000, 10001])]
     assert await append_all(store, *sent) == [None] * 5
     assert await stored(store) == {0: ["m0"], 1: ["m2"], 10000: ["m3"], 10001: ["m1", "m4"]}
-    own = await world.brokers[1].broker.read("t", 1, 0, 10)
+    own = await world.brokers[1].broker.messages.read("t", 1, 0, 10)
     assert (bodies(own), own[0].queue_id) == (["m1", "m4"], 1), "the broker knows its own numbers only"
 
 
@@ -56,7 +59,7 @@ async def test_a_batch_is_not_confirmed_because_its_first_part_was_refused(tmp_p
     await world.topic()
     await world.stop(0)
     world.brokers[1].hang()
-    confirmation = store.append([message("t", "a", 0), message("t", "b", 10000)])
+    confirmation = store.messages.append([message("t", "a", 0), message("t", "b", 10000)])
     told: list[EntrepotError | None] = []
     confirmation.when_settled(told.append)
     assert (told, confirmation.settled) == ([], False), "the other part is under way"
@@ -72,7 +75,7 @@ async def test_a_hung_broker_holds_up_its_own_messages_only(world: BrokerWorld, 
     store = await world.store(request_seconds=5.0 if is_for_good else 2 * PATIENCE_SECONDS)
     await world.topic()
     world.brokers[0].hang()
-    confirmation = store.append([message("t", "a", 0), message("t", "b", 10000)])
+    confirmation = store.messages.append([message("t", "a", 0), message("t", "b", 10000)])
     told: list[tuple[str, EntrepotError | None]] = []
     confirmation.when_settled(lambda failure: told.append(("a", failure)), 0, 1)
     confirmation.when_settled(lambda failure: told.append(("b", failure)), 1, 2)
@@ -134,15 +137,15 @@ async def test_a_draining_broker_gets_nothing_new(world: BrokerWorld, store: Rem
     await send(sender, *(anywhere(f"m{i}") for i in range(8)))
     world.brokers[1].is_draining = True
     world.brokers[1].service.info_changed()
-    await until(lambda: store.queues(topic).writable == (0, 1), "it is known to drain")
-    assert store.queues(topic).preferred == (0, 1)
-    assert store.queues(topic).readable == (0, 1, 10000, 10001)
+    await until(lambda: store.topology.queues(topic).writable == (0, 1), "it is known to drain")
+    assert store.topology.queues(topic).preferred == (0, 1)
+    assert store.topology.queues(topic).readable == (0, 1, 10000, 10001)
     await send(sender, *(anywhere(f"n{i}") for i in range(8)), *(anywhere(f"k{i}", f"k{i}") for i in range(8)))
     found = await stored(store)
     assert {body[0] for queue_id in (10000, 10001) for body in found[queue_id]} == {"m"}
     world.brokers[1].is_draining = False
     world.brokers[1].service.info_changed()
-    await until(lambda: store.queues(topic).writable == (0, 1, 10000, 10001), "it takes part again")
+    await until(lambda: store.topology.queues(topic).writable == (0, 1, 10000, 10001), "it takes part again")
 
 
 async def test_brokers_of_the_own_zone_are_preferred(world: BrokerWorld):
@@ -151,11 +154,11 @@ async def test_brokers_of_the_own_zone_are_preferred(world: BrokerWorld):
     west = await world.store(zone="west")
     none = await world.store(zone="north")
     topic = await world.topic()
-    assert west.queues(topic).preferred == (10000, 10001)
-    assert west.queues(topic).writable == (0, 1, 10000, 10001)
-    assert none.queues(topic).preferred == (0, 1, 10000, 10001)
+    assert west.topology.queues(topic).preferred == (10000, 10001)
+    assert west.topology.queues(topic).writable == (0, 1, 10000, 10001)
+    assert none.topology.queues(topic).preferred == (0, 1, 10000, 10001)
     await world.stop(1)
-    assert west.queues(topic).preferred == (0, 1), "a far one rather than none"
+    assert west.topology.queues(topic).preferred == (0, 1), "a far one rather than none"
 
 
 async def test_a_slow_broker_is_avoided_for_a_while(world: BrokerWorld, store: RemoteStore):
@@ -163,9 +166,9 @@ async def test_a_slow_broker_is_avoided_for_a_while(world: BrokerWorld, store: R
     slow = store.cluster.of_number(1)
     assert slow is not None
     store.cluster.took(slow, 0.6)
-    assert store.queues(topic).preferred == (0, 1)
-    assert store.queues(topic).writable == (0, 1, 10000, 10001), "keys do not wander"
-    await until(lambda: len(store.queues(topic).preferred) == 4, "it is tried again")
+    assert store.topology.queues(topic).preferred == (0, 1)
+    assert store.topology.queues(topic).writable == (0, 1, 10000, 10001), "keys do not wander"
+    await until(lambda: len(store.topology.queues(topic).preferred) == 4, "it is tried again")
 
 
 async def test_a_slow_broker_is_better_than_one_that_is_away(world: BrokerWorld, store: RemoteStore):
@@ -174,14 +177,14 @@ async def test_a_slow_broker_is_better_than_one_that_is_away(world: BrokerWorld,
     assert slow is not None
     store.cluster.took(slow, 2.0)
     await world.stop(0)
-    assert store.queues(topic).preferred == (10000, 10001)
+    assert store.topology.queues(topic).preferred == (10000, 10001)
     sender = sender_over(store, world.clock)
     assert set(await send(sender, *(anywhere(f"m{i}") for i in range(12)))) == {None}
 
 
 async def test_nothing_goes_to_a_broker_that_a_topic_is_not_placed_on(world: BrokerWorld, store: RemoteStore):
     topic = await world.topic(placement=(("broker-0", 3),))
-    assert store.queues(topic).readable == (0, 1, 2)
+    assert store.topology.queues(topic).readable == (0, 1, 2)
     assert await append_all(store, message("t", "a", 2), message("t", "b", 10000)) == [None, Code.TOPIC_NOT_FOUND]
     sender = sender_over(store, world.clock)
     assert set(await send(sender, *(anywhere(f"m{i}") for i in range(9)))) == {None}
@@ -192,7 +195,7 @@ async def test_a_placement_does_not_shrink_away_what_is_not_drained(world: Broke
     await world.topic(queues=1)
     await append(store, "t", "a", queue_id=10000)
     with pytest.raises(EntrepotError) as refused:
-        await store.put_topic(Topic("t", queues=1, placement=(("broker-0", 1),)))
+        await store.topology.put_topic(Topic("t", queues=1, placement=(("broker-0", 1),)))
     assert refused.value.code == Code.PRECONDITION_FAILED
     await world.agree()
     assert (await stored(store))[10000] == ["a"]

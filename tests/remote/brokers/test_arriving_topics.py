@@ -21,7 +21,7 @@ BOTH = (0, 1, 2, 3, 10000, 10001, 10002, 10003)
 async def arriving(world: BrokerWorld, store: RemoteStore, other: RemoteStore) -> asyncio.Task[Topic]:
     """A topic that is being put, that the first broker has told of, and that the second one knows nothing of."""
     world.brokers[1].hang()
-    putting = asyncio.create_task(store.put_topic(Topic("t", queues=4)))
+    putting = asyncio.create_task(store.topology.put_topic(Topic("t", queues=4)))
     for each in (store, other):
         await until(lambda each=each: each.cluster.definition("t"), "a broker has told of it")
     return putting
@@ -30,12 +30,12 @@ async def arriving(world: BrokerWorld, store: RemoteStore, other: RemoteStore) -
 async def test_it_is_known_when_all_have_it(
     world: BrokerWorld, store: RemoteStore, other: RemoteStore, arriving: asyncio.Task[Topic]
 ):
-    assert (store.topic("t"), other.topic("t")) == (None, None)
+    assert (store.topology.topic("t"), other.topology.topic("t")) == (None, None)
     world.brokers[1].hang(False)
     await arriving
     for each in (store, other):
-        await until(lambda each=each: each.topic("t"), "it is known")
-        assert each.queues(Topic("t", queues=4)).writable == BOTH
+        await until(lambda each=each: each.topology.topic("t"), "it is known")
+        assert each.topology.queues(Topic("t", queues=4)).writable == BOTH
 
 
 async def test_names_that_are_used_meanwhile_stay_in_their_queues(
@@ -62,23 +62,26 @@ async def test_names_that_are_used_meanwhile_stay_in_their_queues(
 async def test_a_broker_that_is_stuck_is_not_waited_for_long(
     world: BrokerWorld, other: RemoteStore, arriving: asyncio.Task[Topic]
 ):
-    await until(lambda: other.topic("t"), "the other gateway may use what there is", 10)
-    assert other.queues(Topic("t", queues=4)).writable == (0, 1, 2, 3)
+    await until(lambda: other.topology.topic("t"), "the other gateway may use what there is", 10)
+    assert other.topology.queues(Topic("t", queues=4)).writable == (0, 1, 2, 3)
     world.brokers[1].hang(False)
     await arriving
-    await until(lambda: other.queues(Topic("t", queues=4)).writable == BOTH, "the rest has come")
+    await until(lambda: other.topology.queues(Topic("t", queues=4)).writable == BOTH, "the rest has come")
 
 
 async def test_what_a_broker_refuses_stays_where_it_was(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
     """A gateway that does not know of the topic yet puts it: it is not taken back from where others have used it."""
-    await store.put_namespace("n")
+    await store.topology.put_namespace("n")
     await world.agree()
-    await world.brokers[1].broker.delete_namespace("n")
-    await world.brokers[0].broker.put_topic(Topic("n/t", queues=2))
+    await world.brokers[1].broker.topology.delete_namespace("n")
+    await world.brokers[0].broker.topology.put_topic(Topic("n/t", queues=2))
     await until(lambda: other.cluster.definition("n/t"), "a broker has told of it")
-    assert other.topic("n/t") is None
-    assert await refusal_of(other.put_topic(Topic("n/t", revision=1))) in (Code.BAD_REQUEST, Code.ILLEGAL_TOPIC)
-    kept = world.brokers[0].broker.topic("n/t")
+    assert other.topology.topic("n/t") is None
+    assert await refusal_of(other.topology.put_topic(Topic("n/t", revision=1))) in (
+        Code.BAD_REQUEST,
+        Code.ILLEGAL_TOPIC,
+    )
+    kept = world.brokers[0].broker.topology.topic("n/t")
     assert kept is not None
     assert kept.queues == 2
     await append(store, "n/t", "a", queue_id=0)

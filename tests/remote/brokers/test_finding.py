@@ -41,7 +41,7 @@ async def pages(store: RemoteStore, limit: int, **terms: Any) -> list[StoredMess
     found: list[StoredMessage] = []
     cursor = None
     for _ in range(50):
-        page = await store.query(MessageQuery("t", limit=limit, cursor=cursor, **terms))
+        page = await store.finder.query(MessageQuery("t", limit=limit, cursor=cursor, **terms))
         assert len(page.messages) <= limit
         found += page.messages
         cursor = page.next
@@ -62,54 +62,54 @@ async def test_a_query_over_all_brokers(world: BrokerWorld, store: RemoteStore, 
 
 async def test_a_query_goes_on_after_a_broker_was_away(world: BrokerWorld, store: RemoteStore):
     await fill(world, store)
-    first = await store.query(MessageQuery("t", limit=3))
+    first = await store.finder.query(MessageQuery("t", limit=3))
     await world.stop(1)
     going_on = MessageQuery("t", limit=32, cursor=first.next)
-    assert await refusal_of(store.query(going_on)) == Code.UNAVAILABLE, "rather than leave some out"
+    assert await refusal_of(store.finder.query(going_on)) == Code.UNAVAILABLE, "rather than leave some out"
     await world.serve(1)
-    rest = await store.query(going_on)
+    rest = await store.finder.query(going_on)
     assert sorted(bodies(first.messages) + bodies(rest.messages)) == sorted(f"m{i}" for i in range(10))
 
 
 async def test_a_query_begun_while_a_broker_is_away_goes_on_when_it_is_back(world: BrokerWorld, store: RemoteStore):
     await fill(world, store)
     await world.stop(1)
-    first = await store.query(MessageQuery("t", limit=2))
+    first = await store.finder.query(MessageQuery("t", limit=2))
     await world.serve(1)
-    rest = await store.query(MessageQuery("t", limit=32, cursor=first.next))
+    rest = await store.finder.query(MessageQuery("t", limit=32, cursor=first.next))
     assert sorted(bodies(first.messages) + bodies(rest.messages)) == ["m0", "m2", "m4", "m6", "m8"]
 
 
 @cases("cursor", ["", "x", "[]", '{"0": 3}', '{"0": "x"}', "7"])
 async def test_cursors_that_are_none(world: BrokerWorld, store: RemoteStore, cursor: str):
     await fill(world, store, 2)
-    assert await refusal_of(store.query(MessageQuery("t", cursor=cursor))) == Code.BAD_REQUEST
+    assert await refusal_of(store.finder.query(MessageQuery("t", cursor=cursor))) == Code.BAD_REQUEST
 
 
 async def test_messages_by_id_and_place(world: BrokerWorld, store: RemoteStore):
     await world.topic()
     for queue_id in (0, 10000):
         await append(store, "t", "same", queue_id=queue_id)
-    found = await store.messages_by_id(b"same")
+    found = await store.finder.messages_by_id(b"same")
     assert sorted(m.queue_id for m in found) == [0, 10000]
     for each in found:
-        at = await store.message_at(each.commit_log_offset)
+        at = await store.finder.message_at(each.commit_log_offset)
         assert (at.queue_id, at.body, at.commit_log_offset) == (each.queue_id, b"same", each.commit_log_offset)
     for place in (-1, first_place(1) + 7, first_place(9), 1 << 62):
-        assert await refusal_of(store.message_at(place)) == Code.OFFSET_NOT_FOUND
+        assert await refusal_of(store.finder.message_at(place)) == Code.OFFSET_NOT_FOUND
 
 
 async def test_consumers_and_traces(world: BrokerWorld, store: RemoteStore):
     await world.topic(trace=1.0)
     await append(store, "t", "a", queue_id=10001)
-    [found] = await store.messages_by_id(b"a")
+    [found] = await store.finder.messages_by_id(b"a")
     [delivery] = await pop(store, "t")
-    [consumer] = await store.message_consumers(found)
+    [consumer] = await store.finder.message_consumers(found)
     assert (consumer.group, consumer.state) == ("g", ConsumptionState.IN_FLIGHT)
-    await store.acknowledge("t", "g", [delivery.receipt_handle])
+    await store.consumption.acknowledge("t", "g", [delivery.receipt_handle])
 
     async def whole() -> Any:
-        hops = await store.message_trace(b"a")
+        hops = await store.finder.message_trace(b"a")
         return hops if len(hops) == 3 else None
 
     hops = await eventually(whole)
@@ -129,7 +129,7 @@ async def listed(store: RemoteStore, limit: int, topic: str | None = "t") -> lis
     """All timers, page by page."""
     found: list[TimedMessage] = []
     after = None
-    while batch := await store.timed_messages(topic, after=after, limit=limit):
+    while batch := await store.timers.timed_messages(topic, after=after, limit=limit):
         assert len(batch) <= limit
         found += batch
         after = TimerCursor(batch[-1].deliver_at_ms, batch[-1].message.commit_log_offset)
@@ -155,10 +155,10 @@ async def test_timers_are_recalled_and_retimed_wherever_they_are(
     await world.topic()
     (first, first_at), (second, second_at) = later(world, "a", 0), later(world, "b", 10000)
     assert await append_all(store, first, second) == [None, None]
-    await other.recall("t", b"a", first_at)
-    await other.retime("t", b"b", second_at, world.clock.now_ms())
+    await other.timers.recall("t", b"a", first_at)
+    await other.timers.retime("t", b"b", second_at, world.clock.now_ms())
     assert bodies(await pop(store, "t", wait_ms=5000)) == ["b"]
-    assert await refusal_of(store.recall("t", b"a", first_at)) == Code.OFFSET_NOT_FOUND
+    assert await refusal_of(store.timers.recall("t", b"a", first_at)) == Code.OFFSET_NOT_FOUND
     assert await listed(store, 10) == []
 
 
@@ -167,9 +167,9 @@ async def test_a_timer_of_a_broker_that_is_away_is_not_said_to_be_nowhere(world:
     timed, at = later(world, "a", 10000)
     assert await append_all(store, timed) == [None]
     await world.stop(1)
-    assert await refusal_of(store.recall("t", b"a", at)) == Code.UNAVAILABLE
+    assert await refusal_of(store.timers.recall("t", b"a", at)) == Code.UNAVAILABLE
     await world.serve(1)
-    await store.recall("t", b"a", at)
+    await store.timers.recall("t", b"a", at)
 
 
 # -- transactions ------------------------------------------------------------------------------------------------------
@@ -181,23 +181,23 @@ def half(body: str, queue_id: int) -> Message:
 
 async def test_transactions_end_wherever_they_were_begun(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
     await world.topic()
-    confirmation = store.append_half([half(body, i % 2 * 10000) for i, body in enumerate("abcd")])
+    confirmation = store.transactions.append_half([half(body, i % 2 * 10000) for i, body in enumerate("abcd")])
     assert await settled(confirmation) is None
     assert confirmation.refusals is None
     ends = [TransactionEnd("t", body, body in "ab") for body in "abcdx"]
-    assert codes(await other.end_transactions(ends)) == [None] * 4 + [Code.INVALID_TRANSACTION_ID]
+    assert codes(await other.transactions.end_transactions(ends)) == [None] * 4 + [Code.INVALID_TRANSACTION_ID]
     found = await pop(store, "t")
     assert sorted(bodies(found)) == ["a", "b"]
-    assert codes(await other.acknowledge("t", "g", handles(found))) == [None, None]
-    assert codes(await store.end_transactions(ends)) == [Code.INVALID_TRANSACTION_ID] * 5
+    assert codes(await other.consumption.acknowledge("t", "g", handles(found))) == [None, None]
+    assert codes(await store.transactions.end_transactions(ends)) == [Code.INVALID_TRANSACTION_ID] * 5
 
 
 async def test_a_transaction_of_a_broker_that_is_away_is_not_said_to_be_nowhere(world: BrokerWorld, store: RemoteStore):
     await world.topic()
-    assert await settled(store.append_half([half("a", 0), half("b", 10000)])) is None
+    assert await settled(store.transactions.append_half([half("a", 0), half("b", 10000)])) is None
     await world.stop(1)
     ends = [TransactionEnd("t", "a", True), TransactionEnd("t", "b", True)]
-    assert codes(await store.end_transactions(ends)) == [None, Code.UNAVAILABLE]
+    assert codes(await store.transactions.end_transactions(ends)) == [None, Code.UNAVAILABLE]
     await world.serve(1)
-    assert codes(await store.end_transactions(ends[1:])) == [None]
+    assert codes(await store.transactions.end_transactions(ends[1:])) == [None]
     assert sorted(bodies(await pop(store, "t"))) == ["a", "b"]

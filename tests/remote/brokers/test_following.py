@@ -47,7 +47,7 @@ async def test_a_lagging_subscriber_whose_broker_is_away_loses_nothing(
     await world.stop(1)
     subscriber.room = 1 << 30
     reads: list[int] = []
-    pull = store.pull
+    pull = store.messages.pull
 
     async def counted(
         topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
@@ -55,7 +55,7 @@ async def test_a_lagging_subscriber_whose_broker_is_away_loses_nothing(
         reads.append(from_offset)
         return await pull(topic, queue_id, from_offset, max_messages, filter)
 
-    monkeypatch.setattr(store, "pull", counted)
+    monkeypatch.setattr(store.messages, "pull", counted)
     hub.catch_up(subscriber)
     await until(lambda: len(reads) > 1 or not subscriber.lagging, "it has tried, and tried again")
     assert subscriber.lagging == {key: 3}
@@ -71,12 +71,12 @@ async def test_a_broker_that_joins_after_advice_about_faults_is_followed(world: 
     await world.stop(1)
     store = await connect(world.brokers[0], clock=world.clock)
     try:
-        await store.put_topic(Topic("t", queues=2))
+        await store.topology.put_topic(Topic("t", queues=2))
         _, subscriber = await follow(store, world.clock)
         store.cluster.failed(store.cluster.ready[0])
         await world.brokers[1].serve()
         store.cluster.add(world.brokers[1].address)
-        await until(lambda: world.brokers[1].broker.topic("t") is not None, "it has the topic")
+        await until(lambda: world.brokers[1].broker.topology.topic("t") is not None, "it has the topic")
         known = [client.view.topics for client in store.cluster.clients.values()]
         await until(lambda: all("t" in each for each in known), "that is known")
         await send(store, *numbered("m"))
@@ -90,7 +90,7 @@ async def test_a_broker_that_joins_after_advice_about_faults_is_followed(world: 
 async def test_a_session_reads_on_in_a_queue_whose_broker_is_known_later(world: BrokerWorld, cursor: int):
     """As when all began anew at once, and one broker was the last."""
     first = await connect(*world.brokers, clock=world.clock)
-    await first.put_topic(Topic("t", queues=2))
+    await first.topology.put_topic(Topic("t", queues=2))
     await send(first, *numbered("m"))
     await send(first, *numbered("n"), queue_id=0)
     await first.close()
@@ -116,7 +116,7 @@ async def test_a_session_reads_on_in_a_queue_whose_broker_is_known_later(world: 
 async def test_who_has_gone_awaits_nothing(world: BrokerWorld):
     store = await connect(world.brokers[0], clock=world.clock)
     try:
-        await store.put_topic(Topic("t", queues=2))
+        await store.topology.put_topic(Topic("t", queues=2))
         hub, _ = await follow(store, world.clock)
         back = HubSubscriber()
         back.subscribe(hub, "t")
@@ -167,8 +167,8 @@ async def test_a_topic_made_anew_through_another_gateway_is_followed_from_its_be
     if was_away:
         for client in other.cluster.clients.values():
             await client.link.close()
-    await store.delete_topic("t")
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.delete_topic("t")
+    await store.topology.put_topic(Topic("t", queues=2))
     after = numbered("after", 40)
     await send(store, *after)
     if was_away:
@@ -194,7 +194,7 @@ async def test_a_broker_that_comes_back_with_an_empty_store_is_followed_from_its
     if is_later:
         await link.close()
     await world.replace(1, tmp_path / "empty")
-    await until(lambda: world.brokers[1].broker.topic("t") is not None, "it was told of the topic")
+    await until(lambda: world.brokers[1].broker.topology.topic("t") is not None, "it was told of the topic")
     await until(lambda: len(store.cluster.ready) == 2, "it is back")
     after = numbered("after", 15)
     await send(store, *after)

@@ -53,7 +53,7 @@ class Moving:
             )
 
     async def there(self) -> dict[str, bytes]:
-        return {each.key: each.value for each in await self.writer.scan("k/")}
+        return {each.key: each.value for each in await self.writer.key_values.scan("k/")}
 
 
 @pytest.fixture
@@ -69,7 +69,9 @@ async def moving(tmp_path: Path, old: int) -> AsyncIterator[Moving]:
         brokers = [await start_broker(tmp_path, f"broker-{n}", clock, stack, keeps=n == old) for n in (0, 1)]
         mover, writer = [await store_over(brokers, clock, stack) for _ in range(2)]
         moving = Moving(brokers, old, mover, writer)
-        await writer.write([KeyValueChange("k/a", b"old"), KeyValueChange("k/gone", b"x"), KeyValueChange("k/b", b"b")])
+        await writer.key_values.write(
+            [KeyValueChange("k/a", b"old"), KeyValueChange("k/gone", b"x"), KeyValueChange("k/b", b"b")]
+        )
         yield moving
 
 
@@ -102,7 +104,7 @@ async def test_all_of_them_move(moving: Moving, monkeypatch: pytest.MonkeyPatch)
     assert moving.keepers() == [1 - moving.old]
     assert await moving.there() == before
     assert len(asked) == COUNT, "the cuts below are at all of the steps"
-    await moving.writer.write([KeyValueChange("k/a", b"new")])
+    await moving.writer.key_values.write([KeyValueChange("k/a", b"new")])
     await moving.operations.drain(f"broker-{moving.old}", is_draining=False)
 
 
@@ -119,7 +121,7 @@ async def test_what_was_cut_is_done_again_and_undoes_nothing(
         broker.end_seal()
     await moving.agree()
     assert await moving.there() == {"k/a": b"old", "k/gone": b"x", "k/b": b"b"}
-    await moving.writer.write([KeyValueChange("k/a", b"new"), KeyValueChange("k/gone", None)])
+    await moving.writer.key_values.write([KeyValueChange("k/a", b"new"), KeyValueChange("k/gone", None)])
     await moving.drain()
     await moving.agree()
     assert moving.keepers() == [1 - moving.old]
@@ -139,7 +141,9 @@ async def test_writes_after_the_seal_has_ended_are_not_lost(moving: Moving, at: 
                     if len(asked) == at:
                         moving.brokers[moving.old].end_seal()
                         await moving.agree()
-                        await moving.writer.write([KeyValueChange("k/a", b"new"), KeyValueChange("k/gone", None)])
+                        await moving.writer.key_values.write(
+                            [KeyValueChange("k/a", b"new"), KeyValueChange("k/gone", None)]
+                        )
                     asked.append(operation)
                 return await real(operation, *arguments, **named)
 
@@ -158,9 +162,9 @@ async def test_a_seal_that_has_ended_is_not_renewed_and_gives_nothing_up(moving:
     client = moving.client(moving.old)
     token = await client.ask(wire.SEAL_KEY_VALUES, 0)
     assert await client.ask(wire.SEAL_KEY_VALUES, token) == token
-    assert await refusal_of(moving.writer.write([KeyValueChange("k/a", b"new")])) is not None
+    assert await refusal_of(moving.writer.key_values.write([KeyValueChange("k/a", b"new")])) is not None
     moving.brokers[moving.old].end_seal()
-    await moving.writer.write([KeyValueChange("k/a", b"new")])
+    await moving.writer.key_values.write([KeyValueChange("k/a", b"new")])
     assert await refusal_of(client.ask(wire.SEAL_KEY_VALUES, token)) == Code.PRECONDITION_FAILED
     assert await refusal_of(client.ask(wire.KEEP_KEY_VALUES, False, token)) == Code.PRECONDITION_FAILED
     assert moving.keepers() == [moving.old]

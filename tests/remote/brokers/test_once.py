@@ -20,16 +20,16 @@ async def test_a_message_for_further_queues_is_not_sent_again(world: BrokerWorld
     refusals = await sender_over(store, world.clock).send_and_wait([sent])
     assert refusals is not None and refusals[0] is not None
     local = world.brokers[0].broker
-    topic = local.topic("t")
+    topic = local.topology.topic("t")
     assert topic is not None
-    assert sum(each.max_offset for each in local.bounds_of(topic)) <= 1
+    assert sum(each.max_offset for each in local.core.bounds_of(topic)) <= 1
 
 
 async def test_a_watch_of_availability_that_was_closed_is_silent(world: BrokerWorld, store: RemoteStore):
     await world.topic()
     told: list[str] = []
     watches = [
-        AvailabilityWatch(world.brokers[0].broker, "t", "g", lambda name=name: told.append(name))  # type: ignore[misc]
+        AvailabilityWatch(world.brokers[0].broker.core, "t", "g", lambda name=name: told.append(name))  # type: ignore[misc]
         for name in ("closed", "open")
     ]
     for watch in watches:

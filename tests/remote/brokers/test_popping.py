@@ -30,7 +30,8 @@ def begin(store: RemoteStore, count: int = 1, invisible_ms: int | None = None) -
 async def waits(store: RemoteStore, count: int = 1) -> None:
     """So many long polls of the store wait."""
     await until(
-        lambda: sum(len(w._waiters) for w in store._popping._waiting.values()) == count, f"{count} long polls wait"
+        lambda: sum(len(w._waiters) for w in store.consumption._popping._waiting.values()) == count,
+        f"{count} long polls wait",
     )
 
 
@@ -101,7 +102,7 @@ async def test_a_long_poll_wakes_when_a_message_is_released(world: BrokerWorld, 
     held = await pop(other, "t")
     popping = begin(store)
     await waits(store)
-    assert codes(await other.change_invisible_duration("t", "g", handles(held), 0, release=True)) == [None]
+    assert codes(await other.consumption.change_invisible_duration("t", "g", handles(held), 0, release=True)) == [None]
     assert await soon(popping) == ["a"]
 
 
@@ -174,7 +175,7 @@ async def test_a_broker_that_does_not_know_the_topic_yet_does_not_spoil_the_pop(
     world: BrokerWorld, store: RemoteStore, other: RemoteStore
 ):
     await world.stop(1)
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "a", "b", "c", "d")
     await world.brokers[1].serve()
     await until(lambda: len(store.cluster.ready) == 2, "it is back")
@@ -184,7 +185,7 @@ async def test_a_broker_that_does_not_know_the_topic_yet_does_not_spoil_the_pop(
 
 async def test_one_broker_where_the_group_is_full_does_not_hide_another(world: BrokerWorld, store: RemoteStore):
     await world.topic()
-    await store.put_group(ConsumerGroup("g", max_in_flight=2))
+    await store.topology.put_group(ConsumerGroup("g", max_in_flight=2))
     await append(store, "t", "a", "b", "c", queue_id=0)
     assert len(await pop(store, "t", count=2)) == 2
     await append(store, "t", "d", "e", queue_id=10000)
@@ -195,7 +196,7 @@ async def test_one_broker_where_the_group_is_full_does_not_hide_another(world: B
 
 async def test_fifo_keeps_order_over_brokers(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
     await world.topic()
-    await store.put_group(ConsumerGroup("g", fifo=True))
+    await store.topology.put_group(ConsumerGroup("g", fifo=True))
     groups = {f"k{i}": i % 2 * 10000 + i // 2 % 2 for i in range(8)}
     for i in range(6):
         sent = [message("t", f"{key}-{i}", queue, message_group=key) for key, queue in groups.items()]
@@ -212,7 +213,7 @@ async def test_fifo_keeps_order_over_brokers(world: BrokerWorld, store: RemoteSt
                 seen[key].append(int(number))
                 await asyncio.sleep(0)
                 held.discard(key)
-                assert codes(await own.acknowledge("t", "g", [delivery.receipt_handle])) == [None]
+                assert codes(await own.consumption.acknowledge("t", "g", [delivery.receipt_handle])) == [None]
 
     await asyncio.wait_for(
         asyncio.gather(*(consume(each) for _ in range(3) for each in (store, other))), PATIENCE_SECONDS
@@ -222,14 +223,14 @@ async def test_fifo_keeps_order_over_brokers(world: BrokerWorld, store: RemoteSt
 
 async def test_a_try_with_a_name_gets_the_same_again(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
     await world.topic()
-    await store.put_group(ConsumerGroup("g", fifo=True))
+    await store.topology.put_group(ConsumerGroup("g", fifo=True))
     sent = [message("t", f"m{i}", i % 2 * 10000, message_group=f"k{i}") for i in range(8)]
     assert set(await append_all(store, *sent)) == {None}
     for name in ("one", "two"):
         request = PopRequest("t", "g", 3, attempt_id=name)
-        first = await store.pop(request)
+        first = await store.consumption.pop(request)
         assert len(first) == 3
-        assert sorted(bodies(await other.pop(request))) == sorted(bodies(first))
+        assert sorted(bodies(await other.consumption.pop(request))) == sorted(bodies(first))
     assert len(await pop(store, "t")) == 2, "nothing else was taken"
 
 
@@ -242,12 +243,12 @@ async def test_filters_hold_on_all_brokers(world: BrokerWorld, store: RemoteStor
     ]
     assert set(await append_all(store, *sent)) == {None}
     wanted = PopRequest("t", "g", 10, filter=FilterExpression(FilterKind.TAG, "red"))
-    assert sorted(bodies(await store.pop(wanted))) == ["red0", "red10000"]
+    assert sorted(bodies(await store.consumption.pop(wanted))) == ["red0", "red10000"]
 
 
 async def test_a_group_that_comes_into_being_begins_everywhere_at_once(world: BrokerWorld):
     store = await world.store()
-    store._group_defaults = ConsumerGroup("defaults", start=LATEST)
+    store.consumption._group_defaults = ConsumerGroup("defaults", start=LATEST)
     await world.topic()
     for queue_id in (0, 10000):
         await append(store, "t", "old", queue_id=queue_id)
@@ -262,7 +263,7 @@ async def test_release_waiting_answers_all(world: BrokerWorld, store: RemoteStor
     await world.topic()
     polls = [begin(store) for _ in range(3)]
     await waits(store, 3)
-    store.release_waiting()
+    store.consumption.release_waiting()
     assert await asyncio.wait_for(asyncio.gather(*polls), PATIENCE_SECONDS) == [[], [], []]
     assert await asyncio.wait_for(pop(store, "t", wait_ms=LONG_POLL_MS), PATIENCE_SECONDS) == []
 
@@ -271,7 +272,7 @@ async def test_release_waiting_answers_all(world: BrokerWorld, store: RemoteStor
 async def test_a_pop_that_is_cancelled_takes_nothing_along(world: BrokerWorld, store: RemoteStore, is_waiting: bool):
     """Also of the broker that has answered when another has not."""
     await world.topic()
-    await store.put_group(ConsumerGroup("g", start=EARLIEST, invisible_seconds=600))
+    await store.topology.put_group(ConsumerGroup("g", start=EARLIEST, invisible_seconds=600))
 
     async def messages() -> None:
         assert set(await append_all(store, *(message("t", f"m{i}", i % 2 * 10000) for i in range(4)))) == {None}
@@ -288,6 +289,6 @@ async def test_brokers_are_asked_at_once_for_no_more_than_is_wanted(world: Broke
         await append(store, "t", *(f"{number}-{i}" for i in range(count)), queue_id=number * 10000)
     for count in (1, 2, 7, 30):
         assert len(await pop(store, "t", count=count)) == count
-    status = await store.group_status("g")
+    status = await store.topology.group_status("g")
     assert sum(each.in_flight for each in status.progress) == 40
     assert len(await pop(store, "t", count=5)) == 1

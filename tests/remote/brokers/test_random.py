@@ -102,7 +102,9 @@ class History:
             count = self.rng.randint(1, 8)
             until_s = self.loop.time() + INVISIBLE_MS / 2000
             try:
-                found = await store.pop(PopRequest("t", "g", count, self.rng.choice((0, 50, 300)), INVISIBLE_MS))
+                found = await store.consumption.pop(
+                    PopRequest("t", "g", count, self.rng.choice((0, 50, 300)), INVISIBLE_MS)
+                )
             except EntrepotError as error:
                 if error.code not in (Code.UNAVAILABLE, Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT):
                     self.seen.wrong.append(f"a pop failed with {error.code}")
@@ -120,7 +122,7 @@ class History:
     async def _acknowledge(self, settler: RemoteStore, delivery: Delivery) -> bool:
         body = delivery.message.body
         try:
-            [outcome] = await settler.acknowledge("t", "g", [delivery.receipt_handle])
+            [outcome] = await settler.consumption.acknowledge("t", "g", [delivery.receipt_handle])
         except EntrepotError as error:
             outcome = error
         if outcome is None:
@@ -172,7 +174,7 @@ class History:
 @pytest.mark.parametrize("fifo", [False, True])
 async def test_a_random_history(world: BrokerWorld, store: RemoteStore, other: RemoteStore, fifo: bool):
     await world.topic(queues=2)
-    await store.put_group(ConsumerGroup("g", fifo=fifo, max_attempts=1000))
+    await store.topology.put_group(ConsumerGroup("g", fifo=fifo, max_attempts=1000))
     await world.agree()
     history = History(world, seeded(str(fifo)), fifo)
     await history.run()

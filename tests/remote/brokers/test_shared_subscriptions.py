@@ -30,7 +30,7 @@ async def gateways(world: BrokerWorld, store: RemoteStore, other: RemoteStore) -
     opened = [Shares(each, SystemClock(), ConsumerGroup, set, Traffic()) for each in (store, other)]
     yield opened
     for each in (store, other):
-        each.release_waiting()
+        each.consumption.release_waiting()
     await asyncio.gather(*(each.close() for each in opened))
 
 
@@ -41,7 +41,7 @@ async def join_all(gateways: list[Shares], members: list[KeepingMember]) -> None
 
 async def all_settled(store: RemoteStore) -> None:
     async def is_settled() -> bool:
-        progress = (await store.group_status("w")).progress
+        progress = (await store.topology.group_status("w")).progress
         return len(progress) == 4 and sum(each.lag for each in progress) == 0
 
     await eventually(is_settled)

@@ -24,7 +24,7 @@ class Seen:
     def __init__(self, store: RemoteStore, queue_id: int, start: int | Position | None = 0) -> None:
         self.messages: list[StoredMessage] = []
         self.begun = False
-        self.tail: Tail = store.tail("t", queue_id, start, self.messages.extend)
+        self.tail: Tail = store.messages.tail("t", queue_id, start, self.messages.extend)
         self.tail.when_begun(self._begins)
 
     def _begins(self) -> None:
@@ -107,7 +107,7 @@ class Watched:
 
     def __init__(self, store: RemoteStore) -> None:
         self.changes: list[tuple[str, bytes | None]] = []
-        self.table: WatchedTable[bytes] = WatchedTable(store, "k/", bytes)
+        self.table: WatchedTable[bytes] = WatchedTable(store.key_values, "k/", bytes)
         self.table.on_change.append(lambda name, before, now: self.changes.append((name, now)))
 
     @property
@@ -119,21 +119,23 @@ class Watched:
 async def test_a_view_misses_nothing_while_the_keeper_is_away(world: BrokerWorld, store: RemoteStore, how: str):
     watched = Watched(store)
     await watched.table.start()
-    await store.write([KeyValueChange("k/a", b"1"), KeyValueChange("k/b", b"1"), KeyValueChange("k/c", b"1")])
+    await store.key_values.write(
+        [KeyValueChange("k/a", b"1"), KeyValueChange("k/b", b"1"), KeyValueChange("k/c", b"1")]
+    )
     await until(lambda: len(watched.changes) == 3, "it is told")
     await watched.table.write([KeyValueChange("k/own", b"1")])
     local = world.brokers[0].broker
     if how == "stop":
         await world.stop(0)
-        assert await refusal_of(store.write([KeyValueChange("k/a", b"9")])) is not None
+        assert await refusal_of(store.key_values.write([KeyValueChange("k/a", b"9")])) is not None
     else:
         world.brokers[0].cut()
     missed = {"k/a": b"2", "k/b": None, "k/d": b"2", "k/own": None}
-    await local.write([KeyValueChange(key, value) for key, value in missed.items()])
+    await local.key_values.write([KeyValueChange(key, value) for key, value in missed.items()])
     if how == "stop":
         await world.serve(0)
     await until(lambda: watched.there == {"a": b"2", "c": b"1", "d": b"2"}, lambda: f"{watched.there}")
-    await store.write([KeyValueChange("k/e", b"3")])
+    await store.key_values.write([KeyValueChange("k/e", b"3")])
     await until(lambda: "e" in watched.there, "it goes on")
     assert len(watched.changes) == 9, "and nothing is told twice"
     watched.table.close()
@@ -146,16 +148,16 @@ async def test_a_view_begun_while_the_keeper_is_away(world: BrokerWorld, store: 
     starting = asyncio.ensure_future(watched.table.start(PATIENCE_SECONDS))
     await world.serve(0)
     await starting
-    await store.write([KeyValueChange("k/a", b"1")])
+    await store.key_values.write([KeyValueChange("k/a", b"1")])
     await until(lambda: watched.there == {"a": b"1"}, "it is told")
     watched.table.close()
 
 
 async def test_key_values_need_their_keeper_alone(world: BrokerWorld, store: RemoteStore, other: RemoteStore):
-    version = await store.write([KeyValueChange("k/a", b"1")])
+    version = await store.key_values.write([KeyValueChange("k/a", b"1")])
     await world.stop(1)
-    [found] = await other.get(["k/a"])
+    [found] = await other.key_values.get(["k/a"])
     assert found is not None
     assert (found.value, found.version) == (b"1", version)
-    await other.write([KeyValueChange("k/a", b"2", version)])
-    assert [found.value for found in await store.scan("k/")] == [b"2"]
+    await other.key_values.write([KeyValueChange("k/a", b"2", version)])
+    assert [found.value for found in await store.key_values.scan("k/")] == [b"2"]

@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE_SECONDS, until
 
 
 def lease_of(store: MemoryStore, clock: ManualClock, owner: str, name: str = "b") -> BridgeLease:
-    return BridgeLease(store, clock, name, owner, lambda: ("connected", 7, ""))
+    return BridgeLease(store.key_values, clock, name, owner, lambda: ("connected", 7, ""))
 
 
 async def test_one_holds_it_until_it_gives_it_up() -> None:
@@ -54,7 +54,7 @@ async def test_it_is_taken_over_when_it_has_ended_and_its_holder_knew_before() -
         await first.keep()
     await first.release()
     assert second.is_held
-    [kept] = await store.get(["bridge/b"])
+    [kept] = await store.key_values.get(["bridge/b"])
     assert kept is not None, "who has lost it does not take it from another"
 
 
@@ -64,7 +64,7 @@ async def test_a_renewal_that_meets_another_holder_loses(monkeypatch: pytest.Mon
     store = MemoryStore(clock)
     first = lease_of(store, clock, "1")
     await first.acquire()
-    await store.write([KeyValueChange("bridge/b", b'{"owner":"2","until_ms":9999999999999}')])
+    await store.key_values.write([KeyValueChange("bridge/b", b'{"owner":"2","until_ms":9999999999999}')])
     with pytest.raises(LeaseLostError, match="another gateway"):
         await first.keep()
     assert not first.is_held
@@ -87,7 +87,7 @@ async def test_a_store_that_does_not_answer_costs_the_lease_only_when_its_time_i
         clock.advance(1000)
         raise EntrepotError(Code.UNAVAILABLE, "away")
 
-    monkeypatch.setattr(store, "write", away)
+    monkeypatch.setattr(store.key_values, "write", away)
     with pytest.raises(LeaseLostError, match="in time"):
         await lease.keep()
     assert tries == (LEASE_MS - MARGIN_MS) // 1000
@@ -95,7 +95,7 @@ async def test_a_store_that_does_not_answer_costs_the_lease_only_when_its_time_i
 
 async def test_a_store_has_one_origin_and_its_marks_are_known_again() -> None:
     store = MemoryStore(ManualClock())
-    assert await store_origin(store, "x") == await store_origin(store, "y") == "x"
+    assert await store_origin(store.key_values, "x") == await store_origin(store.key_values, "y") == "x"
     mark = mark_of("x", "old")
 
     def message(*properties: tuple[str, str], came_by: str = "") -> Message:

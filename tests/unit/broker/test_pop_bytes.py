@@ -39,8 +39,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Broker]:
 @pytest.mark.parametrize("way", WAYS)
 async def test_it_gives_fewer_messages_where_they_are_large(store: Broker, way: str, queues: int) -> None:
     group, wanted = WAYS[way]
-    await store.put_topic(Topic("t", queues=queues))
-    await store.put_group(group)
+    await store.topology.put_topic(Topic("t", queues=queues))
+    await store.topology.put_group(group)
     names = [f"t/{number}" for number in range(COUNT)]
     messages = [
         Message(
@@ -58,12 +58,12 @@ async def test_it_gives_fewer_messages_where_they_are_large(store: Broker, way: 
     for turn in range(2):  # the second time they come again, by their deadlines
         got: list[str] = []
         pops = 0
-        while found := await store.pop(PopRequest("t", "g", 100, invisible_ms=60_000, filter=wanted)):
+        while found := await store.consumption.pop(PopRequest("t", "g", 100, invisible_ms=60_000, filter=wanted)):
             assert sum(len(delivery.message.body) for delivery in found) <= MAX_POP_BYTES + len(BODY)
             pops += 1
             got += [delivery.message.sub_topic for delivery in found]
             if way == "fifo":  # what is held is of groups that others wait for
-                await store.acknowledge("t", "g", [delivery.receipt_handle for delivery in found])
+                await store.consumption.acknowledge("t", "g", [delivery.receipt_handle for delivery in found])
         assert sorted(got) == sorted(names), "each of them once"
         assert pops < COUNT // 2
         if way == "fifo":
@@ -71,18 +71,18 @@ async def test_it_gives_fewer_messages_where_they_are_large(store: Broker, way: 
                 in_order = [name for name in names if names.index(name) % queues == queue_id]
                 assert [name for name in got if name in in_order] == in_order
             break
-        assert isinstance(store.clock, ManualClock)
-        store.clock.advance(60_000)
+        assert isinstance(store.core.clock, ManualClock)
+        store.core.clock.advance(60_000)
         assert turn < 2
 
 
 async def test_one_that_is_larger_comes_alone(tmp_path: Path) -> None:
     large = MAX_POP_BYTES + 1
     store = await Broker.open(BrokerSettings(tmp_path, max_message_bytes=large), ManualClock())
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append_all(store, *(Message("t", bytes(large), queue_id=0) for _ in range(2)))
     for _ in range(2):
-        [found] = await store.pop(PopRequest("t", "g", 100))
+        [found] = await store.consumption.pop(PopRequest("t", "g", 100))
         assert len(found.message.body) == large
-    assert await store.pop(PopRequest("t", "g", 100)) == []
+    assert await store.consumption.pop(PopRequest("t", "g", 100)) == []
     await store.close()

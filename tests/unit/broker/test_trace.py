@@ -29,14 +29,14 @@ def settings(tmp_path: Path) -> BrokerSettings:
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
     opened = await Broker.open(settings(tmp_path), ManualClock())
-    await opened.put_topic(Topic("t", queues=1, trace=1.0))
+    await opened.topology.put_topic(Topic("t", queues=1, trace=1.0))
     yield opened
     await opened.close()
 
 
 async def written(store: Store, count: int) -> list[dict]:
     async def enough() -> list[dict]:
-        found = await store.read(TRACE_TOPIC, 0, 0, 1000) if store.topic(TRACE_TOPIC) else []
+        found = await store.messages.read(TRACE_TOPIC, 0, 0, 1000) if store.topology.topic(TRACE_TOPIC) else []
         return [json.loads(message.body) for message in found] if len(found) >= count else []
 
     return await eventually(enough)
@@ -48,39 +48,39 @@ async def test_they_are_written_by_themselves_and_anybody_may_read_them(broker: 
     assert told["message_id"] == b"m".hex().upper()
     [hop] = told["hops"]
     assert (hop["kind"], hop["topic"], hop["queue_id"], hop["queue_offset"]) == ("stored", "t", 0, 0)
-    topic = broker.topic(TRACE_TOPIC)
+    topic = broker.topology.topic(TRACE_TOPIC)
     assert topic is not None and (topic.queues, topic.permission) == (1, Permission.READ)
     [delivery] = await pop(broker, TRACE_TOPIC, "auditors")
     assert delivery.message.keys == (b"m".hex().upper(),)
-    await broker.acknowledge(TRACE_TOPIC, "auditors", [delivery.receipt_handle])
-    assert not broker.tracer.has_pending, "traces are not traced"
+    await broker.consumption.acknowledge(TRACE_TOPIC, "auditors", [delivery.receipt_handle])
+    assert not broker.core.tracer.has_pending, "traces are not traced"
 
 
 async def test_nothing_is_written_where_nothing_is_traced(broker: Broker):
-    await broker.put_topic(Topic("t", queues=1))
+    await broker.topology.put_topic(Topic("t", queues=1))
     await append(broker, "t", "m")
-    await broker.acknowledge("t", "g", handles(await pop(broker, "t")))
-    assert not broker.tracer.has_pending
-    assert broker.topic(TRACE_TOPIC) is None
+    await broker.consumption.acknowledge("t", "g", handles(await pop(broker, "t")))
+    assert not broker.core.tracer.has_pending
+    assert broker.topology.topic(TRACE_TOPIC) is None
 
 
 async def test_they_are_there_after_a_restart(broker: Broker, tmp_path: Path):
     await append(broker, "t", "m")
-    assert len(await broker.message_trace(b"m")) == 1
+    assert len(await broker.finder.message_trace(b"m")) == 1
     given = handles(await pop(broker, "t"))
-    await broker.acknowledge("t", "g", given)
+    await broker.consumption.acknowledge("t", "g", given)
     await broker.close()  # writes what is still in memory
     again = await Broker.open(settings(tmp_path), ManualClock())
     try:
-        assert [hop.kind for hop in await again.message_trace(b"m")] == [
+        assert [hop.kind for hop in await again.finder.message_trace(b"m")] == [
             HopKind.STORED,
             HopKind.DELIVERED,
             HopKind.ACKNOWLEDGED,
         ]
         assert again.registry.traced == {"t": 1.0}
         await append(again, "t", "n")
-        assert len(await again.message_trace(b"n")) == 1
-        await again.delete_topic("t")
+        assert len(await again.finder.message_trace(b"n")) == 1
+        await again.topology.delete_topic("t")
         assert again.registry.traced == {}
     finally:
         await again.close()
@@ -89,42 +89,42 @@ async def test_they_are_there_after_a_restart(broker: Broker, tmp_path: Path):
 async def test_beyond_the_limit_they_are_dropped_and_counted(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(trace, "MAX_PENDING_HOPS", 3)
     await append(broker, "t", *(f"m{i}" for i in range(5)))
-    assert (await broker.gauges())["dropped_hops"] == 2
+    assert (await broker.condition.gauges())["dropped_hops"] == 2
     await written(broker, 3)
     await append(broker, "t", "later")
-    assert (await broker.gauges())["dropped_hops"] == 2
-    assert len(await broker.message_trace(b"later")) == 1
+    assert (await broker.condition.gauges())["dropped_hops"] == 2
+    assert len(await broker.finder.message_trace(b"later")) == 1
 
 
 async def test_many_are_written_in_parts(broker: Broker, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(trace, "WRITTEN_AT_ONCE", 2)
     await append(broker, "t", *(f"m{i}" for i in range(7)))
-    assert broker.tracer.write(broker.now_ms())
-    assert not broker.tracer.write(broker.now_ms(), only=b"nobody")
+    assert broker.core.tracer.write(broker.core.now_ms())
+    assert not broker.core.tracer.write(broker.core.now_ms(), only=b"nobody")
     assert len(await written(broker, 7)) == 7
-    assert not broker.tracer.has_pending
+    assert not broker.core.tracer.has_pending
 
 
 async def test_on_a_full_disk_they_wait(broker: Broker):
     await append(broker, "t", "m")
-    broker.disk_state = DiskState.EMERGENCY
+    broker.core.disk_state = DiskState.EMERGENCY
     broker._write_traces()
-    assert broker.tracer.has_pending
-    broker.disk_state = DiskState.FINE
+    assert broker.core.tracer.has_pending
+    broker.core.disk_state = DiskState.FINE
     broker._write_traces()
-    assert not broker.tracer.has_pending
+    assert not broker.core.tracer.has_pending
 
 
 async def test_a_system_topic_is_not_traced_whatever_it_says(broker: Broker):
     await append(broker, "t", "m")
-    await broker.message_trace(b"m")
-    await broker.put_topic(Topic(TRACE_TOPIC, queues=1, permission=Permission.READ, trace=1.0))
+    await broker.finder.message_trace(b"m")
+    await broker.topology.put_topic(Topic(TRACE_TOPIC, queues=1, permission=Permission.READ, trace=1.0))
     assert broker.registry.traced == {"t": 1.0}
 
 
 async def test_mqtt_never_meets_them(broker: Broker):
     await append(broker, "t", "m")
-    await broker.message_trace(b"m")
+    await broker.finder.message_trace(b"m")
     assert not is_topic_name(TRACE_TOPIC)
     hub = DeliveryHub(broker, ManualClock())
     hub._wanted["+"] = 1

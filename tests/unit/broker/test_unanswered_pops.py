@@ -33,8 +33,8 @@ class HeldCommit:
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[Broker]:
     store = await Broker.open(BrokerSettings(tmp_path), ManualClock())
-    await store.put_topic(Topic("t", queues=2))
-    await store.put_group(ConsumerGroup("g"))
+    await store.topology.put_topic(Topic("t", queues=2))
+    await store.topology.put_group(ConsumerGroup("g"))
     await append_all(store, *(Message("t", b"%d" % number, queue_id=number % 2) for number in range(4)))
     yield store
     await store.close()
@@ -42,7 +42,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Broker]:
 
 async def held(store: Broker) -> list[int]:
     """Messages that consumers have, of each message queue."""
-    return [each.in_flight for each in (await store.group_status("g")).progress]
+    return [each.in_flight for each in (await store.topology.group_status("g")).progress]
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
@@ -51,7 +51,7 @@ async def test_an_answer_that_waits_is_nobody_s(
 ) -> None:
     commit = HeldCommit()
     with monkeypatch.context() as patch:
-        patch.setattr(store.commit, "wait", commit.wait)
+        patch.setattr(store.core.commit, "wait", commit.wait)
         popping = asyncio.create_task(pop(store, "t"))
         await until(lambda: commit.waiting, "the pop waits for the log")
         assert await held(store) == [0, 0]
@@ -64,4 +64,4 @@ async def test_an_answer_that_waits_is_nobody_s(
     if is_cancelled:
         assert sorted(bodies(await pop(store, "t"))) == ["0", "1", "2", "3"]
     assert await held(store) == [2, 2]
-    assert not store._unanswered
+    assert not store.consumption._unanswered

@@ -21,7 +21,7 @@ async def test_names_of_one_level_keep_their_queue() -> None:
         for name in ("counter", "speed", "a/b", "level", "heat"):
             topic, queue_id, hashed = routes.of(name)
             message = Message(topic, b"m", name, queue_id, filter_hash=hashed)
-            if store.topic(topic) is None:
+            if store.topology.topic(topic) is None:
                 assert queue_id == BY_SUB_TOPIC
             assert await sender.send_and_wait([message, Message(topic, b"m", name, queue_id)]) is None
             queues.setdefault(name, set()).add(message.queue_id)

@@ -19,6 +19,7 @@ from gateway.messaging.retained import RetainedMessages
 from gateway.messaging.retained_record import encode_retained
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 AWAY = EntrepotError(Code.UNAVAILABLE, "it is away")
@@ -29,6 +30,8 @@ class LateStore(MemoryStore):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
+        self.own = self.key_values
+        self.key_values = replaced(self.own, watch=self.watch, write=self.write, scan=self.scan)
         self.refusals: list[EntrepotError | None] = []
         self.untold: list[list[KeyValueEvent]] = []
         self.written: list[list[str]] = []
@@ -42,7 +45,7 @@ class LateStore(MemoryStore):
         if self.unsupported is not None:
             raise self.unsupported
         self._watchers.append(on_events)
-        return super().watch(prefix, self.untold.append, on_begun)
+        return self.own.watch(prefix, self.untold.append, on_begun)
 
     def tell(self) -> None:
         told, self.untold = self.untold, []
@@ -56,12 +59,12 @@ class LateStore(MemoryStore):
         if self.refusals and (refusal := self.refusals.pop(0)) is not None:
             raise refusal
         self.written.append([change.key for change in changes])
-        return await super().write(changes)
+        return await self.own.write(changes)
 
     async def scan(self, prefix: str, **options: Any) -> list[KeyValue]:
         if self.is_away:
             raise AWAY
-        return await super().scan(prefix, **options)
+        return await self.own.scan(prefix, **options)
 
 
 @pytest.fixture(autouse=True)
@@ -178,16 +181,16 @@ async def test_what_the_watch_tells_late_does_not_undo_a_later_write(store, reta
 
 async def test_an_answer_that_comes_late_does_not_undo_what_the_watch_told(store, retained, monkeypatch):
     """The watch tells our write and a newer one before the write returns."""
-    write = MemoryStore.write
+    write = store.own.write
 
-    async def late(self: LateStore, changes: Sequence[KeyValueChange]) -> int:
-        version = await write(self, changes)
-        monkeypatch.setattr(LateStore, "write", write)
-        await write(self, [KeyValueChange("retained/a", None)])
-        self.tell()
+    async def late(changes: Sequence[KeyValueChange]) -> int:
+        version = await write(changes)
+        monkeypatch.setattr(store.key_values, "write", write)
+        await write([KeyValueChange("retained/a", None)])
+        store.tell()
         return version
 
-    monkeypatch.setattr(LateStore, "write", late)
+    monkeypatch.setattr(store.key_values, "write", late)
     assert await keeping(retained, "a") is None
     assert (retained.names_matching("#"), retained._keys._ahead) == ([], {})
 
@@ -203,14 +206,14 @@ async def test_reading_heals_the_index(store, retained):
 
 
 async def test_reading_does_not_undo_what_changes_meanwhile(store, retained, monkeypatch):
-    get = MemoryStore.get
+    get = store.own.get
 
-    async def slow(self: LateStore, keys: Sequence[str]) -> list[KeyValue | None]:
-        found = await get(self, keys)
+    async def slow(keys: Sequence[str]) -> list[KeyValue | None]:
+        found = await get(keys)
         await keeping(retained, "a")
         return found
 
-    monkeypatch.setattr(LateStore, "get", slow)
+    monkeypatch.setattr(store.key_values, "get", slow)
     assert await retained.read(["a"]) == []
     assert retained.names_matching("#") == ["a"]
 
@@ -250,7 +253,7 @@ async def test_sweeps_go_on_after_one_that_failed(store, clock, retained, monkey
     clock.advance(20_000)
     await until(lambda: sweeping.count == 0, "it is not swept")
     assert store.refusals == []
-    assert await store.get(["retained/a"]) == [None]
+    assert await store.own.get(["retained/a"]) == [None]
     await sweeping.close()
 
 
@@ -261,19 +264,19 @@ def expiring(name: str, at_ms: int) -> Message:
 async def test_a_page_of_the_start_does_not_undo_what_the_watch_told(store, clock, monkeypatch):
     """The watch tells that one is gone, and a new one, while a page that is older is on its way."""
     await store.write([key_value("a"), key_value("b")])
-    scan = MemoryStore.scan
+    scan = store.own.scan
 
-    async def slow(self: LateStore, prefix: str, **options: Any) -> list[KeyValue]:
-        found = await scan(self, prefix, **options)
-        monkeypatch.setattr(LateStore, "scan", scan)
-        await self.write([KeyValueChange("retained/a", None), key_value("b", "longer than before")])
-        self.tell()
+    async def slow(prefix: str, **options: Any) -> list[KeyValue]:
+        found = await scan(prefix, **options)
+        monkeypatch.setattr(store.key_values, "scan", scan)
+        await store.write([KeyValueChange("retained/a", None), key_value("b", "longer than before")])
+        store.tell()
         return found
 
-    monkeypatch.setattr(LateStore, "scan", slow)
+    monkeypatch.setattr(store.key_values, "scan", slow)
     retained = RetainedMessages(store, clock, RetainedLimits())
     await retained.start()
-    [b] = await store.get(["retained/b"])
+    [b] = await store.own.get(["retained/b"])
     assert b is not None
     assert (retained.names_matching("#"), retained.size_bytes) == (["b"], len(b.value))
     await retained.close()

@@ -20,6 +20,7 @@ from gateway.delivery.shares import Shares
 from gateway.messaging.traffic import Traffic
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 from tests.support.share_member import KeepingMember
 from tests.support.store_steps import append, append_all, bodies, eventually, message, pop, settled
 from tests.support.waiting import until
@@ -30,6 +31,13 @@ class FailingStore(MemoryStore):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
+        self.own = self.consumption
+        self.consumption = replaced(
+            self.own,
+            pop=self.pop,
+            acknowledge=self.acknowledge,
+            change_invisible_duration=self.change_invisible_duration,
+        )
         self.failures: dict[str, list[Code]] = {}
         self.calls: Counter[str] = Counter()
         self.pops: list[PopRequest] = []
@@ -46,7 +54,7 @@ class FailingStore(MemoryStore):
         self._fail("pop")
         self.popping += 1
         try:
-            popped = await super().pop(request)
+            popped = await self.own.pop(request)
             await self._answered(request, popped)
         finally:
             self.popping -= 1
@@ -59,14 +67,12 @@ class FailingStore(MemoryStore):
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             found = [delivery.receipt_handle for delivery in popped]
-            await MemoryStore.change_invisible_duration(
-                self, request.topic, request.group, found, 0, release=True, suspend=True
-            )
+            await self.own.change_invisible_duration(request.topic, request.group, found, 0, release=True, suspend=True)
             raise
 
     async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
         self._fail("acknowledge")
-        return await super().acknowledge(topic, group, receipt_handles)
+        return await self.own.acknowledge(topic, group, receipt_handles)
 
     async def change_invisible_duration(
         self,
@@ -79,7 +85,7 @@ class FailingStore(MemoryStore):
         suspend: bool = False,
     ) -> list[EntrepotError | None]:
         self._fail("release" if release else "renew")
-        return await super().change_invisible_duration(
+        return await self.own.change_invisible_duration(
             topic, group, receipt_handles, invisible_ms, release=release, suspend=suspend
         )
 
@@ -92,7 +98,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def store(clock: ManualClock) -> FailingStore:
     store = FailingStore(clock)
-    await store.put_topic(Topic("t", queues=2))
+    await store.topology.put_topic(Topic("t", queues=2))
     return store
 
 
@@ -104,12 +110,12 @@ def open_shares(store: MemoryStore, clock: ManualClock) -> Shares:
 async def shares(store: FailingStore, clock: ManualClock) -> AsyncIterator[Shares]:
     opened = open_shares(store, clock)
     yield opened
-    store.release_waiting()
+    store.consumption.release_waiting()
     await opened.close()
 
 
 async def lag(store: MemoryStore, group: str = "w") -> int:
-    return sum(each.lag for each in (await store.group_status(group)).progress)
+    return sum(each.lag for each in (await store.topology.group_status(group)).progress)
 
 
 async def no_lag(store: MemoryStore) -> None:
@@ -186,7 +192,7 @@ async def test_pops_go_on_after_refusals(store: FailingStore, shares: Shares):
 
 
 async def test_a_store_that_keeps_none_waiting_is_not_asked_all_the_time(store: FailingStore, shares: Shares):
-    store.release_waiting()
+    store.consumption.release_waiting()
     await shares.join("w", "t/#", KeepingMember())
     await until(lambda: len(store.pops) == 3, "some pops")
     for _ in range(1000):
@@ -199,9 +205,9 @@ async def test_a_topic_that_went_and_came_again_is_read(store: FailingStore, sha
     await shares.join("w", "t/#", member)
     await append(store, "t", "1")
     await until(lambda: member.held, "the message")
-    await store.delete_topic("t")
+    await store.topology.delete_topic("t")
     member.acknowledge()
-    await store.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
     await append(store, "t", "2")
     await until(lambda: len(member.taken) == 2, "the message of the new topic")
 
@@ -211,26 +217,26 @@ async def test_a_topic_that_went_and_came_again_is_read(store: FailingStore, sha
 
 async def test_no_more_is_popped_than_there_is_credit_for(store: FailingStore, shares: Shares):
     await append(store, "t", *(str(n) for n in range(40)))
-    await store.put_group(ConsumerGroup("w"))
+    await store.topology.put_group(ConsumerGroup("w"))
     members = [KeepingMember(limit=3), KeepingMember(limit=2)]
     for member in members:
         await shares.join("w", "t/#", member)
     await until(lambda: sum(len(each.held) for each in members) == 5, "what there is credit for")
-    status = await store.group_status("w")
+    status = await store.topology.group_status("w")
     assert sum(each.in_flight for each in status.progress) == 5
 
 
 async def test_topics_do_not_use_the_same_credit(store: FailingStore, shares: Shares):
-    await store.put_group(ConsumerGroup(shares.group_name("w", "#")))
+    await store.topology.put_group(ConsumerGroup(shares.group_name("w", "#")))
     for name in "uv":
-        await store.put_topic(Topic(name, queues=1))
+        await store.topology.put_topic(Topic(name, queues=1))
     for name in "tuv":
         await append(store, name, *(f"{name}{n}" for n in range(10)))
     member = KeepingMember(limit=4)
     await shares.join("w", "#", member)
     for count in range(4, 31):
         await until(lambda count=count: len(member.taken) == count, "what there is credit for")
-        status = await store.group_status(shares.group_name("w", "#"))
+        status = await store.topology.group_status(shares.group_name("w", "#"))
         assert sum(each.in_flight for each in status.progress) == 4
         member.acknowledge(1)
         await until(lambda count=count: store.calls["acknowledge"] == count - 3, "the acknowledgement")
@@ -239,7 +245,7 @@ async def test_topics_do_not_use_the_same_credit(store: FailingStore, shares: Sh
 
 async def test_what_is_kept_of_a_message_group_goes_back_with_what_was_before_it(store: FailingStore, shares: Shares):
     """The first one's credit falls while a pop is under way."""
-    await store.put_group(ConsumerGroup("w", fifo=True))
+    await store.topology.put_group(ConsumerGroup("w", fifo=True))
     first, second = KeepingMember(limit=5), KeepingMember(limit=0)
     for member in (first, second):
         await shares.join("w", "t/#", member)
@@ -247,7 +253,7 @@ async def test_what_is_kept_of_a_message_group_goes_back_with_what_was_before_it
     sent = [replace(message("t", f"a{n}"), message_group="a") for n in range(5)]
     assert await append_all(store, *sent) == [None] * 5
     await until(lambda: len(first.held) == 2, "what there is credit for")
-    assert (await store.group_status("w")).progress[0].in_flight == 5
+    assert (await store.topology.group_status("w")).progress[0].in_flight == 5
     second.limit = 10
     shares.leave("w", "t/#", first)
     shares.has_room("w", "t/#", second)
@@ -259,12 +265,12 @@ async def test_what_is_kept_of_a_message_group_goes_back_with_what_was_before_it
 
 
 async def test_a_member_of_endless_credit_holds_no_more_than_the_limit(store: FailingStore, shares: Shares):
-    await store.put_group(ConsumerGroup("w"))
+    await store.topology.put_group(ConsumerGroup("w"))
     member = KeepingMember(limit=65_535)
     await append(store, "t", *(str(n) for n in range(MAX_HELD + 20)))
     await shares.join("w", "t/#", member)
     await until(lambda: len(member.held) == MAX_HELD, "its limit")
-    status = await store.group_status("w")
+    status = await store.topology.group_status("w")
     assert sum(each.in_flight for each in status.progress) == MAX_HELD
     member.acknowledge(20)
     await until(lambda: len(member.taken) == MAX_HELD + 20, "the rest")
@@ -272,7 +278,7 @@ async def test_a_member_of_endless_credit_holds_no_more_than_the_limit(store: Fa
 
 async def test_idle_topics_do_not_starve_a_busy_one(store: FailingStore, shares: Shares):
     for n in range(30):
-        await store.put_topic(Topic(f"idle{n}", queues=1))
+        await store.topology.put_topic(Topic(f"idle{n}", queues=1))
     member = KeepingMember(limit=2)
     await shares.join("w", "#", member)
     await until(lambda: store.popping == 31, "all topics are asked")
@@ -288,16 +294,16 @@ async def test_idle_topics_do_not_starve_a_busy_one(store: FailingStore, shares:
 async def test_what_nobody_has_credit_for_is_given_back(store: FailingStore, shares: Shares):
     """Several topics wait with the same little credit, and all have a message at once."""
     for n in range(4):
-        await store.put_topic(Topic(f"u{n}", queues=1))
+        await store.topology.put_topic(Topic(f"u{n}", queues=1))
     member = KeepingMember(limit=1)
     await shares.join("w", "#", member)
     await until(lambda: store.popping == 5, "all topics are asked")
-    confirmation = store.append([message(f"u{n}", str(n)) for n in range(4)])
+    confirmation = store.messages.append([message(f"u{n}", str(n)) for n in range(4)])
     assert await settled(confirmation) is None
     group = shares.group_name("w", "#")
 
     async def given_back() -> bool:
-        return sum(each.in_flight for each in (await store.group_status(group)).progress) == 1
+        return sum(each.in_flight for each in (await store.topology.group_status(group)).progress) == 1
 
     assert KEEP_SECONDS < 5
     await until(lambda: member.held, "one of them")
@@ -310,9 +316,9 @@ async def test_what_nobody_has_credit_for_is_given_back(store: FailingStore, sha
 
 
 async def test_the_definition_of_the_named_group_is_that_of_its_filtered_ones(store: FailingStore, shares: Shares):
-    await store.put_group(ConsumerGroup("w", max_attempts=3, fifo=True, invisible_seconds=77))
+    await store.topology.put_group(ConsumerGroup("w", max_attempts=3, fifo=True, invisible_seconds=77))
     await shares.join("w", "t/+", KeepingMember())
-    made = store.group(shares.group_name("w", "t/+"))
+    made = store.topology.group(shares.group_name("w", "t/+"))
     assert made is not None
     assert (made.max_attempts, made.fifo, made.invisible_seconds) == (3, True, 77)
 
@@ -326,7 +332,7 @@ async def test_what_is_handed_out_is_counted(store: FailingStore, clock: ManualC
     await until(lambda: len(member.taken) == 2, "the messages")
     flow = traffic.outgoing["t", "w"]
     assert (flow.messages, flow.size, shares.delivered) == (2, 3, 2)
-    store.release_waiting()
+    store.consumption.release_waiting()
     await shares.close()
 
 
@@ -418,7 +424,7 @@ async def test_under_a_random_load_nothing_is_lost_and_nothing_is_with_two(
     """The clock stands still: each delivery but the first is one that was given back."""
     print(f"seed {seed}")
     for name in "uv":
-        await store.put_topic(Topic(name, queues=2))
+        await store.topology.put_topic(Topic(name, queues=2))
     gateways = [open_shares(store, clock), open_shares(store, clock)]
     load = RandomLoad(store, gateways, random.Random(seed))
     await load.join(5)
@@ -433,7 +439,7 @@ async def test_under_a_random_load_nothing_is_lost_and_nothing_is_with_two(
 
     await until(is_all_done, lambda: f"seed {seed}: {len(load.sent) - len(load.done)} messages are missing")
     assert set(load.done.values()) == {1}
-    store.release_waiting()
+    store.consumption.release_waiting()
     await asyncio.gather(*(gateway.close() for gateway in gateways))
     group = gateways[0].group_name("w", "+/x")
     for name in "tuv":

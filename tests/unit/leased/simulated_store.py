@@ -31,11 +31,13 @@ class Lease:
 
 
 class SimulatedStore:
-    """One topic, one group.  Messages are numbers, which are their queue offsets.  `on_handed` is told of each that is
-    given to somebody, `on_renewal` of the handles of each renewal that is asked for."""
+    """One topic, one group, and the ports it has: topology and consumption.  Messages are numbers, which are their
+    queue offsets.  `on_handed` is told of each that is given to somebody, `on_renewal` of the handles of each renewal
+    that is asked for."""
 
     def __init__(self, rng: random.Random, loop: VirtualLoop) -> None:
         self.rng, self._loop = rng, loop
+        self.topology = self.consumption = self
         self.travels: Sequence[float] = TRAVELS
         self._handles = count()
         self.available: dict[int, float] = {}

@@ -202,7 +202,7 @@ def test_nothing_is_stranded_or_given_twice() -> None:
 async def loses_what_comes_at_a_cancel(self: LeasedConsumer, request: PopRequest) -> list[Ticket]:
     """The pop goes on without whoever asked."""
     leased = replace(request, invisible_ms=LEASE_MS)
-    return self.take(await asyncio.shield(asyncio.ensure_future(self._store.pop(leased))))
+    return self.take(await asyncio.shield(asyncio.ensure_future(self._store.consumption.pop(leased))))
 
 
 async def keeps_what_nobody_took(self: LeasedConsumer, request: PopRequest) -> list[Ticket]:

@@ -62,4 +62,4 @@ async def test_where_it_cannot_take_its_connack() -> None:
             assert (await again.connect("c")).session_present == before
             again.say(Disconnect(ReasonCode.NORMAL_DISCONNECTION, {PropertyId.SESSION_EXPIRY_INTERVAL: 0}))
             await until(lambda: door.mqtt.connected("c") is None, "it has gone")
-        assert door.store.topic("w") is None
+        assert door.store.topology.topic("w") is None

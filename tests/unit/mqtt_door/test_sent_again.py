@@ -22,6 +22,6 @@ async def test_the_granted_qos_is_this_client_s_alone() -> None:
         await again.connect("c")
         delivered = await again.expect(Publish)
         assert (delivered.qos, delivered.dup) == (1, True)
-        [queue] = [each for each in await door.store.bounds("t") if each.max_offset]
-        [stored] = await door.store.read("t", queue.queue_id, 0, 1)
+        [queue] = [each for each in await door.store.messages.bounds("t") if each.max_offset]
+        [stored] = await door.store.messages.read("t", queue.queue_id, 0, 1)
         assert stored.qos == 2

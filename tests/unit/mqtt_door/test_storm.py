@@ -141,8 +141,8 @@ async def test_exactly_once(storm: int, gateways: int) -> None:
         await until(is_done, lambda: f"{len(publisher.left)} left, {publisher.flight}, {len(reader.got)} got")
         stored = [
             message.body
-            for queue in await store.bounds("t")
-            for message in await store.read("t", queue.queue_id, 0, 1000)
+            for queue in await store.messages.bounds("t")
+            for message in await store.messages.read("t", queue.queue_id, 0, 1000)
         ]
         assert sorted(stored, key=int) == [str(number).encode() for number in range(150)]
         assert sorted(reader.got, key=int) == sorted(stored, key=int)

@@ -27,7 +27,7 @@ async def test_nothing_of_a_connection_that_was_taken_over_hangs() -> None:
         await until(lambda: first.conversation.publishing._gate is None, "nothing of the first connection waits")
         found = [
             message.body
-            for queue in await store.bounds("t")
-            for message in await store.read("t", queue.queue_id, 0, 100)
+            for queue in await store.messages.bounds("t")
+            for message in await store.messages.read("t", queue.queue_id, 0, 100)
         ]
         assert sorted(found) == [b"one", b"two"]

@@ -40,15 +40,15 @@ class OneBroker:
     def __init__(self, name: str) -> None:
         self.info = BrokerInfo(name, 0, "", "", 1)
         self.store = MemoryStore(ManualClock())
-        self.log = DefinitionLog(self.store)
+        self.log = DefinitionLog(self.store.key_values)
         service = Service()
         StoreService(self.store, self.log, lambda: self.info).install(service)  # type: ignore[arg-type]
         self.calls = service.calls
 
     def view(self) -> BrokerView:
         """What it would tell."""
-        namespaces = {name: self.log.namespaces.get(name, 0) for name in self.store.namespaces()}
-        topics, groups = list(self.store.topics()), list(self.store.groups())
+        namespaces = {name: self.log.namespaces.get(name, 0) for name in self.store.topology.namespaces()}
+        topics, groups = list(self.store.topology.topics()), list(self.store.topology.groups())
         view = BrokerView()
         view.apply(
             wire.Definitions(self.info, topics, [], groups, [], namespaces, dict(self.log.deleted)), is_first=True

@@ -29,7 +29,7 @@ def clock() -> ManualClock:
 @pytest.fixture
 async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
     opened = MemoryStore(clock)
-    await opened.put_topic(Topic("t", queues=1))
+    await opened.topology.put_topic(Topic("t", queues=1))
     yield opened
     await opened.close()
 

@@ -46,7 +46,7 @@ async def opened(store: MemoryStore, clock: StandingClock) -> AsyncIterator[Open
     running: list[Security] = []
 
     async def open_one(**settings: Any) -> Security:
-        security = Security(store, SecuritySettings(**{**CHEAP, **settings}), clock)
+        security = Security(store.key_values, SecuritySettings(**{**CHEAP, **settings}), clock)
         running.append(security)
         await security.start()
         return security

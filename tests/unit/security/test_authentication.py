@@ -183,7 +183,7 @@ async def test_nobody_comes_in_before_users_are_known(store: MemoryStore, clock:
 
     class BrokenStore:
         def __init__(self) -> None:
-            self.watch, self.get = store.watch, store.get
+            self.watch, self.get = store.key_values.watch, store.key_values.get
 
         async def scan(self, *arguments: object, **more: object) -> None:
             raise EntrepotError(Code.UNAVAILABLE, "away")
@@ -201,13 +201,13 @@ async def test_users_that_are_away_are_waited_for(store: MemoryStore, security: 
 
     class AwayStore:
         def __init__(self) -> None:
-            self.watch, self.get, self.away = store.watch, store.get, 2
+            self.watch, self.get, self.away = store.key_values.watch, store.key_values.get, 2
 
         async def scan(self, prefix: str, **more: Any) -> Any:
             self.away -= 1
             if self.away >= 0:
                 raise EntrepotError(Code.UNAVAILABLE, "away")
-            return await store.scan(prefix, **more)
+            return await store.key_values.scan(prefix, **more)
 
     other = Security(AwayStore(), SecuritySettings(), clock)  # type: ignore[arg-type]
     await other.start(wait_seconds=30)
@@ -217,9 +217,9 @@ async def test_users_that_are_away_are_waited_for(store: MemoryStore, security: 
 
 async def test_a_store_that_keeps_nothing_has_no_users(clock: StandingClock) -> None:
     from gateway.settings import SecuritySettings
-    from store_client.rocketmq.absent import SideKeyValues
+    from store_client.rocketmq.absent import NoKeyValues
 
-    security = Security(SideKeyValues(None), SecuritySettings(), clock)
+    security = Security(NoKeyValues(), SecuritySettings(), clock)
     await security.start()
     assert (await security.authenticate(shown(source="127.0.0.1"))).is_anonymous
     await refused(security, Code.UNAUTHORIZED)
@@ -230,7 +230,7 @@ async def test_a_store_that_keeps_nothing_has_no_users(clock: StandingClock) -> 
 
 
 async def test_users_that_vanish_open_nothing(security: Security, store: MemoryStore) -> None:
-    await store.write([KeyValueChange("user/root", None), KeyValueChange("user/bob", None)])
+    await store.key_values.write([KeyValueChange("user/root", None), KeyValueChange("user/bob", None)])
     await refused(security, Code.UNAUTHORIZED, source="127.0.0.1")
     assert security.anonymous_at_once("127.0.0.1") is None
 
@@ -245,20 +245,22 @@ async def test_after_the_end_nothing_is_allowed(security: Security) -> None:
 
 async def test_records_that_cannot_be_read_refuse(security: Security, store: MemoryStore) -> None:
     bob = await security.authenticate(shown("bob", "bob"))
-    await store.write([KeyValueChange("user/bob", b"{")])
+    await store.key_values.write([KeyValueChange("user/bob", b"{")])
     assert not may_publish(security, bob)
     await refused(security, Code.UNAUTHORIZED, "bob", "bob")
-    await store.write([KeyValueChange("user/root", b"[]")])
+    await store.key_values.write([KeyValueChange("user/root", b"[]")])
     await refused(security, Code.UNAUTHORIZED, source="127.0.0.1")
 
 
 async def test_thousands_of_users_are_loaded(store: MemoryStore, security: Security, opened: Opened) -> None:
-    value = (await store.get(["user/bob"]))[0]
+    value = (await store.key_values.get(["user/bob"]))[0]
     assert value is not None
     for start in range(0, 12_000, 4000):
         names = [f"u{number:05}" for number in range(start, start + 4000)]
         records = [value.value.replace(b'"bob"', f'"{name}"'.encode()) for name in names]
-        await store.write([KeyValueChange(f"user/{name}", record) for name, record in zip(names, records, strict=True)])
+        await store.key_values.write(
+            [KeyValueChange(f"user/{name}", record) for name, record in zip(names, records, strict=True)]
+        )
     other = await opened()
     assert (await other.authenticate(shown("u11999", "bob"))).name == "u11999"
     assert len(other.administration.users()) == 12_002

@@ -17,10 +17,10 @@ def user(name: str) -> bytes:
 async def test_what_cannot_be_read_is_there_and_is_nobody() -> None:
     store = MemoryStore(ManualClock())
     values = {"eve": b"{", "mallory": user("eve"), "ada": user("ada")}
-    await store.write([KeyValueChange(USER_PREFIX + name, value) for name, value in values.items()])
-    await store.write([KeyValueChange(POLICY_PREFIX + EVERYBODY, b"{")])
+    await store.key_values.write([KeyValueChange(USER_PREFIX + name, value) for name, value in values.items()])
+    await store.key_values.write([KeyValueChange(POLICY_PREFIX + EVERYBODY, b"{")])
     changes: list[DirectoryChange] = []
-    directory = Directory(store, changes.append)
+    directory = Directory(store.key_values, changes.append)
     await directory.start()
     assert [each.name for each in directory.users()] == ["ada"]
     assert directory.has_user("eve") and directory.user("eve") is None
@@ -40,7 +40,7 @@ async def test_what_cannot_be_read_is_there_and_is_nobody() -> None:
 
 
 async def test_where_all_users_have_vanished_nothing_opens() -> None:
-    directory = Directory(MemoryStore(ManualClock()), lambda change: None)
+    directory = Directory(MemoryStore(ManualClock()).key_values, lambda change: None)
     await directory.start()
     assert not directory.has_users
     await directory.write(KeyValueChange(USER_PREFIX + "ada", user("ada")))

@@ -20,7 +20,7 @@ NAMED = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1, initia
 
 
 async def started(store: MemoryStore, path: Path | None) -> Security:
-    security = Security(store, NAMED, ManualClock(), path)
+    security = Security(store.key_values, NAMED, ManualClock(), path)
     await security.start()
     return security
 
@@ -49,7 +49,7 @@ async def test_it_is_printed_where_no_file_can_be(tmp_path: Path) -> None:
 
 async def test_of_two_gateways_one_makes_it_up(tmp_path: Path) -> None:
     store = MemoryStore(ManualClock())
-    write = store.write
+    write = store.key_values.write
     winners: list[Security | None] = []
 
     async def slow(changes):  # type: ignore[no-untyped-def]
@@ -58,7 +58,7 @@ async def test_of_two_gateways_one_makes_it_up(tmp_path: Path) -> None:
             winners.append(await started(store, None))
         return await write(changes)
 
-    store.write = slow  # type: ignore[method-assign]
+    store.key_values.write = slow  # type: ignore[method-assign]
     loser = await started(store, tmp_path / FILE_NAME)
     winner = winners[1]
     assert winner is not None and winner.initial_admin.made_up is not None
@@ -69,17 +69,17 @@ async def test_of_two_gateways_one_makes_it_up(tmp_path: Path) -> None:
 
 async def test_what_is_perhaps_made_keeps_its_password(tmp_path: Path) -> None:
     store = MemoryStore(ManualClock())
-    write = store.write
+    write = store.key_values.write
 
     async def unknown(changes):  # type: ignore[no-untyped-def]
         await write(changes)
         raise EntrepotError(Code.OUTCOME_UNKNOWN, "the broker has gone")
 
-    store.write = unknown  # type: ignore[method-assign]
-    security = Security(store, NAMED, ManualClock(), tmp_path / FILE_NAME)
+    store.key_values.write = unknown  # type: ignore[method-assign]
+    security = Security(store.key_values, NAMED, ManualClock(), tmp_path / FILE_NAME)
     with pytest.raises(EntrepotError, match="has gone"):
         await security.start()
-    store.write = write  # type: ignore[method-assign]
+    store.key_values.write = write  # type: ignore[method-assign]
     again = await started(store, tmp_path / FILE_NAME)
     assert (await again.authenticate(shown("admin", (tmp_path / PASSWORD_FILE_NAME).read_text().strip()))).name
     again.close()

@@ -67,9 +67,9 @@ async def test_a_policy_that_cannot_be_read_denies(security: Security, store: Me
     await security.administration.put_policy(ME, "bob", [allow("Topic:#")])
     bob = await security.authenticate(shown("bob", "bob"))
     assert security.allows(bob, Action.PUB, TOPIC, "a")
-    await store.write([KeyValueChange("acl/*", b'{"subject":"*","statements":[{"effect":"MAYBE"}]}')])
+    await store.key_values.write([KeyValueChange("acl/*", b'{"subject":"*","statements":[{"effect":"MAYBE"}]}')])
     assert not security.allows(bob, Action.PUB, TOPIC, "a")
-    await store.write([KeyValueChange("acl/*", None)])
+    await store.key_values.write([KeyValueChange("acl/*", None)])
     assert security.allows(bob, Action.PUB, TOPIC, "a")
 
 
@@ -151,9 +151,11 @@ async def test_a_password_that_cannot_be_read_makes_nobody(opened: Opened, tmp_p
 async def test_a_super_user_comes_back_where_there_is_none(opened: Opened, store: MemoryStore) -> None:
     first = await opened(initial_admin="admin", initial_admin_password="one")
     await first.administration.put_user(ME, "bob", UserChange("bob"))
-    (found,) = await store.get(["user/admin"])
+    (found,) = await store.key_values.get(["user/admin"])
     assert found is not None
-    await store.write([KeyValueChange("user/admin", None, found.version)])  # as two gateways may do at one moment
+    await store.key_values.write(
+        [KeyValueChange("user/admin", None, found.version)]
+    )  # as two gateways may do at one moment
     second = await opened(initial_admin="admin", initial_admin_password="two")
     assert second.may_administer(await second.authenticate(shown("admin", "two")))
 

@@ -39,7 +39,7 @@ async def gateways(store: MemoryStore, tmp_path: Path) -> AsyncIterator[list[Sec
     made = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-        made.append(Security(store, CHEAP, ManualClock(), tmp_path / name / FILE_NAME))
+        made.append(Security(store.key_values, CHEAP, ManualClock(), tmp_path / name / FILE_NAME))
         await made[-1].start()
     yield made
     for each in made:
@@ -82,7 +82,7 @@ async def test_all_gateways_of_a_store_have_one_until_there_is_a_user(
         assert path is not None and not path.exists()
     assert not two.may_administer(principal)
     assert two.why(principal, Action.PUB, ResourceType.TOPIC, "a").reason == "the setup token is over: there is a user"
-    assert await store.scan("setup/", after="", limit=10) == []
+    assert await store.key_values.scan("setup/", after="", limit=10) == []
 
 
 async def test_it_is_the_same_after_a_restart_and_none_where_there_are_users(
@@ -91,14 +91,14 @@ async def test_it_is_the_same_after_a_restart_and_none_where_there_are_users(
     path = tmp_path / FILE_NAME
     tokens = []
     for _ in range(2):
-        security = Security(store, CHEAP, ManualClock(), path)
+        security = Security(store.key_values, CHEAP, ManualClock(), path)
         await security.start()
         tokens.append(security.setup_token.value)
         security.close()
     assert tokens[0] is not None and tokens[0] == tokens[1]
     settings = CHEAP.model_copy(update={"initial_admin": "root", "initial_admin_password_file": tmp_path / "password"})
     (tmp_path / "password").write_text("root\n")
-    security = Security(store, settings, ManualClock(), path)
+    security = Security(store.key_values, settings, ManualClock(), path)
     await security.start()
     assert security.setup_token.value is None and not path.exists()
     security.close()
@@ -106,7 +106,7 @@ async def test_it_is_the_same_after_a_restart_and_none_where_there_are_users(
 
 async def test_without_a_file_the_start_prints_it(store: MemoryStore, tmp_path: Path) -> None:
     for path in (None, tmp_path / "none" / FILE_NAME):
-        security = Security(store, CHEAP, ManualClock(), path)
+        security = Security(store.key_values, CHEAP, ManualClock(), path)
         await security.start()
         assert security.setup_token.value is not None and security.setup_token.path is None
         security.close()

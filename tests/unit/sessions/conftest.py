@@ -16,6 +16,7 @@ from gateway.sessions.session import Session
 from gateway.sessions.sweeper import Sweeper
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 
 
 class FailingStore(MemoryStore):
@@ -23,6 +24,8 @@ class FailingStore(MemoryStore):
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
+        self.own = self.key_values
+        self.key_values = replaced(self.own, write=self.write)
         self.failures: list[tuple[Code, bool]] = []
         self.writes: list[list[str]] = []
 
@@ -31,9 +34,9 @@ class FailingStore(MemoryStore):
         if self.failures:
             code, is_done = self.failures.pop(0)
             if is_done:
-                await super().write(changes)
+                await self.own.write(changes)
             raise EntrepotError(code, "as the test says")
-        return await super().write(changes)
+        return await self.own.write(changes)
 
 
 class SessionWorld:

@@ -11,12 +11,13 @@ from domain.errors import Code, EntrepotError
 from gateway.sessions.lifecycle import depart
 from gateway.sessions.record import SESSION_PREFIX, WINDOW_PREFIX, SubscriptionRecord, decode_session
 from gateway.sessions.session import Session
+from tests.support.replaced import replaced
 from tests.support.waiting import until
 from tests.unit.sessions.conftest import SessionWorld
 
 
 async def record_in(world: SessionWorld, client_id: str = "c"):
-    [found] = await world.store.get([SESSION_PREFIX + client_id])
+    [found] = await world.store.key_values.get([SESSION_PREFIX + client_id])
     return None if found is None else decode_session(found.value)
 
 
@@ -25,14 +26,14 @@ async def test_callbacks_come_in_order_and_after_the_write(world: SessionWorld) 
     session = await world.opened(gateway)
     told: list[int] = []
     release, begun = asyncio.Event(), asyncio.Event()
-    write = world.store.write
+    write = world.store.key_values.write
 
     async def slow(changes):
         begun.set()
         await release.wait()
         return await write(changes)
 
-    world.store.write = slow  # type: ignore[method-assign]
+    world.store.key_values = replaced(world.store.key_values, write=slow)
     for number in range(5):
         session.after_durable(partial(told.append, number), window=number % 2 == 0, record=number == 3)
     await begun.wait()
@@ -136,7 +137,7 @@ async def test_an_end_whose_outcome_is_not_known(world: SessionWorld, is_done: b
     session.end(lambda: ended.append(True), deletes=True)
     await gateway.journal.settle()
     assert ended == [True]
-    assert await world.store.get([SESSION_PREFIX + "c", WINDOW_PREFIX + "c"]) == [None, None]
+    assert await world.store.key_values.get([SESSION_PREFIX + "c", WINDOW_PREFIX + "c"]) == [None, None]
 
 
 async def test_a_late_write_does_not_adopt_a_session_that_began_anew(world: SessionWorld) -> None:
@@ -164,11 +165,8 @@ async def test_a_store_that_has_failed_fences_all(world: SessionWorld) -> None:
     lost: list[bool] = []
     told: list[bool] = []
     session.on_fenced = partial(lost.append, True)
-
-    class Failed(type(world.store)):  # type: ignore[misc]
-        failure = EntrepotError(Code.UNAVAILABLE, "for good")
-
-    world.store.__class__ = Failed
+    failure = EntrepotError(Code.UNAVAILABLE, "for good")
+    world.store.condition = replaced(world.store.condition, failure=failure)
     world.store.failures = [(Code.UNAVAILABLE, False)]
     session.after_durable(partial(told.append, True), window=True)
     await gateway.journal.settle()

@@ -41,7 +41,7 @@ async def leave(
 
 
 async def keys(world: SessionWorld, prefix: str) -> list[str]:
-    return [each.key.removeprefix(prefix) for each in await world.store.scan(prefix)]
+    return [each.key.removeprefix(prefix) for each in await world.store.key_values.scan(prefix)]
 
 
 async def look(sweeper: Sweeper) -> None:
@@ -175,7 +175,7 @@ async def test_a_gateway_that_is_back_in_the_last_moment_is_not_swept(world: Ses
     await world.opened(world.gateway("silent"), "c", 600, will=will())
     await sweeper._renew()
     world.clock.advance(ALIVE_MS + 1)
-    scan = world.store.scan
+    scan = world.store.key_values.scan
 
     async def scan_late(prefix: str, **options):
         found = await scan(prefix, **options)
@@ -183,11 +183,11 @@ async def test_a_gateway_that_is_back_in_the_last_moment_is_not_swept(world: Ses
             await silent._renew()
         return found
 
-    world.store.scan = scan_late  # type: ignore[method-assign]
+    world.store.key_values.scan = scan_late  # type: ignore[method-assign]
     await sweeper._sweep_dead()
     assert world.wills == [] and world.dead == []
     assert sorted(await keys(world, GATEWAY_PREFIX)) == ["here", "silent"]
-    [found] = await world.store.get([SESSION_PREFIX + "c"])
+    [found] = await world.store.key_values.get([SESSION_PREFIX + "c"])
     assert found is not None and decode_session(found.value).owner == "silent"
 
 
@@ -195,7 +195,7 @@ async def test_a_renewal_whose_outcome_was_not_known(world: SessionWorld) -> Non
     """It was done: the next one takes note, and nobody is declared dead."""
     sweeper = world.sweeper("g")
     await sweeper._renew()
-    found = await world.store.scan(GATEWAY_PREFIX)
+    found = await world.store.key_values.scan(GATEWAY_PREFIX)
     await world.store.write([KeyValueChange(found[0].key, found[0].value)])
     for _ in range(2):
         world.clock.advance(ALIVE_MS // 2)

@@ -104,8 +104,8 @@ class World:
     async def dead_bodies(self) -> list[tuple[int, str]]:
         """Number and reason of every dead letter."""
         found = []
-        for bounds in await self.store.bounds(self.dead.topic):
-            for message in await self.store.read(self.dead.topic, bounds.queue_id, 0, 10_000):
+        for bounds in await self.store.messages.bounds(self.dead.topic):
+            for message in await self.store.messages.read(self.dead.topic, bounds.queue_id, 0, 10_000):
                 (death,) = deaths_of(header_of(message).headers or {})
                 assert (death["queue"], death["count"]) == ("q", 1)
                 found.append((int(message.body), str(death["reason"])))

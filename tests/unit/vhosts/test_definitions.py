@@ -54,7 +54,7 @@ async def test_what_is_declared_is_known_at_once_everywhere_and_after_a_restart(
         assert declaration == made.declaration
         assert declaration.arguments.given == arguments
         assert isinstance(declaration.arguments.given["x-custom"]["when"], Timestamp)  # type: ignore[index]
-    assert store.topic(queue_feed("default", "q")) is not None
+    assert store.topology.topic(queue_feed("default", "q")) is not None
     found, is_new = await declare(there, elsewhere, queue("q", **arguments))
     assert not is_new and found is elsewhere.queues["q"]
 
@@ -88,8 +88,8 @@ async def test_a_queue_goes_with_its_bindings_and_what_hangs_on_them(store: Memo
         assert each.routing.exchange("inner") is None and each.routing.exchange("outer") is None
         assert not each.queues and each.routing.binding_count == 0
     assert gone == ["q"]
-    assert store.topic(found.topic) is None and store.group(found.group) is None
-    assert await store.scan("amqp/") == []
+    assert store.topology.topic(found.topic) is None and store.topology.group(found.group) is None
+    assert await store.key_values.scan("amqp/") == []
 
 
 async def test_names_outside_of_the_alphabet(store: MemoryStore) -> None:
@@ -97,16 +97,16 @@ async def test_names_outside_of_the_alphabet(store: MemoryStore) -> None:
     for name in ("a.b", "%q", "ü" * 100, "#*{}|= ", "x" * 255):
         found, _ = await declare(here, vhost, queue(name))
         assert vhost.routing.route("", (name,)) == (name,)
-        assert store.topic(found.topic) is not None
+        assert store.topology.topic(found.topic) is not None
     _, seen = await opened(store)
     assert seen.queues.keys() == vhost.queues.keys()
 
 
 async def test_each_virtual_host_is_a_namespace(store: MemoryStore) -> None:
-    await store.put_namespace("tenant")
+    await store.topology.put_namespace("tenant")
     here, vhost = await opened(store)
     other = here.vhost("tenant")
     assert other is not None and here.vhost("nobody") is None
     await declare(here, other, queue("q"))
     assert "q" in other.queues and "q" not in vhost.queues
-    assert store.topic(queue_feed("tenant", "q")) is not None
+    assert store.topology.topic(queue_feed("tenant", "q")) is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from domain.clock import Clock
 from domain.message import Delivery
 from domain.ports import PopRequest
 from domain.queue_declaration import declared_queue
@@ -19,6 +20,7 @@ from protocols.amqp.content import ContentHeader
 from protocols.amqp.deaths import DeathReason
 from protocols.amqp.mapping import to_message
 from store_client.memory import MemoryStore
+from tests.support.replaced import replaced
 from tests.support.waiting import until
 
 
@@ -32,9 +34,14 @@ class CountingStore(MemoryStore):
 
     looks = 0
 
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.own = self.consumption
+        self.consumption = replaced(self.own, pop=self.pop)
+
     async def pop(self, request: PopRequest) -> list[Delivery]:
         self.looks += request.only_over
-        return await super().pop(request)
+        return await self.own.pop(request)
 
 
 class Graves(DeadLetters):
@@ -67,7 +74,7 @@ async def test_a_message_that_comes_after_its_time_is_taken_out() -> None:
         keeper.expect(vhost, queue, now_ms + 1)
         await until(lambda: store.looks > looked, "it was looked for it")
         publish = Publish("", "q", False, ContentHeader.of(expiration="1"), b"late")
-        store.append([to_message(publish, ((queue.topic, 0),), "", 0, now_ms)])
+        store.messages.append([to_message(publish, ((queue.topic, 0),), "", 0, now_ms)])
         await until(lambda: graves.buried == [b"late"], "it is taken out")
         assert ARRIVAL_MS >= 20_000, "a broker may be away for a while"
     finally:

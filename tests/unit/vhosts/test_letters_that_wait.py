@@ -29,6 +29,7 @@ from protocols.amqp.mapping import to_message
 from store_client.memory import MemoryStore
 from tests.support.cases import cases
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 from tests.support.store_steps import append_all, bodies, pop
 from tests.support.waiting import until
 
@@ -40,9 +41,14 @@ class FailingStore(MemoryStore):
     code = Code.UNAVAILABLE
     is_whole = False
 
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.own = self.messages
+        self.messages = replaced(self.own, append=self.append)
+
     def append(self, messages: Sequence[Message]) -> Confirmation:
         if not self.failing or not messages:
-            return super().append(messages)
+            return self.own.append(messages)
         self.failing -= 1
         refusal = EntrepotError(self.code, "not now")
         if self.is_whole:

@@ -98,7 +98,7 @@ async def test_one_that_is_not_understood_changes_nothing(store: MemoryStore) ->
     ):
         record = records.PolicyRecord(f"p{n}", pattern, definition, 0, apply_to)
         key = records.policy_key("default", f"p{n}", is_operators=False)
-        await store.write([KeyValueChange(key, records.encode_record(record))])
+        await store.key_values.write([KeyValueChange(key, records.encode_record(record))])
     assert vhost.policies() == [] and queue.declaration == queue.declared
     _, again = await opened(store)
     assert again.policies() == [] and set(again.queues) == {"q"}
@@ -115,8 +115,8 @@ async def test_clearing_leaves_nothing_behind(store: MemoryStore) -> None:
     await here.bind(vhost, Binding("e", "q", "k"))
     await here.put_policy(vhost, Policy("p", "q", {"max-length": 1}))
     await here.clear(vhost)
-    assert await store.scan(records.PREFIX) == []
-    assert store.topic(queue.topic) is None and store.group(queue.group) is None
+    assert await store.key_values.scan(records.PREFIX) == []
+    assert store.topology.topic(queue.topic) is None and store.topology.group(queue.group) is None
     _, again = await opened(store)
     for of in (vhost, again):
         assert not of.queues and of.routing.exchange("e") is None and of.policies() == []
@@ -126,10 +126,10 @@ async def test_streams_keep_what_policies_say(store: MemoryStore) -> None:
     here, vhost = await opened(store)
     await here.put_policy(vhost, Policy("p", "^s", {"max-age": "1m"}))
     queue = await declare(here, vhost, "s", **{"x-queue-type": "stream"})
-    topic = store.topic(queue.topic)
+    topic = store.topology.topic(queue.topic)
     assert topic is not None and topic.retention_seconds == 60
     await here.put_policy(vhost, Policy("p", "^s", {"max-length-bytes": 1000}))
-    topic = store.topic(queue.topic)
+    topic = store.topology.topic(queue.topic)
     assert topic is not None and topic.retention_bytes == 1000
     assert topic.retention_seconds is not None and topic.retention_seconds > 60
 

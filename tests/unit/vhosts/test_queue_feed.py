@@ -16,6 +16,7 @@ from gateway.delivery.queue_feed import QueueFeed
 from gateway.messaging.ticket import Ticket
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 from tests.support.store_steps import append_all, bodies, handles, pop
 from tests.support.waiting import until
 
@@ -49,8 +50,8 @@ class Taker:
 @pytest.fixture
 async def store() -> MemoryStore:
     store = MemoryStore(ManualClock())
-    await store.put_topic(Topic(TOPIC, 1))
-    await store.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
+    await store.topology.put_topic(Topic(TOPIC, 1))
+    await store.topology.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
     return store
 
 
@@ -131,17 +132,17 @@ async def test_an_only_consumer_waits_for_what_is_held_elsewhere(store: MemorySt
     taker = Taker(10)
     feed.add(taker)
     looks = 0
-    status = store.group_status
+    status = store.topology.group_status
 
     async def counted(name: str) -> GroupStatus:
         nonlocal looks
         looks += 1
         return await status(name)
 
-    store.group_status = counted  # type: ignore[method-assign]
+    store.topology.group_status = counted  # type: ignore[method-assign]
     await until(lambda: looks > 1, "it has looked for more than once")
     assert taker.tickets == []
-    await store.change_invisible_duration(TOPIC, "q", handles(elsewhere), 0, release=True)
+    await store.consumption.change_invisible_duration(TOPIC, "q", handles(elsewhere), 0, release=True)
     await until(lambda: len(taker.tickets) == 3, "everything has come")
     assert taker.bodies == list("abc")
 
@@ -198,14 +199,16 @@ async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.M
     monkeypatch.setattr("gateway.delivery.queue_feed.IDLE_SECONDS", 0)
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    class SlowStore(MemoryStore):
-        async def pop(self, request: PopRequest) -> list[Delivery]:
-            await answer
-            return await super().pop(request)
+    store = MemoryStore(ManualClock())
+    own = store.consumption
 
-    store = SlowStore(ManualClock())
-    await store.put_topic(Topic(TOPIC, 1))
-    await store.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
+    async def pop_slowly(request: PopRequest) -> list[Delivery]:
+        await answer
+        return await own.pop(request)
+
+    store.consumption = replaced(own, pop=pop_slowly)
+    await store.topology.put_topic(Topic(TOPIC, 1))
+    await store.topology.put_group(ConsumerGroup("q", max_attempts=UNLIMITED_ATTEMPTS))
     await append_all(store, Message(TOPIC, b"m", queue_id=0))
     idle: list[QueueFeed] = []
     feed = QueueFeed(store, ManualClock(), TOPIC, "q", lambda tickets: tickets, idle.append)

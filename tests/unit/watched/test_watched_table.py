@@ -30,11 +30,11 @@ async def store() -> AsyncIterator[MemoryStore]:
 
 
 def table(store: MemoryStore, prefix: str = "kind/") -> WatchedTable[str]:
-    return WatchedTable(store, prefix, decode, str.encode)
+    return WatchedTable(store.key_values, prefix, decode, str.encode)
 
 
 async def test_what_is_there_and_what_comes_is_known(store: MemoryStore) -> None:
-    await store.write(
+    await store.key_values.write(
         [KeyValueChange("kind/a", b"1"), KeyValueChange("kind/b", b"broken"), KeyValueChange("other", b"x")]
     )
     one = table(store)
@@ -42,10 +42,10 @@ async def test_what_is_there_and_what_comes_is_known(store: MemoryStore) -> None
     assert dict(one.items()) == {"a": "1"} and len(one) == 1
     changes: list[tuple[str, str | None, str | None]] = []
     one.on_change.append(lambda *change: changes.append(change))
-    version = await store.write([KeyValueChange("kind/a", b"2"), KeyValueChange("kind/c", b"3")])
+    version = await store.key_values.write([KeyValueChange("kind/a", b"2"), KeyValueChange("kind/c", b"3")])
     await one.catch_up(version)
     assert dict(one.items()) == {"a": "2", "c": "3"}
-    await one.catch_up(await store.write([KeyValueChange("kind/a", None)]))
+    await one.catch_up(await store.key_values.write([KeyValueChange("kind/a", None)]))
     assert one.get("a") is None and one.version("a") == ABSENT
     assert changes == [("a", "1", "2"), ("c", None, "3"), ("a", "2", None)]
     one.close()
@@ -98,7 +98,7 @@ def test_versions_of_two_keepers_are_not_compared() -> None:
 
 
 async def test_what_was_loaded_is_not_waited_for(store: MemoryStore) -> None:
-    version = await store.write([KeyValueChange("kind/a", b"1"), KeyValueChange("kind/b", b"2")])
+    version = await store.key_values.write([KeyValueChange("kind/a", b"1"), KeyValueChange("kind/b", b"2")])
     one = table(store)
     await one.start()
     await asyncio.wait_for(one.catch_up(version, patience_seconds=1e9), PATIENCE_SECONDS)

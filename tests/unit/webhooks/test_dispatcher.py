@@ -17,6 +17,7 @@ from gateway.subscriptions.record import Subscription, SubscriptionRecord
 from gateway.webhooks.dispatcher import RELEASE_MS, Dispatcher
 from store_client.memory import MemoryStore
 from tests.support.clock import ManualClock
+from tests.support.replaced import replaced
 from tests.support.store_steps import append, bodies, message, pop, settled
 
 SUBSCRIPTION = Subscription(SubscriptionRecord("s", "default", "t", "https://sink.example", 0, is_ordered=True))
@@ -39,9 +40,14 @@ class FullFeeds(MemoryStore):
 
     refusing = 0
 
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.own = self.messages
+        self.messages = replaced(self.own, append=self.append)
+
     def append(self, messages: Sequence[Message]) -> Confirmation:
         if not self.refusing or messages[0].topic != SUBSCRIPTION.feed:
-            return super().append(messages)
+            return self.own.append(messages)
         self.refusing -= 1
         return Confirmation([EntrepotError(Code.STORAGE_FULL, "not now")] * len(messages)).settled_now()
 
@@ -51,8 +57,13 @@ class SlowBroker(MemoryStore):
 
     slow: frozenset[int] = frozenset()
 
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.own = self.topology
+        self.topology = replaced(self.own, queues=self.queues)
+
     def queues(self, topic: Topic) -> TopicQueues:
-        found = super().queues(topic)
+        found = self.own.queues(topic)
         return replace(found, preferred=[each for each in found.preferred if each not in self.slow])
 
 
@@ -63,8 +74,8 @@ def dispatcher_on(store: MemoryStore, clock: Clock) -> Dispatcher:
 async def test_a_message_that_its_feed_cannot_take_comes_again() -> None:
     clock = ManualClock()
     store = FullFeeds(clock)
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_topic(Topic(SUBSCRIPTION.feed, queues=1))
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic(SUBSCRIPTION.feed, queues=1))
     await append(store, "t", "a", "b")
     dispatcher = dispatcher_on(store, clock)
     store.refusing = 3  # the batch, and each of the two by itself
@@ -79,12 +90,12 @@ async def test_a_message_that_its_feed_cannot_take_comes_again() -> None:
 async def test_a_key_keeps_its_queue_whatever_broker_is_slow() -> None:
     clock = ManualClock()
     store = SlowBroker(clock)
-    await store.put_topic(Topic("t", queues=1))
-    await store.put_topic(Topic(SUBSCRIPTION.feed, queues=8))
+    await store.topology.put_topic(Topic("t", queues=1))
+    await store.topology.put_topic(Topic(SUBSCRIPTION.feed, queues=8))
     dispatcher = dispatcher_on(store, clock)
     for slow in (frozenset[int](), frozenset(range(4)), frozenset(range(4, 8))):
         store.slow = slow
-        assert await settled(store.append([message("t", "m", message_group="device")])) is None
+        assert await settled(store.messages.append([message("t", "m", message_group="device")])) is None
         assert await dispatcher.step(0) == 1
     assert len({each.message.queue_id for each in await pop(store, SUBSCRIPTION.feed)}) == 1
     await store.close()

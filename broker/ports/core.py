@@ -1,4 +1,4 @@
-"""What all faces of a broker share."""
+"""What all ports of a broker share."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from broker.consume.consumption import Consumption
 from broker.consume.long_polling import LongPolling
+from broker.consume.places import bounds_of
 from broker.group_commit import GroupCommit
 from broker.measurements import Measurements
 from broker.metadata.key_values import KeyValueTable
@@ -20,13 +21,15 @@ from broker.store.record import RecordKind
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.topic import Topic
+from domain.topic import QueueBounds, Topic
 
 
 class BrokerCore:
-    """The parts of an opened store, and the short words that the faces use."""
+    """The parts of an opened store, and the short words that the ports use."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, opened: OpenedStore) -> None:
+    def __init__(
+        self, settings: BrokerSettings, clock: Clock, opened: OpenedStore, loop: asyncio.AbstractEventLoop
+    ) -> None:
         self.settings = settings
         self.clock = clock
         self.engine: StorageEngine = opened.engine
@@ -37,7 +40,7 @@ class BrokerCore:
         self.tracer = opened.consumption.tracer
         self.measured = Measurements()
         self.polling = LongPolling()
-        self.loop = asyncio.get_running_loop()
+        self.loop = loop
         self.topic_watchers: list[Callable[[str], None]] = []
         self.group_watchers: list[Callable[[str], None]] = []
         self.disk_state = DiskState.FINE
@@ -73,3 +76,7 @@ class BrokerCore:
             missing = "topic" if definition is None else f"queue {queue_id} of topic"
             raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no {missing} {topic!r}")
         return self.engine.dispatcher.queue(topic, queue_id)
+
+    def bounds_of(self, topic: Topic) -> list[QueueBounds]:
+        """What can be read of each queue."""
+        return bounds_of(self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues))

@@ -1,4 +1,4 @@
-"""`domain.ports.MessageAppender` and `MessageReader` on the engine."""
+"""`domain.ports.Messages` on the engine."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Final
 
-from broker.consume.places import bounds_of, check_inside, place_of
+from broker.consume.places import check_inside, place_of
 from broker.consume.runs import read_run
 from broker.consume.scan import scan_filtered
 from broker.consume.tail import QueueTail
-from broker.faces.core import BrokerCore
-from broker.opening import OpenedStore
+from broker.ports.core import BrokerCore
 from broker.retention.watermarks import DiskState
-from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record_runs import bytes_between
 from domain.acceptance import lacks_key, too_large
-from domain.clock import Clock
 from domain.confirmation import Confirmation
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
@@ -30,39 +27,51 @@ MAX_READ_BYTES: Final = 16 << 20
 """How much of the log one read takes into memory: a longer answer ends early."""
 
 
-class MessageFace(BrokerCore):
+class Messages:
     """Appending, reading by offset, tails."""
 
     _backlogs: dict[str, int]
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, opened: OpenedStore) -> None:
-        super().__init__(settings, clock, opened)
+    def __init__(self, core: BrokerCore) -> None:
+        self._core = core
+        self._engine, self._registry = core.engine, core.registry
         # looked at for every message that is appended
-        self._queues = self.engine.dispatcher.queues
-        self._constrained = self.registry.constrained
-        self._max_message_bytes = settings.max_message_bytes
+        self._queues = core.engine.dispatcher.queues
+        self._constrained = core.registry.constrained
+        self._max_message_bytes = core.settings.max_message_bytes
+        self.when_relieved = core.commit.when_relieved
 
     def append(self, messages: Sequence[Message]) -> Confirmation:
         self._backlogs = {}
-        if self.disk_state >= DiskState.REFUSE:
+        if self._core.disk_state >= DiskState.REFUSE:
             return Confirmation([StorageFullError() for _ in messages]).settled_now()
-        if self.registry.compacted and not all(map(self._has_needed_key, messages)):
+        if self._registry.compacted and not all(map(self._has_needed_key, messages)):
             return self._append_keyed(messages)
-        taken_at, now_ms = perf_counter(), self.clock.now_ms()
-        ends = self.tracer.ends_of(messages) if self.registry.traced else None
-        refusals = self.engine.append_messages(messages, self._queue_for, now_ms)
+        taken_at, now_ms = perf_counter(), self._core.now_ms()
+        ends = self._core.tracer.ends_of(messages) if self._registry.traced else None
+        refusals = self._engine.append_messages(messages, self._queue_for, now_ms)
         if ends:
-            self.tracer.stored(messages, refusals, ends, now_ms)
+            self._core.tracer.stored(messages, refusals, ends, now_ms)
         return self._submit(messages, refusals, taken_at)
+
+    def append_half(self, messages: Sequence[Message]) -> Confirmation:
+        self._backlogs = {}
+        if self._core.disk_state >= DiskState.REFUSE:
+            return Confirmation([StorageFullError() for _ in messages]).settled_now()
+        taken_at = perf_counter()
+        keyed = [message for message in messages if self._has_needed_key(message)]
+        found = iter(self._engine.append_half(keyed, self._queue_for, self._core.now_ms()) or [None] * len(keyed))
+        refusals = [next(found) if self._has_needed_key(message) else lacks_key() for message in messages]
+        return self._submit(messages, refusals if any(refusals) else None, taken_at)
 
     def _submit(
         self, messages: Sequence[Message], refusals: list[EntrepotError | None] | None, taken_at: float
     ) -> Confirmation:
         taken = len(messages) if refusals is None else refusals.count(None)
-        return self.commit.submit(Confirmation(refusals), taken, taken_at)
+        return self._core.commit.submit(Confirmation(refusals), taken, taken_at)
 
     def _has_needed_key(self, message: Message) -> bool:
-        compacted = self.registry.compacted
+        compacted = self._registry.compacted
         needs_one = message.topic in compacted or any(topic in compacted for topic, _ in message.further_queues)
         return not needs_one or bool(compaction_key(message))
 
@@ -86,7 +95,7 @@ class MessageFace(BrokerCore):
 
     def _queue_with_limits(self, topic: str, queue_id: int, body_bytes: int) -> ConsumeQueue:
         """What is looked at more closely: most messages are not."""
-        queue = self.engine.existing_queue(topic, queue_id)
+        queue = self._engine.existing_queue(topic, queue_id)
         if body_bytes > self._max_message_bytes:
             raise too_large(body_bytes, self._max_message_bytes)
         constrained = self._constrained.get(topic)
@@ -108,7 +117,7 @@ class MessageFace(BrokerCore):
         if topic.max_backlog is not None:
             backlog = self._backlogs.get(topic.name)
             if backlog is None:
-                backlog = self._backlogs[topic.name] = self.consumption.backlog(topic)
+                backlog = self._backlogs[topic.name] = self._core.consumption.backlog(topic)
             if backlog >= topic.max_backlog:
                 return EntrepotError(
                     Code.TOO_MANY_REQUESTS,
@@ -118,13 +127,10 @@ class MessageFace(BrokerCore):
 
     @property
     def backlogged(self) -> bool:
-        return self.commit.backlogged
-
-    def when_relieved(self, callback: Callable[[], None]) -> None:
-        self.commit.when_relieved(callback)
+        return self._core.commit.backlogged
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
-        queue = self.existing_queue(topic, queue_id)
+        queue = self._core.existing_queue(topic, queue_id)
         check_inside(queue, from_offset)
         return self._read(queue, from_offset, max_messages)
 
@@ -138,7 +144,7 @@ class MessageFace(BrokerCore):
                 break
             places.append((queue_offset, entry))
         messages: list[StoredMessage] = []
-        for item in self.engine.read_places(queue, places):
+        for item in self._engine.read_places(queue, places):
             if isinstance(item, CorruptedError):
                 if messages:
                     break  # what precedes the damage is good; the next read meets it first
@@ -149,14 +155,14 @@ class MessageFace(BrokerCore):
     async def pull(
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
-        queue = self.existing_queue(topic, queue_id)
+        queue = self._core.existing_queue(topic, queue_id)
         check_inside(queue, from_offset)
         compiled = None if filter is None else compile_filter(filter)
         if compiled is None or compiled.accepts_all:
             messages = self._read(queue, from_offset, max_messages)
             next_offset = from_offset + len(messages)
         else:
-            found = scan_filtered(self.engine, queue, from_offset, queue.visible_offset, compiled, max_messages)
+            found = scan_filtered(self._engine, queue, from_offset, queue.visible_offset, compiled, max_messages)
             messages, next_offset = found.messages, found.next_offset
             if found.corrupted:
                 if not messages or messages[0].queue_offset > found.corrupted[0]:
@@ -179,35 +185,27 @@ class MessageFace(BrokerCore):
         Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
         MESSAGE_CORRUPTED (a filter cannot look at a harmed message).
         """
-        queue = self.existing_queue(topic, queue_id)
-        return read_run(self.engine, queue, from_offset, to_offset, max_bytes, filter)
+        queue = self._core.existing_queue(topic, queue_id)
+        return read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter)
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """About how many bytes of the log the messages from an offset up to another have.  Raises TOPIC_NOT_FOUND."""
-        queue = self.existing_queue(topic, queue_id)
+        queue = self._core.existing_queue(topic, queue_id)
         return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
 
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
-        queue = self.existing_queue(topic, queue_id)
+        queue = self._core.existing_queue(topic, queue_id)
         check_inside(queue, from_offset)
         compile_filter(FilterExpression(FilterKind.SUB_TOPIC, topic_filter))
-        return self.engine.lookup.matching_offsets(queue, topic_filter, from_offset, limit)
+        return self._engine.lookup.matching_offsets(queue, topic_filter, from_offset, limit)
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        return self.place_of(self.existing_queue(topic, queue_id), position)
-
-    def place_of(self, queue: ConsumeQueue, position: Position) -> int:
-        """The queue offset of a position."""
-        return place_of(self.engine, queue, position)
+        return place_of(self._engine, self._core.existing_queue(topic, queue_id), position)
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
-        return self.bounds_of(self.existing_topic(topic))
-
-    def bounds_of(self, topic: Topic) -> list[QueueBounds]:
-        """What can be read of each queue."""
-        return bounds_of(self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues))
+        return self._core.bounds_of(self._core.existing_topic(topic))
 
     def tail(
         self,
@@ -216,9 +214,9 @@ class MessageFace(BrokerCore):
         start: int | Position | None,
         on_messages: Callable[[list[StoredMessage]], None],
     ) -> Tail:
-        queue = self.existing_queue(topic, queue_id)
+        queue = self._core.existing_queue(topic, queue_id)
         if start is None:
             start = queue.visible_offset
         elif isinstance(start, Position):
-            start = self.place_of(queue, start)
-        return QueueTail(self.engine, queue, start, on_messages)
+            start = place_of(self._engine, queue, start)
+        return QueueTail(self._engine, queue, start, on_messages)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.faces.consumption import ConsumptionFace
 from broker.metadata import registry as changes
+from broker.ports.consumption import Consumption
+from broker.ports.core import BrokerCore
 from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
@@ -24,17 +25,22 @@ from domain.topic import Topic, TopicQueues, TopicStatus, own_queues
 TOPICS_PER_RECORD: Final = 500
 
 
-class TopologyFace(ConsumptionFace):
+class Topology:
     """What there is."""
 
+    def __init__(self, core: BrokerCore, consumption: Consumption) -> None:
+        self._core = core
+        self._engine, self._registry = core.engine, core.registry
+        self.group_status = consumption.group_status
+
     def topic(self, name: str) -> Topic | None:
-        return self.registry.topics.get(name)
+        return self._registry.topics.get(name)
 
     def is_arriving(self, name: str) -> bool:
         return False
 
     def topics(self) -> list[Topic]:
-        return sorted(self.registry.topics.values(), key=lambda topic: topic.name)
+        return sorted(self._registry.topics.values(), key=lambda topic: topic.name)
 
     def queues(self, topic: Topic) -> TopicQueues:
         return own_queues(topic.queues, topic.writable_queues)
@@ -52,7 +58,7 @@ class TopologyFace(ConsumptionFace):
             if topic.name in wanted or len(wanted) >= TOPICS_PER_RECORD:
                 self._put_topics(wanted)
             try:
-                kept = revised(topic, self.registry.topics.get(topic.name))
+                kept = revised(topic, self._registry.topics.get(topic.name))
                 if kept is not None:
                     self._check_topic(kept)
                     wanted[topic.name] = kept
@@ -60,23 +66,23 @@ class TopologyFace(ConsumptionFace):
             except EntrepotError as refusal:
                 outcomes.append(refusal)
         self._put_topics(wanted)
-        await self.commit.wait()
+        await self._core.commit.wait()
         return outcomes
 
     def _put_topics(self, wanted: dict[str, Topic]) -> None:
         if wanted:
             payload = changes.put_topics(list(wanted.values()))
-            self.engine.append_record(RecordKind.METADATA, payload, self.now_ms())
+            self._engine.append_record(RecordKind.METADATA, payload, self._core.now_ms())
             wanted.clear()
 
     def _check_topic(self, topic: Topic) -> None:
-        existing = self.registry.topics.get(topic.name)
+        existing = self._registry.topics.get(topic.name)
         check_stored_name(topic.name, Code.ILLEGAL_TOPIC)
         check_topic_name(split_name(topic.name)[1], system_allowed=existing is not None, feed_allowed=True)
         self._check_namespace_of(topic.name)
         if existing is not None and topic.queues < existing.queues:
             for queue_id in range(topic.queues, existing.queues):
-                if not self.consumption.is_drained(existing, queue_id):
+                if not self._core.consumption.is_drained(existing, queue_id):
                     raise EntrepotError(
                         Code.PRECONDITION_FAILED,
                         f"queue {queue_id} of topic {topic.name!r} is not drained: lower write_queues, let every group "
@@ -84,63 +90,63 @@ class TopologyFace(ConsumptionFace):
                     )
 
     def _check_namespace_of(self, name: str) -> None:
-        if not self.registry.has_namespace_of(name):
+        if not self._registry.has_namespace_of(name):
             raise EntrepotError(Code.BAD_REQUEST, f"there is no namespace {split_name(name)[0]!r}")
 
     async def delete_topic(self, name: str) -> None:
-        self.existing_topic(name)
-        for found in (*sorted(self.registry.retries_of_topic.get(name, ())), name):
-            self.engine.append_record(RecordKind.METADATA, changes.drop_topic(found), self.now_ms())
-        self.polling.wake(name)
-        await self.commit.wait()
+        self._core.existing_topic(name)
+        for found in (*sorted(self._registry.retries_of_topic.get(name, ())), name):
+            self._engine.append_record(RecordKind.METADATA, changes.drop_topic(found), self._core.now_ms())
+        self._core.polling.wake(name)
+        await self._core.commit.wait()
 
     async def topic_status(self, name: str) -> TopicStatus:
-        topic = self.existing_topic(name)
-        return TopicStatus(topic, self.bounds_of(topic))
+        topic = self._core.existing_topic(name)
+        return TopicStatus(topic, self._core.bounds_of(topic))
 
     def namespaces(self) -> list[str]:
-        return [DEFAULT_NAMESPACE, *sorted(self.registry.namespaces)]
+        return [DEFAULT_NAMESPACE, *sorted(self._registry.namespaces)]
 
     async def put_namespace(self, name: str) -> None:
         check_namespace(name)
-        if name != DEFAULT_NAMESPACE and name not in self.registry.namespaces:
-            await self.record(RecordKind.METADATA, changes.put_namespace(name))
+        if name != DEFAULT_NAMESPACE and name not in self._registry.namespaces:
+            await self._core.record(RecordKind.METADATA, changes.put_namespace(name))
 
     async def delete_namespace(self, name: str) -> None:
         if name == DEFAULT_NAMESPACE:
             raise EntrepotError(Code.PRECONDITION_FAILED, "the namespace 'default' is always there")
-        if name not in self.registry.namespaces:
+        if name not in self._registry.namespaces:
             raise EntrepotError(Code.BAD_REQUEST, f"there is no namespace {name!r}")
-        for owned in (*self.registry.topics, *self.registry.groups):
+        for owned in (*self._registry.topics, *self._registry.groups):
             if split_name(owned)[0] == name:
                 raise EntrepotError(Code.PRECONDITION_FAILED, f"namespace {name!r} is not empty: {owned!r} is in it")
-        await self.record(RecordKind.METADATA, changes.drop_namespace(name))
+        await self._core.record(RecordKind.METADATA, changes.drop_namespace(name))
 
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
-        kept = revised(group, self.registry.groups.get(group.name))
+        kept = revised(group, self._registry.groups.get(group.name))
         if kept is not None:
             check_stored_name(group.name, Code.ILLEGAL_CONSUMER_GROUP)
             check_group_name(split_name(group.name)[1])
             self._check_namespace_of(group.name)
-            await self.record(RecordKind.METADATA, changes.put_group(kept))
+            await self._core.record(RecordKind.METADATA, changes.put_group(kept))
         return group
 
     async def delete_group(self, name: str) -> None:
-        self.existing_group(name)
-        for topic in sorted(self.registry.retries_of_group.get(name, ())):
-            self.engine.append_record(RecordKind.METADATA, changes.drop_topic(topic), self.now_ms())
-        await self.record(RecordKind.METADATA, changes.drop_group(name))
+        self._core.existing_group(name)
+        for topic in sorted(self._registry.retries_of_group.get(name, ())):
+            self._engine.append_record(RecordKind.METADATA, changes.drop_topic(topic), self._core.now_ms())
+        await self._core.record(RecordKind.METADATA, changes.drop_group(name))
 
     def group(self, name: str) -> ConsumerGroup | None:
-        return self.registry.groups.get(name)
+        return self._registry.groups.get(name)
 
     def groups(self) -> list[ConsumerGroup]:
-        return sorted(self.registry.groups.values(), key=lambda group: group.name)
+        return sorted(self._registry.groups.values(), key=lambda group: group.name)
 
     def watch_groups(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        self.group_watchers.append(callback)
-        return lambda: self.group_watchers.remove(callback)
+        self._core.group_watchers.append(callback)
+        return lambda: self._core.group_watchers.remove(callback)
 
     def watch_topics(self, callback: Callable[[str], None]) -> Callable[[], None]:
-        self.topic_watchers.append(callback)
-        return lambda: self.topic_watchers.remove(callback)
+        self._core.topic_watchers.append(callback)
+        return lambda: self._core.topic_watchers.remove(callback)

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Final
 
 from broker.consume.window import ConsumeWindow
-from broker.faces.core import BrokerCore
+from broker.ports.core import BrokerCore
 from broker.store.consume_queue import ConsumeQueue
 from broker.trace import hops_in, trace_key
 from domain.consumer_group import ConsumerGroup
@@ -33,18 +33,22 @@ MAX_CANDIDATES: Final = 20_000
 BATCH: Final = 256
 
 
-class FinderFace(BrokerCore):
+class Finder:
     """Looking messages up."""
 
+    def __init__(self, core: BrokerCore) -> None:
+        self._core = core
+        self._engine, self._registry = core.engine, core.registry
+
     async def query(self, query: MessageQuery) -> MessagePage:
-        self.existing_topic(query.topic)
+        self._core.existing_topic(query.topic)
         before = _read_cursor(query.cursor)
         limit = min(max(query.limit, 1), MAX_QUERY_MESSAGES)
         if query.key is None:
             offsets = self._newest_first(query, before)
         else:
             to_ms = None if query.to_ms is None else query.to_ms - 1
-            offsets = self.engine.lookup.records_with_key(query.topic, query.key, query.from_ms, to_ms, before)
+            offsets = self._engine.lookup.records_with_key(query.topic, query.key, query.from_ms, to_ms, before)
         found: list[StoredMessage] = []
         last = None
         for last in islice(offsets, MAX_CANDIDATES):
@@ -59,9 +63,9 @@ class FinderFace(BrokerCore):
     def _newest_first(self, query: MessageQuery, before: int | None) -> Iterator[int]:
         """Commit-log offsets of the topic's queues within the time, newest first."""
         heap: list[tuple[int, int, Iterator[int]]] = []
-        for queue in self.engine.dispatcher.queues_of(query.topic):
-            start = queue.min_offset if query.from_ms is None else self.engine.first_since(queue, query.from_ms)
-            end = queue.visible_offset if query.to_ms is None else self.engine.first_since(queue, query.to_ms)
+        for queue in self._engine.dispatcher.queues_of(query.topic):
+            start = queue.min_offset if query.from_ms is None else self._engine.first_since(queue, query.from_ms)
+            end = queue.visible_offset if query.to_ms is None else self._engine.first_since(queue, query.to_ms)
             if before is not None:
                 end = min(end, queue.first_at_or_after(before))
             backwards = _backwards(queue, start, end)
@@ -79,43 +83,43 @@ class FinderFace(BrokerCore):
     def _message_at(self, commit_log_offset: int) -> StoredMessage | None:
         """The message at a place, if it belongs to a topic that is there; harmed ones are passed over."""
         try:
-            message = self.engine.commit_log.message_at(commit_log_offset)
+            message = self._engine.commit_log.message_at(commit_log_offset)
         except CorruptedError:
             return None
-        if message is None or message.topic not in self.registry.topics:
+        if message is None or message.topic not in self._registry.topics:
             return None
-        return message if commit_log_offset >= self.registry.topic_since(message.topic) else None
+        return message if commit_log_offset >= self._registry.topic_since(message.topic) else None
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
-        offsets = islice(self.engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
+        offsets = islice(self._engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
         found = (self._message_at(offset) for offset in offsets)
         same = (message for message in found if message is not None and message.message_id == message_id)
         return list(islice(same, MAX_QUERY_MESSAGES))
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:
-        message = self.engine.commit_log.message_at(commit_log_offset)
+        message = self._engine.commit_log.message_at(commit_log_offset)
         if message is None or self._message_at(commit_log_offset) is None:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
         return message
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
-        self.tracer.write(self.now_ms(), only=message_id)
-        await self.commit.wait()
+        self._core.tracer.write(self._core.now_ms(), only=message_id)
+        await self._core.commit.wait()
         key = trace_key(message_id)
-        offsets = islice(self.engine.lookup.records_with_key(TRACE_TOPIC, key, None, None, None), MAX_QUERY_MESSAGES)
+        offsets = islice(self._engine.lookup.records_with_key(TRACE_TOPIC, key, None, None, None), MAX_QUERY_MESSAGES)
         found = (self._message_at(offset) for offset in offsets)
         traces = [message for message in found if message and message.topic == TRACE_TOPIC and key in message.keys]
         hops = [hop for trace in reversed(traces) for hop in hops_in(trace.body)]
-        return hops + self.tracer.pending(message_id)
+        return hops + self._core.tracer.pending(message_id)
 
     # -- what became of a message --------------------------------------------------------------------------------
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
         message = self._message_at(message.commit_log_offset) or message
-        windows = self.consumption.progress.windows
-        groups = sorted(group for group, topic in windows if topic == message.topic and group in self.registry.groups)
+        windows = self._core.consumption.progress.windows
+        groups = sorted(group for group, topic in windows if topic == message.topic and group in self._registry.groups)
         copies = await self.messages_by_id(message.message_id) if message.message_id and groups else []
-        return [self._consumer(self.registry.groups[name], message, copies) for name in groups]
+        return [self._consumer(self._registry.groups[name], message, copies) for name in groups]
 
     def _consumer(self, group: ConsumerGroup, message: StoredMessage, copies: list[StoredMessage]) -> MessageConsumer:
         place = (message.topic, message.queue_id, message.queue_offset)
@@ -127,10 +131,10 @@ class FinderFace(BrokerCore):
             return MessageConsumer(group.name, ConsumptionState.FILTERED, 0)
         retries = retry_topic(group.name, message.topic)
         for copy in copies:
-            window = self.consumption.progress.windows.get((group.name, retries), {}).get(0)
+            window = self._core.consumption.progress.windows.get((group.name, retries), {}).get(0)
             if copy.topic == retries and window is not None and _place_in(copy, _RETRY) == place:
                 return self._state(group.name, window, copy.queue_offset)
-        window = self.consumption.progress.windows[group.name, message.topic].get(message.queue_id)
+        window = self._core.consumption.progress.windows[group.name, message.topic].get(message.queue_id)
         if window is None:
             return MessageConsumer(group.name, ConsumptionState.NOT_YET, 0)
         return self._state(group.name, window, message.queue_offset)
@@ -139,7 +143,7 @@ class FinderFace(BrokerCore):
         attempts = window.attempt(queue_offset)
         if window.is_settled(queue_offset):
             return MessageConsumer(group, ConsumptionState.CONSUMED, attempts)
-        is_held = window.is_in_flight(queue_offset, self.now_ms())
+        is_held = window.is_in_flight(queue_offset, self._core.now_ms())
         return MessageConsumer(group, ConsumptionState.IN_FLIGHT if is_held else ConsumptionState.NOT_YET, attempts)
 
 

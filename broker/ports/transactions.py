@@ -1,0 +1,83 @@
+"""`domain.ports.Transactions`: half messages are kept aside until they are ended (`broker.store.aside`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.ports.core import BrokerCore
+from broker.ports.messages import Messages
+from broker.ports.timers import Timers
+from broker.store.aside import AsideOp, encode_aside
+from broker.store.record import (
+    RecordKind,
+)
+from broker.store.record_trailer import Origin
+from domain.acceptance import is_for_later
+from domain.errors import Code, EntrepotError
+from domain.message import StoredMessage
+from domain.transaction import TransactionEnd
+
+
+class Transactions:
+    """Half messages, and what becomes of them."""
+
+    def __init__(self, core: BrokerCore, messages: Messages, timers: Timers) -> None:
+        self._core, self._timers = core, timers
+        self._engine = core.engine
+        self.append_half = messages.append_half
+
+    async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
+        self.expire_transactions()
+        await self._core.commit.wait()  # a half message that is to be read again must have been written
+        outcomes = [self._end(end) for end in ends]
+        await self._core.commit.wait()
+        return outcomes
+
+    def _end(self, end: TransactionEnd) -> EntrepotError | None:
+        now_ms = self._core.now_ms()
+        half = self._engine.aside.halves.waiting.get((end.topic, end.transaction_id))
+        if half is None:
+            return EntrepotError(Code.INVALID_TRANSACTION_ID, f"no transaction {end.transaction_id!r} is waiting")
+        if not end.commit:
+            self._roll_back(half.commit_log_offset, now_ms)
+            return None
+        try:
+            message = self._timers.kept(half.commit_log_offset)
+            assert message is not None, "it is durable"
+            origin = Origin(half.commit_log_offset, 0)
+            if is_for_later(message, now_ms):
+                self._engine.keep(RecordKind.TIMED, message, origin, now_ms)
+            else:
+                self._timers.deliver(message, origin, now_ms)
+        except EntrepotError as refusal:
+            return refusal
+        return None
+
+    def _roll_back(self, commit_log_offset: int, now_ms: int) -> None:
+        self._engine.append_record(RecordKind.ASIDE, encode_aside(AsideOp.DROP, commit_log_offset, 0), now_ms)
+
+    async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
+        self.expire_transactions()
+        await self._core.commit.wait()
+        now_ms, wanted = self._core.now_ms(), frozenset(topics)
+        taken: list[StoredMessage] = []
+        for half in self._engine.aside.halves.due(now_ms):
+            if len(taken) >= max_messages:
+                break
+            if half.key[0] not in wanted:
+                continue
+            message = self._timers.kept(half.commit_log_offset)
+            if message is not None:
+                due_ms = now_ms + self._core.settings.transaction_check_interval_ms
+                payload = encode_aside(AsideOp.CHECK, half.commit_log_offset, due_ms, half.checks + 1)
+                self._engine.append_record(RecordKind.ASIDE, payload, now_ms)
+                taken.append(message)
+        await self._core.commit.wait()
+        return taken
+
+    def expire_transactions(self) -> None:
+        """Roll back what was asked about often enough and is due again."""
+        now_ms = self._core.now_ms()
+        for half in self._engine.aside.halves.due(now_ms):
+            if half.checks >= self._core.settings.transaction_max_checks:
+                self._roll_back(half.commit_log_offset, now_ms)

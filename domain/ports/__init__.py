@@ -1,0 +1,44 @@
+"""What the inside needs from a store: small Protocols, a file each; `Store` is a record of them.
+
+The contract suite (`tests/contract`) states their behaviour and runs on all implementations.  Batches cross here,
+single messages do not.  A call that can be refused per item returns one outcome per item; what concerns the whole
+call is raised as `EntrepotError`.
+"""
+
+from domain.ports.condition import Condition
+from domain.ports.consumption import (
+    MAX_ATTEMPT_ID_BYTES,
+    MAX_POP_BYTES,
+    MAX_POP_MESSAGES,
+    REJECTED,
+    Consumption,
+    PopRequest,
+)
+from domain.ports.finder import MessageFinder
+from domain.ports.key_values import KeyValues
+from domain.ports.messages import MessageAppender, MessageReader, Messages, Pulled, Tail
+from domain.ports.store import Store
+from domain.ports.timers import Timers
+from domain.ports.topology import Topology
+from domain.ports.transactions import Transactions
+
+__all__ = [
+    "MAX_ATTEMPT_ID_BYTES",
+    "MAX_POP_BYTES",
+    "MAX_POP_MESSAGES",
+    "REJECTED",
+    "Condition",
+    "Consumption",
+    "KeyValues",
+    "MessageAppender",
+    "MessageFinder",
+    "MessageReader",
+    "Messages",
+    "PopRequest",
+    "Pulled",
+    "Store",
+    "Tail",
+    "Timers",
+    "Topology",
+    "Transactions",
+]

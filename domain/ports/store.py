@@ -1,0 +1,46 @@
+"""Store: one store, as a gateway holds it: a record of its ports."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from domain.ports.condition import Condition
+from domain.ports.consumption import Consumption
+from domain.ports.finder import MessageFinder
+from domain.ports.key_values import KeyValues
+from domain.ports.messages import Messages
+from domain.ports.timers import Timers
+from domain.ports.topology import Topology
+from domain.ports.transactions import Transactions
+
+
+class Store(Protocol):
+    """All of it.  Each port is an object of its own; who needs one alone is given that one."""
+
+    @property
+    def messages(self) -> Messages: ...
+
+    @property
+    def consumption(self) -> Consumption: ...
+
+    @property
+    def topology(self) -> Topology: ...
+
+    @property
+    def key_values(self) -> KeyValues: ...
+
+    @property
+    def finder(self) -> MessageFinder: ...
+
+    @property
+    def timers(self) -> Timers: ...
+
+    @property
+    def transactions(self) -> Transactions: ...
+
+    @property
+    def condition(self) -> Condition: ...
+
+    async def close(self) -> None:
+        """Stop cleanly: everything taken is durable, everything known is kept."""
+        ...

@@ -1,0 +1,50 @@
+"""RemoteCondition: what all brokers say of themselves."""
+
+from __future__ import annotations
+
+from domain.errors import EntrepotError
+from domain.measurement import Histogram
+from protocols.remoting import operations as wire
+from store_client.remote.broker_client import BrokerClient
+from store_client.remote.cluster import Cluster
+from store_client.remote.topology import ask_all
+
+
+class RemoteCondition:
+    """`domain.ports.Condition`."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def failure(self) -> EntrepotError | None:
+        """Brokers may fail; a gateway goes on without them."""
+        return None
+
+    @property
+    def damage(self) -> list[str]:
+        told = (client.info for client in self._cluster.clients.values())
+        return [f"broker {info.name!r}: {info.damage}" for info in told if info is not None and info.damage]
+
+    async def measurements(self) -> dict[str, Histogram]:
+        found: dict[str, Histogram] = {}
+        for _, (measured, _, _) in await self._measured():
+            for name, histogram in measured.items():
+                if name in found:
+                    found[name].add(histogram)
+                else:
+                    found[name] = histogram
+        return found
+
+    async def gauges(self) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for _, (_, gauges, _) in await self._measured():
+            for name, value in gauges.items():
+                found[name] = max(found.get(name, 0.0), value) if name == "disk_state" else found.get(name, 0.0) + value
+        return found
+
+    async def _measured(
+        self,
+    ) -> list[tuple[BrokerClient, tuple[dict[str, Histogram], dict[str, float], EntrepotError | None]]]:
+        answers = await ask_all(self._cluster.ready, lambda c: c.ask(wire.MEASURE))
+        return [(client, told) for client, told in answers if not isinstance(told, EntrepotError)]

@@ -1,0 +1,48 @@
+"""RemoteTransactions: half messages over several brokers, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domain.confirmation import Confirmation
+from domain.errors import Code, EntrepotError
+from domain.message import Message, StoredMessage
+from domain.transaction import TransactionEnd
+from protocols.remoting import operations as wire
+from store_client.remote.appending import Appending
+from store_client.remote.broker_client import unavailable
+from store_client.remote.cluster import Cluster
+from store_client.remote.topology import ask_all
+
+
+class RemoteTransactions:
+    """`domain.ports.Transactions`."""
+
+    def __init__(self, cluster: Cluster, appending: Appending) -> None:
+        self._cluster, self._appending = cluster, appending
+
+    def append_half(self, messages: Sequence[Message]) -> Confirmation:
+        return self._appending.append(messages, wire.APPEND_HALF)
+
+    async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
+        """Who began them may be another gateway, so all brokers are asked; one of them has each."""
+        brokers = self._cluster.some_ready("transactions cannot be ended")
+        answers = await ask_all(brokers, lambda c: c.ask(wire.END_TRANSACTIONS, list(ends)))
+        outcomes: list[EntrepotError | None] = []
+        for at in range(len(ends)):
+            told = [answer if isinstance(answer, EntrepotError) else answer[at] for _, answer in answers]
+            if self._cluster.absent_of(ends[at].topic):
+                told.append(unavailable("one that may have the transaction is away"))
+            if any(outcome is None for outcome in told):
+                outcomes.append(None)
+            else:
+                in_earnest = (o for o in told if o is not None and o.code != Code.INVALID_TRANSACTION_ID)
+                outcomes.append(next(in_earnest, told[0]))
+        return outcomes
+
+    async def take_checks(self, topics: Sequence[str], max_messages: int) -> list[StoredMessage]:
+        found: list[StoredMessage] = []
+        for client in self._cluster.some_ready("transactions cannot be looked at"):
+            if len(found) < max_messages:
+                found += await client.ask_messages(wire.TAKE_CHECKS, list(topics), max_messages - len(found))
+        return found

@@ -1,0 +1,89 @@
+"""RocketMqTopology: topics as the cluster has them, and what is remembered here of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from domain.consumer_group import ConsumerGroup
+from domain.errors import Code, EntrepotError
+from domain.names import DEFAULT_NAMESPACE, check_group_name, split_name
+from domain.topic import Topic, TopicQueues, TopicStatus, own_queues
+from store_client.rocketmq.absent import refuse
+from store_client.rocketmq.cluster import Cluster
+from store_client.rocketmq.reading import Reading
+
+
+class RocketMqTopology:
+    """`domain.ports.Topology`."""
+
+    def __init__(self, cluster: Cluster, reading: Reading) -> None:
+        self._cluster, self._reading = cluster, reading
+        self.topic = cluster.topic  # one that was asked for before; `put_topic` asks
+        self.group_status = reading.group_status
+        self.watch_topics = cluster.routes.watch
+
+    def is_arriving(self, name: str) -> bool:
+        return False
+
+    def queues(self, topic: Topic) -> TopicQueues:
+        return own_queues(topic.queues, topic.writable_queues)
+
+    def topics(self) -> list[Topic]:
+        return [route.definition() for route in self._cluster.routes.all()]
+
+    async def put_topic(self, topic: Topic) -> Topic:
+        """Ask the cluster for a topic, which is then known here as the cluster has it, whatever was put.
+
+        Raises UNSUPPORTED where the cluster has none: topics are made with RocketMQ's own tools.
+        """
+        try:
+            return (await self._cluster.routes.refresh(topic.name)).definition()
+        except EntrepotError as refusal:
+            if refusal.code == Code.TOPIC_NOT_FOUND:
+                refuse(f"create topic {topic.name!r}", "make it with mqadmin updateTopic")
+            raise
+
+    async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
+        outcomes: list[EntrepotError | None] = []
+        for topic in topics:
+            try:
+                await self.put_topic(topic)
+                outcomes.append(None)
+            except EntrepotError as refusal:
+                outcomes.append(refusal)
+        return outcomes
+
+    async def delete_topic(self, name: str) -> None:
+        refuse("delete topics", "use mqadmin deleteTopic")
+
+    async def topic_status(self, name: str) -> TopicStatus:
+        return TopicStatus((await self._cluster.routes.of(name)).definition(), await self._reading.bounds(name))
+
+    def namespaces(self) -> list[str]:
+        """`default`, and those of topics and groups that are known here."""
+        names = [*(topic.name for topic in self.topics()), *self._cluster.groups]
+        return [DEFAULT_NAMESPACE, *sorted({split_name(name)[0] for name in names} - {DEFAULT_NAMESPACE})]
+
+    async def put_namespace(self, name: str) -> None:
+        refuse("create namespaces", "a namespace is there when topics are in it")
+
+    async def delete_namespace(self, name: str) -> None:
+        refuse("delete namespaces")
+
+    async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
+        """Remember a definition here: invisible time, retry delays, filter and attempts are said in calls.  The group
+        itself, and whether it is FIFO, is the cluster's (mqadmin updateSubGroup)."""
+        check_group_name(split_name(group.name)[1])
+        self._cluster.groups[group.name] = group
+        return group
+
+    async def delete_group(self, name: str) -> None:
+        """Forget what is known here of a group."""
+        if self._cluster.groups.pop(name, None) is None:
+            raise EntrepotError(Code.CONSUMER_GROUP_NOT_FOUND, f"group {name!r} is not known here")
+
+    def group(self, name: str) -> ConsumerGroup | None:
+        return self._cluster.groups.get(name)
+
+    def groups(self) -> list[ConsumerGroup]:
+        return [self._cluster.groups[name] for name in sorted(self._cluster.groups)]

@@ -1,0 +1,69 @@
+"""The ports of a broker without an event loop: what they would wait for is left to whoever steps the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from broker.opening import OpenedStore
+from broker.ports.consumption import Consumption
+from broker.ports.core import BrokerCore
+from broker.ports.finder import Finder
+from broker.ports.key_values import KeyValues
+from broker.ports.messages import Messages
+from broker.ports.timers import Timers
+from broker.ports.topology import Topology
+from broker.ports.transactions import Transactions
+from broker.settings import BrokerSettings
+from domain.clock import Clock
+from domain.confirmation import Confirmation
+
+T = TypeVar("T")
+
+
+class _NoWaiting:
+    """In place of the group commit: every wait is over at once."""
+
+    def __init__(self) -> None:
+        self.submitted: list[Confirmation] = []
+
+    def submit(self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0) -> Confirmation:
+        self.submitted.append(confirmation)
+        return confirmation
+
+    async def wait(self) -> None:
+        pass
+
+    def when_relieved(self, callback: Callable[[], None]) -> None:
+        callback()
+
+
+class _StandingLoop:
+    def time(self) -> float:
+        return 0.0
+
+
+class SteppedPorts:
+    """Decide and append as a broker's do; answers do not wait for durability."""
+
+    def __init__(self, settings: BrokerSettings, clock: Clock, opened: OpenedStore) -> None:
+        loop: Any = _StandingLoop()
+        commit: Any = _NoWaiting()
+        self.core = core = BrokerCore(settings, clock, opened, loop)
+        core.commit = commit
+        self.messages = Messages(core)
+        self.consumption = Consumption(core)
+        self.topology = Topology(core, self.consumption)
+        self.key_values = KeyValues(core)
+        self.finder = Finder(core)
+        self.timers = Timers(core)
+        self.transactions = Transactions(core, self.messages, self.timers)
+
+
+def done(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what only ever yields its turn; returns its result, or raises."""
+    while True:
+        try:
+            coroutine.send(None)
+        except StopIteration as result:
+            return result.value  # type: ignore[no-any-return]
