@@ -22,8 +22,6 @@ from protocols.amqp.mapping import MQTT_EXCHANGE, to_message
 
 DELAY: Final = "x-delay"
 """The header of messages to an exchange of type x-delayed-message: milliseconds."""
-_HAS_EXPIRATION: Final = 0x01
-"""In the first byte of the content header's flags."""
 OnTimed = Callable[[Vhost, Queue, int], None]
 
 
@@ -45,7 +43,7 @@ class Placing:
     def message(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> Message | None:
         """The message for the queues, or None where nothing is to keep it."""
         destinations = [self.place(vhost, name, publish) for name in queues if name in vhost.queues]
-        if vhost.timed or publish.header.data[0] & _HAS_EXPIRATION:
+        if vhost.timed or publish.header.has_expiration:
             self._note_times(vhost, publish, queues, now_ms)
         sub_topic, filter_hash = "", 0
         if publish.exchange and self._keeps_topics and vhost.namespace == DEFAULT_NAMESPACE:

@@ -129,6 +129,26 @@ class ContentHeader:
         return None if at is None else (starts[at], starts[at + 1])
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it has none of what a server looks at before it routes: headers, reply-to, expiration, user-id."""
+        return not (self.data[0] & 0x23 or self.data[1] & 0x10)
+
+    @property
+    def has_expiration(self) -> bool:
+        """The same as `expiration is not None`, sooner."""
+        return self.data[0] & 0x01 != 0
+
+    @property
+    def is_told_elsewhere(self) -> bool:
+        """Whether it has a property that means something to other protocols: content type, headers, priority,
+        correlation id, reply-to, expiration."""
+        return self.data[0] & 0xAF != 0
+
+    def may_have_header(self, name: bytes) -> bool:
+        """False where the table of headers has none of that name; it is not decoded."""
+        return self.data[0] & 0x20 != 0 and name in self.data
+
+    @property
     def content_type(self) -> str | None:
         return self._text(0x8000)
 

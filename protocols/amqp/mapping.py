@@ -40,8 +40,6 @@ CE_PREFIX: Final = "ce_"
 CE_HEADERS: Final = ("cloudEvents:", "cloudEvents_")
 PROTOCOL: Final = "amqp"
 PERSISTENT: Final = 2
-_WELL_KNOWN: Final = 0x8000 | 0x2000 | 0x0800 | 0x0400 | 0x0200 | 0x0100
-"""Flags of the properties that mean something to other doors."""
 
 
 def to_message(publish: Publish, destinations: Destinations, sub_topic: str, filter_hash: int, now_ms: int) -> Message:
@@ -49,7 +47,7 @@ def to_message(publish: Publish, destinations: Destinations, sub_topic: str, fil
     header = publish.header
     system: dict[str, PropertyValue] = {SystemProperty.AMQP: origin(publish.exchange, publish.routing_key, header)}
     properties: Properties = ()
-    if int.from_bytes(header.data[:2], "big") & _WELL_KNOWN:
+    if header.is_told_elsewhere:
         properties = _note_well_known(header, system, now_ms)
     topic, queue_id = destinations[0]
     return Message(

@@ -31,10 +31,6 @@ PUBLISH_OVERHEAD: Final = 1024
 """Bytes that a publish in a transaction counts for besides its own: what the objects around it need."""
 FURTHER_KEYS: Final = ("CC", "BCC")
 """Headers that name more routing keys: each is a publish of its own to who asks for rights."""
-_HAS_HEADERS: Final = 0x20
-_HAS_REPLY_TO: Final = 0x02
-_HAS_EXPIRATION: Final = 0x01
-"""In the first byte of the flags; user-id is in the second."""
 
 log = structlog.get_logger(__name__)
 
@@ -128,11 +124,11 @@ class ChannelPublishing:
         unrouted: list[int] = []
         try:
             for publish in publishes:
-                self._check(publish)
-                if publish.header.data[0] & _HAS_REPLY_TO and publish.header.reply_to == REPLY_TO_QUEUE:
+                if not publish.header.is_plain:
+                    self._check(publish)
                     publish = self._with_reply_queue(publish)
                 queues = self._route(publish)
-                if publish.header.data[0] & _HAS_HEADERS and b"BCC" in publish.header.data:
+                if publish.header.may_have_header(b"BCC"):
                     publish = without_bcc(publish)
                 self._sequence += self.confirms
                 message = placing.message(vhost, publish, queues, now_ms)
@@ -156,21 +152,22 @@ class ChannelPublishing:
 
     def _check(self, publish: Publish) -> None:
         """What RabbitMQ looks at before it routes."""
-        channel = self._channel
-        flags = publish.header.data
-        if flags[0] & _HAS_EXPIRATION and (expiration := publish.header.expiration) is not None:
+        header = publish.header
+        if (expiration := header.expiration) is not None:
             try:
                 expiration_ms(expiration)
             except ValueError as error:
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, str(error), 60, 40) from None
-        if flags[1] & 0x10 and (user := publish.header.user_id) is not None:
-            conversation = channel.conversation
+        if (user := header.user_id) is not None:
+            conversation = self._channel.conversation
             if user != conversation.login_name:
                 text = f"user_id property set to '{user}' but authenticated user was '{conversation.login_name}'"
                 raise AmqpError(ReplyCode.PRECONDITION_FAILED, text, 60, 40)
 
     def _with_reply_queue(self, publish: Publish) -> Publish:
         """Direct reply-to: who answers is told the channel's own queue."""
+        if publish.header.reply_to != REPLY_TO_QUEUE:
+            return publish
         if not self.reply_queue:
             raise AmqpError(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist", 60, 40)
         return publish._replace(header=publish.header.replaced(reply_to=self.reply_queue))
@@ -182,7 +179,7 @@ class ChannelPublishing:
         assert vhost is not None
         name, header = publish.exchange, publish.header
         keys: Sequence[str] = (publish.routing_key,)
-        if header.data[0] & _HAS_HEADERS and b"CC" in header.data:
+        if header.may_have_header(b"CC"):
             keys = all_keys(publish)
         frontend.access.check_publish(channel.conversation, vhost, name, keys)
         exchange = vhost.routing.exchange(name)
