@@ -115,7 +115,7 @@ async def _lateness(broker: Broker, seconds: int) -> float:
 
 
 def _at(message: Message, time_ms: int) -> Message:
-    return replace(message, system={SystemProperty.DELIVER_AT_MS: str(time_ms)})
+    return replace(message, system={SystemProperty.DELIVER_AT_MS: time_ms})
 
 
 def _rss() -> int:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 PropertyValue = str | bytes
+SystemValue = str | bytes | int
+"""Of a well-known property: a number where it is a time."""
 Properties = tuple[tuple[str, PropertyValue], ...]
 Destinations = tuple[tuple[str, int], ...]
 """Message queues, as (topic, queue id)."""
@@ -19,20 +21,21 @@ MAX_FURTHER_QUEUES: Final = 20_000
 MAX_TAG_BYTES: Final = 255
 MAX_MESSAGE_ID_BYTES: Final = 255
 MAX_MESSAGE_GROUP_BYTES: Final = 65_535
+MAX_TIME_DIGITS: Final = 19
 MAX_KEYS_BYTES: Final = 65_535
 """All keys of a message together, with one byte between two."""
 
 
-class _NoProperties(dict[str, PropertyValue]):
+class _NoProperties(dict[str, SystemValue]):
     """The empty mapping that messages share.  Hashable, so that it can be a dataclass default; it takes nothing."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]
 
-    def __setitem__(self, name: str, value: PropertyValue) -> None:
+    def __setitem__(self, name: str, value: SystemValue) -> None:
         raise TypeError("the shared empty properties cannot be changed")
 
 
-NO_SYSTEM_PROPERTIES: Final[Mapping[str, PropertyValue]] = _NoProperties()
+NO_SYSTEM_PROPERTIES: Final[Mapping[str, SystemValue]] = _NoProperties()
 
 ROUND_ROBIN: Final = -1
 """`Message.queue_id` of a message whose queue is not chosen yet."""
@@ -41,12 +44,13 @@ BY_SUB_TOPIC: Final = -2
 
 
 class SystemProperty:
-    """Names of the well-known properties, which survive a change of protocol.  Values are text unless said."""
+    """Names of the well-known properties, which survive a change of protocol.  Values are text unless said; times are
+    numbers, in epoch milliseconds."""
 
     CONTENT_TYPE: Final = "content_type"
     CORRELATION_ID: Final = "correlation_id"  # bytes
     REPLY_TO: Final = "reply_to"
-    EXPIRES_AT_MS: Final = "expires_at_ms"  # decimal, epoch milliseconds
+    EXPIRES_AT_MS: Final = "expires_at_ms"  # a time
     PAYLOAD_IS_TEXT: Final = "payload_is_text"  # what the producer declared the body to be: "1" UTF-8, "0" bytes
     RETAIN: Final = "retain"  # "1": published to be kept as the last of its name (MQTT)
     PUBLISHER: Final = "publisher"  # the MQTT client that sent it, where it wants none of its own back (No Local)
@@ -58,19 +62,49 @@ class SystemProperty:
     DEAD_LETTER_MESSAGE_ID: Final = "dead_letter_message_id"
     DEAD_LETTER_REASON: Final = "dead_letter_reason"
     DEAD_LETTER_ATTEMPTS: Final = "dead_letter_attempts"
-    DEAD_LETTER_TIME_MS: Final = "dead_letter_time_ms"  # decimal, epoch milliseconds
+    DEAD_LETTER_TIME_MS: Final = "dead_letter_time_ms"  # a time
     FED_FROM: Final = "fed_from"  # of what waits for a subscription's sink: queue, offset and topic it was sent to
     RETRY_TOPIC: Final = "retry_topic"  # of a message that is tried again: the topic it was sent to
     RETRY_QUEUE: Final = "retry_queue"  # and where the group read it first
     RETRY_QUEUE_OFFSET: Final = "retry_queue_offset"
     SENT_TO: Final = "sent_to"  # the topic a retry was sent to, where that is another than RETRY_TOPIC
     PRIORITY: Final = "priority"  # decimal, 0 is the lowest
-    DELIVER_AT_MS: Final = "deliver_at_ms"  # decimal, epoch milliseconds: not to be delivered before
+    DELIVER_AT_MS: Final = "deliver_at_ms"  # a time: not to be delivered before
     TRANSACTION_ID: Final = "transaction_id"
-    CHECK_AFTER_MS: Final = "check_after_ms"  # decimal: of a half message, how long its producer may be silent
+    CHECK_AFTER_MS: Final = "check_after_ms"  # milliseconds: of a half message, how long its producer may be silent
     PLAIN_NAMES: Final = "plain_names"  # "1": ce_ before names of user properties is the MQTT publisher's own
     AMQP: Final = "amqp"  # bytes: exchange, routing key and properties as an AMQP client published them
     BRIDGE: Final = "bridge"  # the bridge that it came in by, of a message that came so
+
+
+TIMES: Final = frozenset(
+    (
+        SystemProperty.EXPIRES_AT_MS,
+        SystemProperty.DELIVER_AT_MS,
+        SystemProperty.CHECK_AFTER_MS,
+        SystemProperty.DEAD_LETTER_TIME_MS,
+    )
+)
+"""Well-known properties that are numbers."""
+
+
+def as_texts(system: Mapping[str, SystemValue]) -> Mapping[str, PropertyValue]:
+    """Well-known properties as they are kept and sent: times as decimal text."""
+    if TIMES.isdisjoint(system):
+        return system  # type: ignore[return-value]
+    return {name: str(value) if isinstance(value, int) else value for name, value in system.items()}
+
+
+def of_texts(system: Mapping[str, SystemValue]) -> Mapping[str, SystemValue]:
+    """The reverse of `as_texts`.  What is no number stays what it is: nobody takes it for a time."""
+    if TIMES.isdisjoint(system):
+        return system
+    return {name: _number(value) if name in TIMES else value for name, value in system.items()}
+
+
+def _number(value: SystemValue) -> SystemValue:
+    is_number = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= MAX_TIME_DIGITS
+    return int(value) if is_number else value
 
 
 @dataclass(slots=True)
@@ -99,13 +133,20 @@ class Message:
     born_time_ms: int = 0
     filter_hash: int = 0
     properties: Properties = ()
-    system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+    system: Mapping[str, SystemValue] = NO_SYSTEM_PROPERTIES
     further_queues: Destinations = ()
 
     def system_text(self, name: str) -> str | None:
         """The well-known property as text, or None."""
         value = self.system.get(name)
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        if value is None or isinstance(value, str):
+            return value
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+    def time_ms(self, name: str) -> int | None:
+        """The well-known property that is a time, or None."""
+        value = self.system.get(name) if self.system else None
+        return value if isinstance(value, int) else None
 
     def placed(self, places: Sequence[tuple[str, int]]) -> Message:
         """The message for these of its queues alone.  Where its own is not among them, it lies in the topic of the
@@ -144,8 +185,8 @@ def is_over(message: Message, now_ms: int, lifetime_ms: int | None) -> bool:
     """Whether its own time has come, or it was born so many milliseconds ago."""
     if lifetime_ms is not None and now_ms - message.born_time_ms >= lifetime_ms:
         return True
-    expires_at_ms = message.system_text(SystemProperty.EXPIRES_AT_MS) if message.system else None
-    return expires_at_ms is not None and int(expires_at_ms) <= now_ms
+    expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
+    return expires_at_ms is not None and expires_at_ms <= now_ms
 
 
 def ordering_key(message: Message) -> str:

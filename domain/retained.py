@@ -58,8 +58,8 @@ def name_in_key(key: str) -> str | None:
 
 def expiry_of(message: Message) -> int:
     """When the message expires, in epoch milliseconds, or NEVER."""
-    expires = message.system_text(SystemProperty.EXPIRES_AT_MS) if message.system else None
-    return NEVER if expires is None else max(int(expires), 1)
+    expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
+    return NEVER if expires_at_ms is None else max(expires_at_ms, 1)
 
 
 def is_over(expires_at_ms: int, now_ms: int) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from domain.message import Message, SystemProperty
+
+MAX_CHECK_AFTER_MS: Final = 99_999_999_999
+"""What is longer is not taken for a time."""
 
 
 def check_after_ms(message: Message, otherwise: int) -> int:
     """How long the producer of a half message may be silent before it is asked: what it says itself, or else."""
-    text = message.system_text(SystemProperty.CHECK_AFTER_MS)
-    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 12 else otherwise
+    said = message.time_ms(SystemProperty.CHECK_AFTER_MS)
+    return otherwise if said is None or said > MAX_CHECK_AFTER_MS else said
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from broker.store.record_trailer import (
 from broker.trace import Tracer
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.message import Message, Place, PropertyValue, StoredMessage, SystemProperty
+from domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue
 from domain.names import dead_letter_topic, retry_topic
 from domain.query import HopKind
 from domain.topic import Cleanup, Topic
@@ -67,7 +67,7 @@ class Moves:
             system[SystemProperty.DEAD_LETTER_MESSAGE_ID] = message.message_id.hex().upper()
             system[SystemProperty.DEAD_LETTER_REASON] = why
             system[SystemProperty.DEAD_LETTER_ATTEMPTS] = str(attempts)
-            system[SystemProperty.DEAD_LETTER_TIME_MS] = str(now_ms)
+            system[SystemProperty.DEAD_LETTER_TIME_MS] = now_ms
             self.engine.append_moved(RecordKind.DEAD_LETTER, _copy(message, name, system), move, now_ms)
             self.tracer.note(HopKind.DEAD_LETTERED, place, message.message_id, now_ms, group.name, attempts, why)
 
@@ -146,7 +146,7 @@ def _first_place(message: StoredMessage, queue: ConsumeQueue) -> Place:
     )
 
 
-def _copy(message: StoredMessage, topic: str, system: dict[str, PropertyValue]) -> Message:
+def _copy(message: StoredMessage, topic: str, system: dict[str, SystemValue]) -> Message:
     """The same content for another topic; origin and reason are in the system properties."""
     return Message(
         topic=topic,

@@ -28,6 +28,7 @@ from broker.store.record_trailer import (
     decode_move,
     read_origin,
 )
+from domain.message import as_texts
 from domain.printable import printable_json
 
 MOST_OFFSETS = 1000
@@ -122,7 +123,7 @@ def _message(found: Record, *, bodies: bool) -> dict[str, Any]:
         "messageGroup": message.message_group,
         "born": time_text(message.born_time_ms) if message.born_time_ms else "",
         "further": [{"topic": t, "queue": q, "queueOffset": o} for t, q, o in message.further_places],
-        "system": {name: _value(value) for name, value in message.system.items()},
+        "system": {name: _value(value) for name, value in as_texts(message.system).items()},
         "properties": [[name, _value(value)] for name, value in message.properties],
     }
     told |= {name: value for name, value in optional.items() if value}

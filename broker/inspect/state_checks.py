@@ -62,7 +62,7 @@ def check_timers(store: OpenedStore, findings: Findings) -> int:
     for deliver_at_ms, offset in store.engine.aside.timers.after((0, -1)):
         count += 1
         message = _kept(store, offset, RecordKind.TIMED, f"the timer of {deliver_at_ms}", findings)
-        if message is not None and message.system_text(SystemProperty.DELIVER_AT_MS) != str(deliver_at_ms):
+        if message is not None and message.time_ms(SystemProperty.DELIVER_AT_MS) != deliver_at_ms:
             findings.derived("timer", f"the timed record at {offset} waits for another time than {deliver_at_ms}")
     if count != store.engine.aside.timers.count:
         findings.derived("timer", f"{store.engine.aside.timers.count} timers are counted, {count} are there")

@@ -85,7 +85,7 @@ class Timers:
     async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
         found = self._find(topic, message_id, deliver_at_ms)
         origin, now_ms = Origin(found.commit_log_offset, deliver_at_ms), self._core.now_ms()
-        message = replace(found, system={**found.system, SystemProperty.DELIVER_AT_MS: str(new_deliver_at_ms)})
+        message = replace(found, system={**found.system, SystemProperty.DELIVER_AT_MS: new_deliver_at_ms})
         if is_for_later(message, now_ms):
             self._engine.keep(RecordKind.TIMED, message, origin, now_ms)
         else:

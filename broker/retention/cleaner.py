@@ -168,7 +168,8 @@ class Cleaner:
                 continue
             half = aside.halves.at(offset)
             if half is None:
-                time_ms = int(message.system[SystemProperty.DELIVER_AT_MS])
+                time_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
+                assert time_ms is not None, "it waits for its time"
                 self.engine.keep(RecordKind.TIMED, message, Origin(offset, time_ms), self.now_ms())
             else:
                 due_ms, checks = half.due_ms, half.checks

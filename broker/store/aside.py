@@ -37,7 +37,8 @@ class Aside:
     def keep(self, kind: int, message: Message, commit_log_offset: int, store_time_ms: int) -> None:
         """A message was kept aside."""
         if kind == RecordKind.TIMED:
-            deliver_at_ms = int(message.system[SystemProperty.DELIVER_AT_MS])
+            deliver_at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
+            assert deliver_at_ms is not None, "it waits for its time"
             self.timers.add(deliver_at_ms, message.message_id, commit_log_offset)
         else:
             self.halves.add(message, commit_log_offset, store_time_ms)

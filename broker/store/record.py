@@ -53,7 +53,18 @@ from google_crc32c import value as crc32c
 
 from broker.store.record_trailer import FURTHER_FLAG, MESSAGE_HEADER_SIZE, ORIGIN_FLAG, ORIGIN_SIZE, decode_further
 from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Destinations, Message, Place, Properties, PropertyValue, StoredMessage
+from domain.message import (
+    NO_SYSTEM_PROPERTIES,
+    Destinations,
+    Message,
+    Place,
+    Properties,
+    PropertyValue,
+    StoredMessage,
+    SystemValue,
+    as_texts,
+    of_texts,
+)
 from protocols.remoting.records import PROPERTIES
 
 MAGIC: Final = b"ENTR"
@@ -144,7 +155,7 @@ def encode_message(
         group, tag, keys = message.message_group.encode(), message.tag.encode(), "\0".join(message.keys).encode()
         group_length, tag_length, keys_length = len(group), len(tag), len(keys)
     if message.properties or message.system:
-        properties = encode_properties(message.system, message.properties)
+        properties = encode_properties(as_texts(message.system), message.properties)
         properties_length = len(properties)
     topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
     head = _pack_message(
@@ -304,10 +315,11 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
     if keys_length:
         keys = tuple(data[a : a + keys_length].decode().split("\0"))
         a += keys_length
-    system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+    system: Mapping[str, SystemValue] = NO_SYSTEM_PROPERTIES
     properties: Properties = ()
     if properties_length:
-        system, properties = decode_properties(data[a : a + properties_length])
+        texts, properties = decode_properties(data[a : a + properties_length])
+        system = of_texts(texts)
         a += properties_length
     body_end = a + body_length
     places: tuple[Place, ...] = ()

@@ -16,7 +16,7 @@ import structlog
 from domain.clock import Clock
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.key_value import MAX_VALUE_BYTES, KeyValue, KeyValueChange, KeyValueEvent
-from domain.message import Message
+from domain.message import Message, as_texts
 from domain.ports import Store
 from domain.retained import (
     RETAINED_PREFIX,
@@ -267,7 +267,7 @@ def _size_at_most(message: Message) -> int:
     """Bytes that a message takes as it is kept, or more: without making it."""
     size = 256 + len(message.body) + 4 * (2 * len(message.sub_topic) + len(message.topic))
     size += 4 * (len(message.tag) + len(message.message_group)) + sum(4 * len(key) + 5 for key in message.keys)
-    pairs = (*message.properties, *message.system.items())
+    pairs = (*message.properties, *as_texts(message.system).items())
     return size + sum(4 * (len(name) + len(value)) + 10 for name, value in pairs)
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from domain.errors import CorruptedError
 from domain.key_value import KeyValue
-from domain.message import Message
+from domain.message import Message, as_texts, of_texts
 from domain.retained import RetainedMessage, expiry_of, name_in_key, retained_key
 
 LAYOUT: Final = 1
@@ -61,7 +61,7 @@ def encode_retained(message: Message) -> bytes:
         message.message_id,
         message.born_time_ms,
         message.properties,
-        dict(message.system),
+        dict(as_texts(message.system)),
     )
     return _encode(record)
 
@@ -97,7 +97,7 @@ def decode_retained(found: KeyValue) -> RetainedMessage:
         message_id=record.message_id,
         born_time_ms=record.born_time_ms,
         properties=record.properties,
-        system=record.system,
+        system=of_texts(record.system),
         version=found.version,
     )
 

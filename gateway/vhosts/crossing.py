@@ -72,7 +72,7 @@ class Crossing:
     def _places(self, vhost: Vhost, queues: Sequence[Queue], message: Message, now_ms: int) -> Destinations:
         found = []
         priority = message.system_text(SystemProperty.PRIORITY) if message.system else None
-        expires = message.system_text(SystemProperty.EXPIRES_AT_MS) if message.system else None
+        expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
         for queue in queues:
             topic = self._store.topology.topic(queue.topic)  # None: its broker is away, and the message is refused
             ids = (0,) if topic is None else self._store.topology.queues(topic).writable
@@ -80,6 +80,6 @@ class Crossing:
             lifetime_ms = queue.declaration.arguments.message_ttl_ms
             if lifetime_ms is not None:
                 self._on_timed(vhost, queue, now_ms + lifetime_ms)
-            if expires is not None:
-                self._on_timed(vhost, queue, int(expires))
+            if expires_at_ms is not None:
+                self._on_timed(vhost, queue, expires_at_ms)
         return tuple(found)

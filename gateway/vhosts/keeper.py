@@ -255,7 +255,7 @@ class QueueKeeper:
 def end_of(message: StoredMessage, lifetime_ms: int | None) -> int | None:
     """When a message's time is over, or None for never."""
     ends = [] if lifetime_ms is None else [message.born_time_ms + lifetime_ms]
-    expires = message.system_text(SystemProperty.EXPIRES_AT_MS) if message.system else None
-    if expires is not None:
-        ends.append(int(expires))
+    expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
+    if expires_at_ms is not None:
+        ends.append(expires_at_ms)
     return min(ends, default=None)

@@ -58,7 +58,7 @@ class Placing:
         if exchange is not None and exchange.type is ExchangeType.DELAYED:
             delay_ms = (publish.header.headers or {}).get(DELAY)
             if isinstance(delay_ms, int) and delay_ms > 0:
-                message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(now_ms + delay_ms)}
+                message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delay_ms}
         return message
 
     def _note_times(self, vhost: Vhost, publish: Publish, queues: Sequence[str], now_ms: int) -> None:

@@ -21,13 +21,13 @@ from decimal import Decimal
 from typing import Final
 
 from domain.message import (
-    NO_SYSTEM_PROPERTIES,
     Destinations,
     Message,
     Properties,
     PropertyValue,
     StoredMessage,
     SystemProperty,
+    SystemValue,
 )
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
@@ -45,7 +45,7 @@ PERSISTENT: Final = 2
 def to_message(publish: Publish, destinations: Destinations, sub_topic: str, filter_hash: int, now_ms: int) -> Message:
     """The message of a publish that goes to `destinations`.  ValueError for an expiration that is no number."""
     header = publish.header
-    system: dict[str, PropertyValue] = {SystemProperty.AMQP: origin(publish.exchange, publish.routing_key, header)}
+    system: dict[str, SystemValue] = {SystemProperty.AMQP: origin(publish.exchange, publish.routing_key, header)}
     properties: Properties = ()
     if header.is_told_elsewhere:
         properties = _note_well_known(header, system, now_ms)
@@ -68,7 +68,7 @@ def to_message(publish: Publish, destinations: Destinations, sub_topic: str, fil
     )
 
 
-def _note_well_known(header: ContentHeader, system: dict[str, PropertyValue], now_ms: int) -> Properties:
+def _note_well_known(header: ContentHeader, system: dict[str, SystemValue], now_ms: int) -> Properties:
     if header.content_type is not None:
         system[SystemProperty.CONTENT_TYPE] = header.content_type
     if header.correlation_id is not None:
@@ -78,7 +78,7 @@ def _note_well_known(header: ContentHeader, system: dict[str, PropertyValue], no
     if header.priority is not None:
         system[SystemProperty.PRIORITY] = str(header.priority)
     if header.expiration is not None:
-        system[SystemProperty.EXPIRES_AT_MS] = str(now_ms + expiration_ms(header.expiration))
+        system[SystemProperty.EXPIRES_AT_MS] = now_ms + expiration_ms(header.expiration)
     headers = header.headers
     return tuple(_user_properties(headers)) if headers else ()
 
@@ -152,8 +152,6 @@ def template_of(message: StoredMessage, more: FieldTable | None = None) -> Conte
 
 def _header_of(message: Message) -> ContentHeader:
     """The properties of a message that came by another door."""
-    system = message.system or NO_SYSTEM_PROPERTIES
-    correlation = system.get(SystemProperty.CORRELATION_ID)
     headers: FieldTable = {}
     for name, value in message.properties:
         if name.startswith(CE_PREFIX):
@@ -165,9 +163,7 @@ def _header_of(message: Message) -> ContentHeader:
         headers=headers or None,
         delivery_mode=PERSISTENT,
         priority=min(int(priority), 255) if priority is not None else None,
-        correlation_id=_short(
-            correlation.decode("utf-8", "replace") if isinstance(correlation, bytes) else correlation
-        ),
+        correlation_id=_short(message.system_text(SystemProperty.CORRELATION_ID)),
         reply_to=_short(message.system_text(SystemProperty.REPLY_TO)),
         timestamp=message.born_time_ms // 1000 or None,
     )

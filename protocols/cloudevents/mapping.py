@@ -27,7 +27,16 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
-from domain.message import Message, Properties, PropertyValue, StoredMessage, SystemProperty, dead_letter_origin
+from domain.message import (
+    Message,
+    Properties,
+    PropertyValue,
+    StoredMessage,
+    SystemProperty,
+    SystemValue,
+    as_texts,
+    dead_letter_origin,
+)
 from domain.names import DEFAULT_NAMESPACE, MAX_SUB_TOPIC_BYTES, NAMESPACE_SEPARATOR, split_name
 from domain.routing.topic_filter import MAX_LEVELS
 from domain.timestamp import to_epoch_ms, to_rfc3339
@@ -94,7 +103,7 @@ def to_message(event: CloudEvent, topic: str, sub_topic: str = "") -> Message:
     Message id, born time and queue are for the caller to fill in.
     """
     attributes = event.attributes
-    system: dict[str, PropertyValue] = {SystemProperty.PROTOCOL: PROTOCOL}
+    system: dict[str, SystemValue] = {SystemProperty.PROTOCOL: PROTOCOL}
     content_type = attributes.get("datacontenttype")
     if content_type is not None:
         system[SystemProperty.CONTENT_TYPE] = content_type
@@ -122,13 +131,13 @@ def to_message(event: CloudEvent, topic: str, sub_topic: str = "") -> Message:
     return message
 
 
-def _deliver_at_ms(delivery_time: str) -> str:
+def _deliver_at_ms(delivery_time: str) -> int:
     epoch_ms = to_epoch_ms(delivery_time)
     if epoch_ms is None:
         raise CloudEventError(
             f"attribute {DELIVERY_TIME!r} is {delivery_time[:80]!r}, which is not an RFC 3339 timestamp", DELIVERY_TIME
         )
-    return str(max(epoch_ms, 0))
+    return max(epoch_ms, 0)
 
 
 def sub_topic_of(topic: str, subject: str) -> str:
@@ -320,12 +329,11 @@ def _add_properties(attributes: dict[str, str], properties: list[tuple[str, Prop
 
 def _add_delivery_time(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:
     """As it was written, unless the time has been changed since."""
-    text = stored.system_text(SystemProperty.DELIVER_AT_MS) or ""
-    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+    epoch_ms = stored.time_ms(SystemProperty.DELIVER_AT_MS)
+    if epoch_ms is None:
         return
     if DELIVERY_TIME not in attributes and len(attributes) >= MAX_ATTRIBUTES:
         return
-    epoch_ms = int(text)
     written = to_epoch_ms(attributes.get(DELIVERY_TIME, ""))
     time = to_rfc3339(epoch_ms)
     if time is not None and (written is None or max(written, 0) != epoch_ms):
@@ -334,7 +342,7 @@ def _add_delivery_time(attributes: dict[str, str], typed: dict[str, ExtensionTyp
 
 
 def _add_dead_letter(attributes: dict[str, str], typed: dict[str, ExtensionType], stored: StoredMessage) -> None:
-    said = dict(stored.system)
+    said = dict(as_texts(stored.system))
     origin = dead_letter_origin(stored)
     if origin is not None:
         said[SystemProperty.DEAD_LETTER_TOPIC], _, said[SystemProperty.DEAD_LETTER_QUEUE_OFFSET] = origin

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, PropertyValue, StoredMessage, SystemProperty
+from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, StoredMessage, SystemProperty, SystemValue
 from protocols.mqtt import properties as mqtt
 from protocols.mqtt.packets import Publish, Will
 from protocols.mqtt.properties import PropertyId
@@ -31,7 +31,7 @@ _MARK_OF_EVENTS: Final = CE_PREFIX + "specversion"
 
 def to_message(publish: Publish, topic: str, queue_id: int, filter_hash: int, now_ms: int) -> Message:
     """The message of a publish whose place is known."""
-    system: Mapping[str, PropertyValue] = NO_SYSTEM_PROPERTIES
+    system: Mapping[str, SystemValue] = NO_SYSTEM_PROPERTIES
     user: Properties = ()
     if publish.properties:
         system, user = _from_properties(publish.properties, now_ms)
@@ -60,8 +60,8 @@ def will_publish(will: Will) -> Publish:
     return Publish(will.topic, will.payload, will.qos, 0, will.retain, False, kept)
 
 
-def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, PropertyValue], Properties]:
-    system: dict[str, PropertyValue] = {}
+def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, SystemValue], Properties]:
+    system: dict[str, SystemValue] = {}
     if (content_type := given.get(PropertyId.CONTENT_TYPE)) is not None:
         system[SystemProperty.CONTENT_TYPE] = content_type
     if (reply_to := given.get(PropertyId.RESPONSE_TOPIC)) is not None:
@@ -69,7 +69,7 @@ def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, Pro
     if (correlation := given.get(PropertyId.CORRELATION_DATA)) is not None:
         system[SystemProperty.CORRELATION_ID] = correlation
     if (expiry := given.get(PropertyId.MESSAGE_EXPIRY_INTERVAL)) is not None:
-        system[SystemProperty.EXPIRES_AT_MS] = str(now_ms + expiry * 1000)
+        system[SystemProperty.EXPIRES_AT_MS] = now_ms + expiry * 1000
     if (is_text := given.get(PropertyId.PAYLOAD_FORMAT_INDICATOR)) is not None:
         system[SystemProperty.PAYLOAD_IS_TEXT] = "1" if is_text else "0"
     user = tuple(given.get(PropertyId.USER_PROPERTY, ()))
@@ -83,8 +83,8 @@ def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, Pro
 
 def is_expired(message: StoredMessage, now_ms: int) -> bool:
     """Whether the message's expiry has passed: it is not sent any more (3.3.2-5)."""
-    expires = message.system.get(SystemProperty.EXPIRES_AT_MS) if message.system else None
-    return expires is not None and int(expires) <= now_ms
+    expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
+    return expires_at_ms is not None and expires_at_ms <= now_ms
 
 
 def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:
@@ -95,14 +95,16 @@ def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:
     found: dict[PropertyId, Any] = {}
     if (is_text := system.get(SystemProperty.PAYLOAD_IS_TEXT)) is not None:
         found[PropertyId.PAYLOAD_FORMAT_INDICATOR] = int(is_text == "1")
-    if (expires := system.get(SystemProperty.EXPIRES_AT_MS)) is not None:
-        found[PropertyId.MESSAGE_EXPIRY_INTERVAL] = max(-(-(int(expires) - now_ms) // 1000), 1)
+    if (expires_at_ms := message.time_ms(SystemProperty.EXPIRES_AT_MS)) is not None:
+        found[PropertyId.MESSAGE_EXPIRY_INTERVAL] = max(-(-(expires_at_ms - now_ms) // 1000), 1)
     if (content_type := message.system_text(SystemProperty.CONTENT_TYPE)) is not None:
         found[PropertyId.CONTENT_TYPE] = content_type
     if reply_to := message.system_text(SystemProperty.REPLY_TO):
         found[PropertyId.RESPONSE_TOPIC] = reply_to
     if (correlation := system.get(SystemProperty.CORRELATION_ID)) is not None:
-        found[PropertyId.CORRELATION_DATA] = correlation if isinstance(correlation, bytes) else correlation.encode()
+        found[PropertyId.CORRELATION_DATA] = (
+            correlation if isinstance(correlation, bytes) else str(correlation).encode()
+        )
     is_event = SystemProperty.PLAIN_NAMES not in system and any(
         name == _MARK_OF_EVENTS for name, _ in message.properties
     )

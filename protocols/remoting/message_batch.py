@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage, SystemProperty
+from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage, SystemProperty, as_texts, of_texts
 from domain.shard import first_place, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
 
@@ -82,7 +82,7 @@ def encode_messages(messages: Sequence[Message]) -> bytes:
                     m.born_time_ms,
                     m.filter_hash,
                     m.properties,
-                    m.system or _NONE,
+                    as_texts(m.system) if m.system else _NONE,
                     m.further_queues and [(topic, local_queue(queue_id)) for topic, queue_id in m.further_queues],
                 )
                 for m in messages
@@ -103,6 +103,7 @@ def decode_messages(data: bytes) -> list[Message]:
             values = [*message.system.values(), *(value for _, value in message.properties)]
             if not all(isinstance(value, str | bytes) for value in values):
                 raise RemotingError("messages cannot be read: a property is neither text nor bytes")
+            message.system = of_texts(message.system)
     return messages
 
 
@@ -125,7 +126,7 @@ def _stored_fields(m: StoredMessage) -> tuple[object, ...]:
         m.born_time_ms,
         m.filter_hash,
         m.properties,
-        m.system or _NONE,
+        as_texts(m.system) if m.system else _NONE,
         m.further_queues,
         m.queue_offset,
         m.commit_log_offset,
@@ -171,8 +172,10 @@ def _stored(fields: _StoredFields, queues: int, places: int) -> StoredMessage:
     message = StoredMessage(*fields)
     if not message.system:
         message.system = NO_SYSTEM_PROPERTIES
-    elif queues:
-        _to_world(fields[12], queues)
+    else:
+        if queues:
+            _to_world(fields[12], queues)
+        message.system = of_texts(fields[12])
     message.queue_id += queues
     message.commit_log_offset += places
     if message.further_queues and queues:

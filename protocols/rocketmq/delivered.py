@@ -11,7 +11,7 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from domain.message import Delivery, Message, PropertyValue, StoredMessage, SystemProperty, dead_letter_origin
+from domain.message import Delivery, Message, PropertyValue, StoredMessage, SystemProperty, as_texts, dead_letter_origin
 from domain.names import DEFAULT_NAMESPACE, split_name
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.mapping import (
@@ -123,7 +123,7 @@ def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, 
         system.born_host = text if born_host and is_plain(text) else ""
     if own.keys() <= _PLAIN_SYSTEM and own.get(SystemProperty.PROTOCOL) == PROTOCOL:
         return
-    facts |= {name: value for name, value in own.items() if name not in _UNTOLD}
+    facts |= {name: value for name, value in as_texts(own).items() if name not in _UNTOLD}
     correlation_id = facts.get(SystemProperty.CORRELATION_ID)
     if isinstance(correlation_id, bytes) and (shown := _plain_text(correlation_id)) is not None:
         facts[SystemProperty.CORRELATION_ID] = shown
@@ -131,10 +131,10 @@ def _say_system(message: Message, system: v2.SystemProperties, facts: dict[str, 
         del facts[SystemProperty.PROTOCOL]
     if SystemProperty.TRANSACTION_ID in own:
         system.message_type = v2.TRANSACTION
-    deliver_at_ms = message.system_text(SystemProperty.DELIVER_AT_MS)
+    deliver_at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
     if deliver_at_ms is not None:
         system.message_type = v2.DELAY
-        system.delivery_timestamp.CopyFrom(timestamp(int(deliver_at_ms)))
+        system.delivery_timestamp.CopyFrom(timestamp(deliver_at_ms))
     priority = message.system_text(SystemProperty.PRIORITY)
     if priority is not None and priority.isascii() and priority.isdecimal() and len(priority) < 10:
         facts.pop(SystemProperty.PRIORITY, None)

@@ -23,7 +23,7 @@ import orjson
 
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.filter_hash import filter_hash
-from domain.message import Message, PropertyValue, StoredMessage, SystemProperty
+from domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, of_texts
 from domain.names import split_name
 from domain.timestamp import MAX_EPOCH_MS
 from protocols.rocketmq import v2_pb2 as v2
@@ -84,13 +84,13 @@ _MARKED: Final = (v2.TRANSACTION, v2.DELAY, v2.FIFO)
 
 
 def deliver_at_ms(message: Message) -> int | None:
-    """The delivery timestamp, or None.  Raises ILLEGAL_DELIVERY_TIME for a text that is none."""
-    text = message.system_text(SystemProperty.DELIVER_AT_MS)
-    if text is None:
+    """The delivery timestamp, or None.  Raises ILLEGAL_DELIVERY_TIME for one that no timestamp can say."""
+    at_ms = message.system.get(SystemProperty.DELIVER_AT_MS)
+    if at_ms is None:
         return None
-    if not (text.isascii() and text.isdecimal()) or len(text) > 15 or int(text) > MAX_EPOCH_MS:
-        raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{text[:80]!r} is not a time in epoch milliseconds")
-    return int(text)
+    if not isinstance(at_ms, int) or at_ms > MAX_EPOCH_MS:
+        raise EntrepotError(Code.ILLEGAL_DELIVERY_TIME, f"{str(at_ms)[:80]!r} is not a time in epoch milliseconds")
+    return at_ms
 
 
 # -- to the wire -----------------------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def deliver_at_ms(message: Message) -> int | None:
 
 def to_wire(message: Message, kind: v2.MessageType.ValueType, namespaces: Namespaces) -> v2.Message:
     """The message as `kind` (`message_type`).  Its message id must be there."""
-    facts: dict[str, PropertyValue] = dict(message.system)
+    facts: dict[str, PropertyValue] = dict(as_texts(message.system))
     system = v2.SystemProperties(message_id=wire_id(message.message_id), message_type=kind, body_encoding=v2.IDENTITY)
     if message.born_time_ms:
         system.born_timestamp.CopyFrom(timestamp(message.born_time_ms))
@@ -204,7 +204,7 @@ def from_wire(wire: v2.Message, namespaces: Namespaces, queue_id: int | None = N
     if isinstance(correlation_id, str):
         facts[SystemProperty.CORRELATION_ID] = correlation_id.encode()
     if facts:
-        message.system = facts
+        message.system = of_texts(facts)
     message.queue_id = system.queue_id if queue_id is None else queue_id
     message.queue_offset = system.queue_offset
     message.commit_log_offset = UNKNOWN_PLACE

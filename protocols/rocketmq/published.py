@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.acceptance import keys_size
-from domain.message import MAX_KEYS_BYTES, MAX_TAG_BYTES, Message, PropertyValue, SystemProperty
+from domain.message import MAX_KEYS_BYTES, MAX_TAG_BYTES, TIMES, Message, PropertyValue, SystemProperty, SystemValue
 from domain.names import split_name
 from domain.routing.topic_filter import is_valid_name
 from domain.timestamp import MAX_EPOCH_MS
@@ -97,7 +97,7 @@ def published(wire: v2.Message, topic: str, limits: PublishLimits, accepted: fro
         message.message_group = _group(system.message_group, limits)
     if system.HasField("born_timestamp"):
         message.born_time_ms = min(max(epoch_ms(system.born_timestamp), 0), MAX_EPOCH_MS)
-    own: dict[str, PropertyValue] = {SystemProperty.PROTOCOL: PROTOCOL}
+    own: dict[str, SystemValue] = {SystemProperty.PROTOCOL: PROTOCOL}
     if system.born_host:
         own[SystemProperty.BORN_HOST] = system.born_host[:255]
     if facts:
@@ -144,14 +144,14 @@ def _take_kind(
     message: Message,
     kind: v2.MessageType.ValueType,
     system: v2.SystemProperties,
-    own: dict[str, PropertyValue],
+    own: dict[str, SystemValue],
     limits: PublishLimits,
 ) -> None:
     if kind == v2.DELAY:
         deliver_at_ms = epoch_ms(system.delivery_timestamp)
         if not 0 <= deliver_at_ms <= MAX_EPOCH_MS:
             raise WireError(v2.ILLEGAL_DELIVERY_TIME, "the delivery timestamp is no time")
-        own[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)
+        own[SystemProperty.DELIVER_AT_MS] = deliver_at_ms
     elif kind == v2.PRIORITY:
         if system.priority < 0:
             raise WireError(v2.BAD_REQUEST, "a priority is not negative")
@@ -161,7 +161,7 @@ def _take_kind(
         if not 0 <= recovery_ms <= limits.recovery_ms:
             text = f"a producer may be silent for at most {limits.recovery_ms // 1000} s before it is asked"
             raise WireError(v2.BAD_REQUEST, text)
-        own[SystemProperty.CHECK_AFTER_MS] = str(recovery_ms)
+        own[SystemProperty.CHECK_AFTER_MS] = recovery_ms
     elif kind == v2.LITE:
         check_lite_topic(system.lite_topic, limits)
         message.sub_topic = f"{message.sub_topic}{LITE_SEPARATOR}{system.lite_topic}"
@@ -270,7 +270,7 @@ def _has_control(text: str) -> bool:
 # -- facts -------------------------------------------------------------------------------------------------------------
 
 
-def _take_facts(message: Message, facts: dict[str, PropertyValue], own: dict[str, PropertyValue]) -> None:
+def _take_facts(message: Message, facts: dict[str, PropertyValue], own: dict[str, SystemValue]) -> None:
     """What a producer says by user properties of ours.  Raises ILLEGAL_MESSAGE_PROPERTY_KEY for what makes no sense."""
     for fact, value in facts.items():
         if fact == SystemProperty.CORRELATION_ID:
@@ -280,7 +280,7 @@ def _take_facts(message: Message, facts: dict[str, PropertyValue], own: dict[str
         elif fact in (SystemProperty.EXPIRES_AT_MS, SystemProperty.PRIORITY):
             if not (value.isascii() and value.isdecimal()) or len(value) > 15:
                 raise _senseless(fact)
-            own[fact] = value
+            own[fact] = int(value) if fact in TIMES else value
         elif fact == SystemProperty.PAYLOAD_IS_TEXT:
             own[fact] = "0" if value == "0" else "1"
         elif fact in _SAID_TEXT:

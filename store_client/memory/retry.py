@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage, SystemProperty
+from domain.message import StoredMessage, SystemProperty, SystemValue
 from domain.names import dead_letter_topic, is_retry_topic, retry_topic
 from domain.query import HopKind
 from domain.topic import Topic
@@ -81,7 +81,7 @@ class Retry:
             SystemProperty.DEAD_LETTER_MESSAGE_ID: message.message_id.hex().upper(),
             SystemProperty.DEAD_LETTER_REASON: why,
             SystemProperty.DEAD_LETTER_ATTEMPTS: str(entry.attempt),
-            SystemProperty.DEAD_LETTER_TIME_MS: str(self._state.clock.now_ms()),
+            SystemProperty.DEAD_LETTER_TIME_MS: self._state.clock.now_ms(),
         }
         self._state.store(as_message(message, topic=name, queue_id=0, system=system))
         self._state.announce_soon()
@@ -128,5 +128,5 @@ def dead_letter_place(message: StoredMessage) -> Place | None:
     return topic, int(queue_id), int(offset)
 
 
-def _without(message: StoredMessage, names: Sequence[str]) -> dict[str, str | bytes]:
+def _without(message: StoredMessage, names: Sequence[str]) -> dict[str, SystemValue]:
     return {name: value for name, value in message.system.items() if name not in names}

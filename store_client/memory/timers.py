@@ -45,7 +45,7 @@ class Timers:
     def accept(self, message: Message) -> None:
         """Store a message that is not refused, or let it wait."""
         now = self._state.clock.now_ms()
-        deliver_at_ms = int(message.system_text(SystemProperty.DELIVER_AT_MS) or 0)
+        deliver_at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS) or 0
         if deliver_at_ms <= now:
             self._store(message)
             return
@@ -97,7 +97,7 @@ class Timers:
         if too_far is not None:
             raise too_far
         self._waiting.remove(timed)
-        system = {**timed.message.system, SystemProperty.DELIVER_AT_MS: str(new_deliver_at_ms)}
+        system = {**timed.message.system, SystemProperty.DELIVER_AT_MS: new_deliver_at_ms}
         self.accept(as_message(timed.message, further_queues=timed.message.further_queues, system=system))
         self._state.announce_soon()
 

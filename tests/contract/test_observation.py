@@ -19,7 +19,7 @@ async def topics(store: Store) -> None:
 
 
 async def test_what_waits_is_counted(store: Store, clock: ManualClock):
-    at = {SystemProperty.DELIVER_AT_MS: str(clock.now_ms() + 60_000)}
+    at = {SystemProperty.DELIVER_AT_MS: clock.now_ms() + 60_000}
     await append_all(store, replace(message("t", "later"), system=at))
     for name in ("a", "b"):
         half = replace(message("t", name), system={SystemProperty.TRANSACTION_ID: name})

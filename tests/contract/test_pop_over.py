@@ -24,7 +24,7 @@ async def feed(store: Store) -> None:
 
 
 async def put(store: Store, clock: ManualClock, *names: str, expires_in_ms: int | None = None) -> None:
-    system = {} if expires_in_ms is None else {SystemProperty.EXPIRES_AT_MS: str(clock.now_ms() + expires_in_ms)}
+    system = {} if expires_in_ms is None else {SystemProperty.EXPIRES_AT_MS: clock.now_ms() + expires_in_ms}
     messages = [
         Message(FEED, name.encode(), queue_id=0, message_id=name.encode(), born_time_ms=clock.now_ms(), system=system)
         for name in names

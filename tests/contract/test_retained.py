@@ -47,7 +47,7 @@ async def other_gateway(store: Store, clock: ManualClock) -> AsyncIterator[Retai
 
 def message(name: str, body: bytes | str = b"x", expires_at_ms: int | None = None, **fields: object) -> Message:
     raw = body.encode() if isinstance(body, str) else body
-    system = {} if expires_at_ms is None else {SystemProperty.EXPIRES_AT_MS: str(expires_at_ms)}
+    system = {} if expires_at_ms is None else {SystemProperty.EXPIRES_AT_MS: expires_at_ms}
     return Message(name.split("/")[0], raw, name, system=system, **fields)  # type: ignore[arg-type]
 
 

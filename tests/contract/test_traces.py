@@ -145,7 +145,7 @@ async def test_a_dead_letter_is_sent_again(store: Store):
 
 
 async def test_what_waits_is_stored_in_its_time(store: Store, clock: ManualClock):
-    later = replace(message("t", "m"), system={SystemProperty.DELIVER_AT_MS: str(START_MS + 1_000)})
+    later = replace(message("t", "m"), system={SystemProperty.DELIVER_AT_MS: START_MS + 1_000})
     await append_all(store, later, message("t", "now"))
     assert await way(store) == []
     assert [hop.queue_offset for hop in await store.finder.message_trace(b"now")] == [0]

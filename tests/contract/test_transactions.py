@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from domain.errors import Code, EntrepotError
-from domain.message import Message, StoredMessage, SystemProperty
+from domain.message import Message, StoredMessage, SystemProperty, SystemValue
 from domain.ports import Store
 from domain.query import MessageQuery
 from domain.topic import Permission, QueueBounds, Topic
@@ -191,7 +191,10 @@ async def test_a_deleted_topic_takes_them_along(store: Store, clock: ManualClock
 
 
 async def test_a_committed_one_waits_for_its_time(store: Store, clock: ManualClock):
-    at = {SystemProperty.TRANSACTION_ID: "a", SystemProperty.DELIVER_AT_MS: str(clock.now_ms() + 1_000)}
+    at: dict[str, SystemValue] = {
+        SystemProperty.TRANSACTION_ID: "a",
+        SystemProperty.DELIVER_AT_MS: clock.now_ms() + 1_000,
+    }
     await prepare(store, replace(half("a"), system=at))
     await end(store, "a", commit=True)
     assert await store.messages.read("t", 0, 0, 10) == []
@@ -217,7 +220,7 @@ async def test_a_silent_producer_is_asked_after_a_while(store: Store, clock: Man
 
 async def test_a_message_may_say_how_long_its_producer_may_be_silent(store: Store, clock: ManualClock):
     for name, silence_ms in (("long", CHECK_AFTER_MS + 5_000), ("short", 1_000)):
-        own = {SystemProperty.TRANSACTION_ID: name, SystemProperty.CHECK_AFTER_MS: str(silence_ms)}
+        own: dict[str, SystemValue] = {SystemProperty.TRANSACTION_ID: name, SystemProperty.CHECK_AFTER_MS: silence_ms}
         await prepare(store, replace(half(name), system=own))
     clock.advance(1_000)
     assert await checks(store) == ["short"]

@@ -102,7 +102,7 @@ async def test_types_are_said_and_what_the_topic_does_not_take_is_refused(
     await cluster.put_topic(Topic("f", queues=1), (v2.FIFO,))
     for name in "nf":
         await store.own_topology.put_topic(Topic(name))
-    later = {SystemProperty.DELIVER_AT_MS: str(clock.now_ms() + 60_000)}
+    later = {SystemProperty.DELIVER_AT_MS: clock.now_ms() + 60_000}
     grouped = replace(message("n", "x"), message_group="g")
     outcomes = await append_all(
         store,
@@ -336,7 +336,7 @@ async def test_a_settling_that_breaks_off_is_told_for_each_handle(store: Operate
 async def test_a_timed_message_is_recalled_by_its_sender(store: OperatedStore, clock: ManualClock):
     await store.topology.put_topic(Topic("t", queues=1))
     at = clock.now_ms() + 60_000
-    one, two = (replace(message("t", b), system={SystemProperty.DELIVER_AT_MS: str(at)}) for b in "ab")
+    one, two = (replace(message("t", b), system={SystemProperty.DELIVER_AT_MS: at}) for b in "ab")
     assert await append_all(store, one, two) == [None, None]
     assert await pop(store, "t") == []
     await store.timers.recall("t", one.message_id, at)

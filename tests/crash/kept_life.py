@@ -77,8 +77,8 @@ def kept_of(store: SimulatedStore) -> Kept:
     for place, messages in store.stored().items():
         found.queues[place] = [message.message_id for message in messages]
         for message in messages:
-            time = message.system_text(SystemProperty.DELIVER_AT_MS)
-            assert time is None or int(time) <= message.store_time_ms, "never before its time"
+            time = message.time_ms(SystemProperty.DELIVER_AT_MS)
+            assert time is None or time <= message.store_time_ms, "never before its time"
     return found
 
 
@@ -166,7 +166,7 @@ class KeptLife:
         self.ledger.note(*changes)
         return result
 
-    def _message(self, fields: dict[str, Any], **system: str) -> Message:
+    def _message(self, fields: dict[str, Any], **system: str | int) -> Message:
         [made] = self.world.new_messages("t", fields.pop("queue_id", 0), 1, fields.pop("size", 40), **fields)
         made = replace(made, system=system)
         self.messages[made.message_id] = made
@@ -178,7 +178,7 @@ class KeptLife:
 
     def append(self, delay_ms: int | None = None, **fields: Any) -> bytes:
         """A message, one that waits if there is a delay; its id."""
-        time = {} if delay_ms is None else {SystemProperty.DELIVER_AT_MS: str(self.now_ms + delay_ms)}
+        time = {} if delay_ms is None else {SystemProperty.DELIVER_AT_MS: self.now_ms + delay_ms}
         made = self._message(fields, **time)
         is_for_later = delay_ms is not None and delay_ms > 0
         change = (
@@ -234,9 +234,9 @@ class KeptLife:
 
     def prepare(self, name: str, delay_ms: int | None = None, **fields: Any) -> bytes | None:
         """A half message; its id, or None where one of that name is waiting."""
-        system = {SystemProperty.TRANSACTION_ID: name}
+        system: dict[str, str | int] = {SystemProperty.TRANSACTION_ID: name}
         if delay_ms is not None:
-            system[SystemProperty.DELIVER_AT_MS] = str(self.now_ms + delay_ms)
+            system[SystemProperty.DELIVER_AT_MS] = self.now_ms + delay_ms
         made = self._message(fields, **system)
         change = ("half", ("t", name), (made.message_id, self.now_ms + CHECK_AFTER_MS, 0))
         if ("t", name) in self.ledger.now.halves:
@@ -272,9 +272,9 @@ class KeptLife:
     def _end_of(self, message_id: bytes, commit: bool) -> Any:
         if not commit:
             return ("drop", message_id, None)
-        time = self.messages[message_id].system_text(SystemProperty.DELIVER_AT_MS)
-        if time is not None and int(time) > self.now_ms:
-            return ("wait", message_id, int(time))
+        time = self.messages[message_id].time_ms(SystemProperty.DELIVER_AT_MS)
+        if time is not None and time > self.now_ms:
+            return ("wait", message_id, time)
         return ("deliver", message_id, self._places(message_id))
 
     def take_checks(self, count: int = 100) -> list[bytes]:

@@ -21,7 +21,7 @@ from broker.store.disk import OsDisk
 from broker.store.state_file import SqliteStateFile
 from broker.store.sync_channel import start_sync_process
 from domain.errors import EntrepotError, StorageFullError, StoreFailedError
-from domain.message import SystemProperty
+from domain.message import SystemProperty, SystemValue
 from domain.topic import Topic
 from tests.crash.history_steps import Life
 from tests.support.cases import cases
@@ -415,7 +415,7 @@ def test_an_error_while_a_message_is_kept_aside_is_the_stores_and_no_refusal(kin
     store = SimulatedStore(disk, world)
     store.put_topic("t", 1)
     store.answer()
-    system = {SystemProperty.DELIVER_AT_MS: str(store.now_ms + 1000)}
+    system: dict[str, SystemValue] = {SystemProperty.DELIVER_AT_MS: store.now_ms + 1000}
     if kind == "half":
         system = {SystemProperty.TRANSACTION_ID: "x"}
     [kept] = world.new_messages("t", 0, 1, 40_000)

@@ -194,7 +194,7 @@ def everything(store: SimulatedStore) -> None:
     store.engine.append_half(
         [replace(half, system={SystemProperty.TRANSACTION_ID: "x"})], store._queue_for, store.now_ms
     )
-    at = str(store.now_ms + 100 * HOUR_MS)
+    at = store.now_ms + 100 * HOUR_MS
     store.append_all([replace(timed, system={SystemProperty.DELIVER_AT_MS: at})])
     store.answer()
     store.acknowledge(store.take_held(1))

@@ -293,7 +293,7 @@ def test_a_dead_letter_may_be_rejected_by_who_reads_the_dead_letters():
 
 def test_a_timer_whose_record_is_the_first_behind_its_row():
     store = begun()
-    later = {SystemProperty.DELIVER_AT_MS: str(store.now_ms + 3_600_000)}
+    later = {SystemProperty.DELIVER_AT_MS: store.now_ms + 3_600_000}
     store.append("a", system=later)
     store.checkpoint()
     store.append("a", system=later)

@@ -189,7 +189,7 @@ def test_a_message_that_cannot_be_delivered_holds_up_no_other():
 
     def keep(size: int, deliver_at_ms: int) -> bool:
         [kept] = store.world.new_messages("t", 0, 1, size)
-        is_kept = store.append_all([replace(kept, system={SystemProperty.DELIVER_AT_MS: str(deliver_at_ms)})]) is None
+        is_kept = store.append_all([replace(kept, system={SystemProperty.DELIVER_AT_MS: deliver_at_ms})]) is None
         store.answer()
         return is_kept
 

@@ -94,7 +94,7 @@ async def consume(store: Broker, clock: ManualClock) -> None:
 async def wait_for_later(store: Broker, clock: ManualClock) -> None:
     def later(number: int) -> Message:
         due = clock.now_ms() + 3_600_000 + number * 40_000
-        return replace(order(1000 + number), further_queues=(), system={SystemProperty.DELIVER_AT_MS: str(due)})
+        return replace(order(1000 + number), further_queues=(), system={SystemProperty.DELIVER_AT_MS: due})
 
     await append_all(store, *(later(number) for number in range(8)))
     await store.timers.recall("orders", later(0).message_id, clock.now_ms() + 3_600_000)

@@ -319,7 +319,7 @@ class RocketMqServer:
         answer = v2.SendResultEntry(status=OK, message_id=system.message_id)
         if system.message_type == v2.DELAY:
             due = system.delivery_timestamp.seconds * 1000 + system.delivery_timestamp.nanos // 1_000_000
-            own[SystemProperty.DELIVER_AT_MS] = str(due)
+            own[SystemProperty.DELIVER_AT_MS] = due
             answer.recall_handle = f"{broker_name} {name} {system.message_id} {due}"
         if system.message_type == v2.TRANSACTION:
             answer.transaction_id = secrets.token_hex(8)

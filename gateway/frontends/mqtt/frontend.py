@@ -303,7 +303,7 @@ class MqttFrontend:
         if will.retain and delayed is None:
             message.system = {**message.system, SystemProperty.RETAIN: "1"}
         if delayed is not None:
-            message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(now_ms + delayed.seconds * 1000)}
+            message.system = {**message.system, SystemProperty.DELIVER_AT_MS: now_ms + delayed.seconds * 1000}
         try:
             if SystemProperty.RETAIN in message.system:  # first: who subscribes in between misses neither
                 await self.retained.keep_and_wait([message])

@@ -152,7 +152,7 @@ class Publishing:
         if packet.retain or deliver_at_ms is not None or conversation.wants_no_local:
             system = dict(message.system)
             if deliver_at_ms is not None:
-                system[SystemProperty.DELIVER_AT_MS] = str(deliver_at_ms)  # and is not retained
+                system[SystemProperty.DELIVER_AT_MS] = deliver_at_ms  # and is not retained
                 message.born_time_ms = now_ms
             elif packet.retain:
                 system[SystemProperty.RETAIN] = "1"
@@ -284,10 +284,10 @@ class Publishing:
         """Whether a message of this id is in its queues, or waits for its time.  Raises UNAVAILABLE where that cannot
         be known now."""
         frontend = self._conversation.frontend
-        store, at_ms = frontend.store, message.system.get(SystemProperty.DELIVER_AT_MS)
+        store, at_ms = frontend.store, message.time_ms(SystemProperty.DELIVER_AT_MS)
         if at_ms is not None:
             try:
-                await store.timers.retime(message.topic, message.message_id, int(at_ms), int(at_ms))
+                await store.timers.retime(message.topic, message.message_id, at_ms, at_ms)
             except EntrepotError as error:
                 if error.code not in (Code.OFFSET_NOT_FOUND, Code.TOPIC_NOT_FOUND, Code.ILLEGAL_DELIVERY_TIME):
                     raise
@@ -328,11 +328,11 @@ class Publishing:
 
 def _time_by_id(message: Message) -> None:
     """Let a delay begin when the message's id was made: it is waited for at the same time when it is sent again."""
-    at_ms = message.system.get(SystemProperty.DELIVER_AT_MS)
+    at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
     if at_ms is not None:
-        delay_ms = int(at_ms) - message.born_time_ms
+        delay_ms = at_ms - message.born_time_ms
         made_ms = minted_at_ms(message.message_id)
-        message.system = {**message.system, SystemProperty.DELIVER_AT_MS: str(made_ms + delay_ms)}
+        message.system = {**message.system, SystemProperty.DELIVER_AT_MS: made_ms + delay_ms}
 
 
 def _is_as_declared(packet: Publish) -> bool:

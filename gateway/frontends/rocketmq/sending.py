@@ -100,9 +100,9 @@ def _tell(sent: Sequence[tuple[v2.SendResultEntry, Message]], refusals: Sequence
             entry.transaction_id = ""
             continue
         entry.status.CopyFrom(OK_STATUS)
-        deliver_at_ms = message.system_text(SystemProperty.DELIVER_AT_MS)
+        deliver_at_ms = message.time_ms(SystemProperty.DELIVER_AT_MS)
         if deliver_at_ms is not None:
-            entry.recall_handle = RecallHandle(message.topic, message.message_id, int(deliver_at_ms)).encode()
+            entry.recall_handle = RecallHandle(message.topic, message.message_id, deliver_at_ms).encode()
 
 
 def _summarise(answer: v2.SendMessageResponse) -> None:

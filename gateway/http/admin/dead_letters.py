@@ -189,7 +189,7 @@ def _shape(message: StoredMessage, shape: Callable[[StoredMessage], dict[str, An
     return {
         "offset": first_place(broker_of_queue(message.queue_id)) + message.queue_offset,
         "reason": message.system_text(SystemProperty.DEAD_LETTER_REASON),
-        "time": time_shape(_number(message, SystemProperty.DEAD_LETTER_TIME_MS) or 0),
+        "time": time_shape(message.time_ms(SystemProperty.DEAD_LETTER_TIME_MS) or 0),
         "attempts": attempts,
         "origin": origin,
         **shape(message),

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fastapi import Query, Request, Response
 
-from domain.message import PropertyValue, StoredMessage
+from domain.message import PropertyValue, StoredMessage, as_texts
 from domain.names import is_system_topic, split_name
 from domain.ports import Store
 from domain.query import MAX_QUERY_MESSAGES, ConsumptionState, HopKind, MessageConsumer, MessageHop, MessageQuery
@@ -130,7 +130,7 @@ def full_shape(message: StoredMessage) -> dict[str, Any]:
     shape = message_shape(message)
     shape["qos"] = message.qos
     shape["properties"] = [_property_shape(name, value) for name, value in message.properties]
-    shape["systemProperties"] = [_property_shape(name, value) for name, value in message.system.items()]
+    shape["systemProperties"] = [_property_shape(name, value) for name, value in as_texts(message.system).items()]
     own = (message.topic, message.queue_id, message.queue_offset)
     places = [own, *(place for place in message.further_places if place != own)]
     shape["places"] = [_place_shape(*place) for place in places]

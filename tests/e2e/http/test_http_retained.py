@@ -54,7 +54,7 @@ def names(listing: dict) -> list[str]:
 @pytest.mark.everywhere
 def test_listing_what_is_retained(client, topic, keep):
     expires = int(time.time() * 1000) + 3_600_000
-    system = {SystemProperty.EXPIRES_AT_MS: str(expires), SystemProperty.CONTENT_TYPE: "text/plain"}
+    system = {SystemProperty.EXPIRES_AT_MS: expires, SystemProperty.CONTENT_TYPE: "text/plain"}
     keep(message(f"{topic}/b", b"12345", system=system), message(f"{topic}/a"), message(f"{topic}/a/c"))
     listing = get(client, RETAINED, filter=f"{topic}/#")
     assert names(listing) == [f"{topic}/a", f"{topic}/a/c", f"{topic}/b"]
@@ -130,7 +130,7 @@ def test_deleting_by_filter(client, topic, keep):
 
 
 def test_what_expired_is_not_there(client, topic, keep):
-    keep(message(f"{topic}/a", system={SystemProperty.EXPIRES_AT_MS: str(int(time.time() * 1000) - 1)}))
+    keep(message(f"{topic}/a", system={SystemProperty.EXPIRES_AT_MS: int(time.time() * 1000) - 1}))
     assert get(client, RETAINED, filter=f"{topic}/#")["value"] == []
     is_problem(client.get(path(f"{topic}/a")), 404)
 

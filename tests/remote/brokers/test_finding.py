@@ -122,7 +122,7 @@ async def test_consumers_and_traces(world: BrokerWorld, store: RemoteStore):
 
 def later(world: BrokerWorld, body: str, queue_id: int, ms: int = 3_600_000) -> tuple[Message, int]:
     at = world.clock.now_ms() + ms
-    return message("t", body, queue_id, system={SystemProperty.DELIVER_AT_MS: str(at)}), at
+    return message("t", body, queue_id, system={SystemProperty.DELIVER_AT_MS: at}), at
 
 
 async def listed(store: RemoteStore, limit: int, topic: str | None = "t") -> list[TimedMessage]:
@@ -141,7 +141,7 @@ async def test_timers_of_all_brokers_are_listed_in_order(world: BrokerWorld, sto
     await world.topic()
     at = world.clock.now_ms() + 3_600_000
     for i in range(12):
-        system = {SystemProperty.DELIVER_AT_MS: str(at + i // 4 * 1000)}
+        system = {SystemProperty.DELIVER_AT_MS: at + i // 4 * 1000}
         assert await append_all(store, message("t", f"m{i:02}", i % 2 * 10000, system=system)) == [None]
     found = await listed(store, limit)
     assert [timed.deliver_at_ms for timed in found] == [at + i // 4 * 1000 for i in range(12)]

@@ -136,7 +136,7 @@ async def test_the_status_of_a_group_is_that_of_all_brokers(world: BrokerWorld, 
 async def test_numbers_of_all_brokers_are_added(world: BrokerWorld, store: RemoteStore):
     await world.topic()
     for queue_id in (0, 10000):
-        at = {SystemProperty.DELIVER_AT_MS: str(world.clock.now_ms() + 3_600_000)}
+        at = {SystemProperty.DELIVER_AT_MS: world.clock.now_ms() + 3_600_000}
         assert await append_all(store, message("t", f"later{queue_id}", queue_id, system=at)) == [None]
     await append(store, "t", "a", queue_id=10000)
     await append(store, "t", "b", queue_id=0)

@@ -43,7 +43,7 @@ def test_what_other_doors_are_told() -> None:
         ("ce_id", "1"),
     )
     assert message.system[SystemProperty.CORRELATION_ID] == b"c"
-    assert message.system[SystemProperty.EXPIRES_AT_MS] == "1250"
+    assert message.system[SystemProperty.EXPIRES_AT_MS] == 1250
 
 
 def test_a_message_of_another_door() -> None:

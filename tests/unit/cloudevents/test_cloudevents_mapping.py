@@ -206,16 +206,16 @@ def test_a_message_of_a_namespace() -> None:
 @cases(
     "written, deliver_at_ms",
     [
-        ("2026-04-05T17:31:00.123Z", "1775410260123"),
-        ("2026-04-05t19:31:00.1239+02:00", "1775410260123"),
-        ("1960-01-01T00:00:00Z", "0"),
+        ("2026-04-05T17:31:00.123Z", 1775410260123),
+        ("2026-04-05t19:31:00.1239+02:00", 1775410260123),
+        ("1960-01-01T00:00:00Z", 0),
     ],
 )
-def test_a_delivery_time_there_and_back(written: str, deliver_at_ms: str) -> None:
+def test_a_delivery_time_there_and_back(written: str, deliver_at_ms: int) -> None:
     message = to_message(CloudEvent({**REQUIRED, "deliverytime": written}), "factory")
     assert message.system[SystemProperty.DELIVER_AT_MS] == deliver_at_ms
     assert check_valid(to_event(stored(message))).attributes["deliverytime"] == written
-    changed = stored(message, system={SystemProperty.DELIVER_AT_MS: "1775410260124"})
+    changed = stored(message, system={SystemProperty.DELIVER_AT_MS: 1775410260124})
     assert check_valid(to_event(changed)).attributes["deliverytime"] == "2026-04-05T17:31:00.124Z"
 
 
@@ -229,9 +229,9 @@ def test_what_is_no_delivery_time(written: str) -> None:
 @cases(
     "system, time",
     [
-        ({SystemProperty.DELIVER_AT_MS: str(BORN)}, "2026-04-05T17:31:00.123Z"),
-        ({SystemProperty.DELIVER_AT_MS: b"0"}, "1970-01-01T00:00:00.000Z"),
-        ({SystemProperty.DELIVER_AT_MS: "9" * 15}, None),
+        ({SystemProperty.DELIVER_AT_MS: BORN}, "2026-04-05T17:31:00.123Z"),
+        ({SystemProperty.DELIVER_AT_MS: 0}, "1970-01-01T00:00:00.000Z"),
+        ({SystemProperty.DELIVER_AT_MS: 10**15 - 1}, None),
         ({SystemProperty.DELIVER_AT_MS: "9" * 5000}, None),
         ({SystemProperty.DELIVER_AT_MS: "soon"}, None),
         ({}, None),

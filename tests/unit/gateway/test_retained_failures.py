@@ -258,7 +258,7 @@ async def test_sweeps_go_on_after_one_that_failed(store, clock, retained, monkey
 
 
 def expiring(name: str, at_ms: int) -> Message:
-    return Message("t", b"x", name, system={"expires_at_ms": str(at_ms)})
+    return Message("t", b"x", name, system={"expires_at_ms": at_ms})
 
 
 async def test_a_page_of_the_start_does_not_undo_what_the_watch_told(store, clock, monkeypatch):

@@ -41,7 +41,7 @@ MESSAGE = st.builds(
 @given(MESSAGE, st.one_of(st.none(), st.integers(1, 2**47)))
 def test_a_message_comes_back_as_it_was(message, expires_at_ms):
     if expires_at_ms is not None:
-        message.system = {**message.system, SystemProperty.EXPIRES_AT_MS: str(expires_at_ms)}
+        message.system = {**message.system, SystemProperty.EXPIRES_AT_MS: expires_at_ms}
     key, value = retained_key(message.sub_topic), encode_retained(message)
     check_changes([KeyValueChange(key, value)])
     back = decode_retained(KeyValue(key, value, 7))
@@ -81,7 +81,7 @@ def test_the_largest_message_fits_once_it_has_its_id_and_time():
 
 
 def test_mqtt_reads_it_as_any_stored_message():
-    system = {SystemProperty.EXPIRES_AT_MS: "61000", SystemProperty.CORRELATION_ID: b"\x00\xff"}
+    system = {SystemProperty.EXPIRES_AT_MS: 61000, SystemProperty.CORRELATION_ID: b"\x00\xff"}
     message = Message("t", b"x", "t/x", properties=(("a", "1"), ("a", "2")), system=system)
     back = decode_retained(KeyValue(retained_key("t/x"), encode_retained(message), 1))
     assert to_properties(back, 1000) == {
