@@ -28,10 +28,10 @@ from rich.console import Console
 
 from benchmarks.processes import entrepot
 from benchmarks.report import Goal, Report
-from broker.store.record import decode_message
 from domain.message import Message
 from domain.topic import Topic
 from protocols.remoting.records import RecordRun
+from protocols.remoting.stored_record import decode_message
 from spark_ingest.job.rows import GOOD
 from spark_ingest.job.task_files import TaskFiles, rows_of
 from spark_ingest.session import open_session

@@ -15,21 +15,12 @@ from broker.inspect.log_files import Gap, LogFiles, Record
 from broker.inspect.state_rows import name_of_row
 from broker.inspect.words import bytes_text, id_text, kind_name, time_text
 from broker.retention.restatement import decode_rows
-from broker.store import record
 from broker.store.aside import decode_aside
-from broker.store.record import (
-    HEADER_SIZE,
-    KEPT_KINDS,
-    MESSAGE_KINDS,
-    RecordKind,
-)
-from broker.store.record_trailer import (
-    NOWHERE,
-    decode_move,
-    read_origin,
-)
+from broker.store.record import HEADER_SIZE, KEPT_KINDS, MESSAGE_KINDS, RecordKind
+from broker.store.record_trailer import NOWHERE, decode_move, read_origin
 from domain.message import as_texts
 from domain.printable import printable_json
+from protocols.remoting.stored_record import InvalidRecordError, decode_message
 
 MOST_OFFSETS = 1000
 """Offsets of one consumption record that are written out."""
@@ -107,13 +98,13 @@ def describe(found: Record, *, bodies: bool = False) -> dict[str, Any]:
             described |= {"at": time_text(time_ms)} if time_ms else {}
         elif header.kind == RecordKind.RESTATEMENT:
             described["rows"] = [name_of_row(key) for key, _ in decode_rows(payload)]
-    except (ValueError, LookupError, struct.error, msgspec.MsgspecError, record.InvalidRecordError) as error:
+    except (ValueError, LookupError, struct.error, msgspec.MsgspecError, InvalidRecordError) as error:
         described["unreadable"] = f"{type(error).__name__}: {error}"
     return described
 
 
 def _message(found: Record, *, bodies: bool) -> dict[str, Any]:
-    message = record.decode_message(found.data, found.position, found.header.commit_log_offset)
+    message = decode_message(found.data, found.position, found.header.commit_log_offset)
     told: dict[str, Any] = {"topic": message.topic, "queue": message.queue_id, "queueOffset": message.queue_offset}
     told |= {"id": id_text(message.message_id), "qos": message.qos, "bodyBytes": len(message.body)}
     optional = {

@@ -14,11 +14,8 @@ from typing import Final
 
 from broker.store import record
 from broker.store.commit_log import SCAN_CHUNK
-from broker.store.record import (
-    HEADER_SIZE,
-    InvalidRecordError,
-    RecordHeader,
-)
+from broker.store.record import HEADER_SIZE, RecordHeader
+from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 
 UNKNOWN_SEGMENT_SIZE: Final = 1 << 62
 """The segment size is kept nowhere: it is told by the names of the files, if there is more than one."""
@@ -129,11 +126,11 @@ class _Scan:
         used_end = offset = start
         while offset < self._segment.end:
             data = self._read(SCAN_CHUNK + HEADER_SIZE, offset)
-            found = data.find(record.MAGIC, 1 if offset == start else 0)
+            found = data.find(RECORD_MAGIC, 1 if offset == start else 0)
             while found >= 0:
                 if self._is_record(data, found, offset + found):
                     return offset + found, max(used_end, offset + len(data[:found].rstrip(b"\0")))
-                found = data.find(record.MAGIC, found + 1)
+                found = data.find(RECORD_MAGIC, found + 1)
             used = len(data.rstrip(b"\0"))
             used_end = offset + used if used else used_end
             offset += SCAN_CHUNK

@@ -18,17 +18,11 @@ from dataclasses import dataclass
 from broker.store import record
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.read_plan import reads_of
-from broker.store.record import (
-    CRC_START,
-    HEADER_SIZE,
-    InvalidRecordError,
-    RecordHeader,
-    RecordKind,
-    encode_new,
-)
+from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from broker.store.record_placement import Placement, decode_placement
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
+from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
 
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
@@ -195,7 +189,7 @@ class CommitLog:
 
         Neighbouring records are read with one call.
         """
-        decode = record.decode_message
+        decode = decode_message
         for start, end, run in reads_of(entries, self.layout.segment_size_bytes):
             data = self._read_span(start, end - start)
             for offset, _, _ in run:
@@ -221,10 +215,10 @@ class CommitLog:
         try:
             header = record.decode_header(data, 0, commit_log_offset)
         except InvalidRecordError as error:
-            if data[:4] == record.MAGIC and int.from_bytes(data[16:24], "big") == commit_log_offset:
+            if data[:4] == RECORD_MAGIC and int.from_bytes(data[16:24], "big") == commit_log_offset:
                 raise CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed") from error
             return None
-        return record.decode_message(data, 0, commit_log_offset) if header.kind in kinds else None
+        return decode_message(data, 0, commit_log_offset) if header.kind in kinds else None
 
     def read_header(self, commit_log_offset: int, size: int) -> RecordHeader:
         """A record's header, checked.  Raises CorruptedError."""
@@ -295,7 +289,7 @@ class CommitLog:
             length = self._disk.size(self._segments[start])
             while position < length:
                 data = self._disk.read(self._segments[start], SCAN_CHUNK + HEADER_SIZE, position)
-                found = data.find(record.MAGIC)
+                found = data.find(RECORD_MAGIC)
                 while found >= 0:
                     place = start + position + found
                     claimed = record.peek_length(data, found)
@@ -305,7 +299,7 @@ class CommitLog:
                             return place
                     except InvalidRecordError:
                         pass
-                    found = data.find(record.MAGIC, found + 1)
+                    found = data.find(RECORD_MAGIC, found + 1)
                 position += SCAN_CHUNK
         return None
 

@@ -16,20 +16,12 @@ from broker.store.changed_rows import ChangedRows
 from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from broker.store.lookup import Lookup
 from broker.store.open_files import OpenFiles
-from broker.store.record import (
-    KEPT_KINDS,
-    MESSAGE_KINDS,
-    RecordHeader,
-)
+from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
 from broker.store.record_placement import Placement, read_placement
-from broker.store.record_trailer import (
-    Move,
-    decode_move,
-    read_further,
-    read_origin,
-)
+from broker.store.record_trailer import Move, decode_move, read_further, read_origin
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_group
+from protocols.remoting.stored_record import decode_message
 
 QueueKey = tuple[str, int]
 
@@ -216,10 +208,10 @@ class Dispatcher:
             if kind in self.move_appliers:
                 move = decode_move(data, position)
                 if move is None:
-                    move = _move_of_format_1(record.decode_message(data, position, offset))
+                    move = _move_of_format_1(decode_message(data, position, offset))
                 self.move_appliers[kind].apply_move(move, placement.topic, placement.queue_offset, offset)
         elif kind in KEPT_KINDS:
-            message = record.decode_message(data, position, offset)
+            message = decode_message(data, position, offset)
             self.aside.keep(kind, message, offset, header.store_time_ms)
         elif kind in self.appliers:
             payload = data[position + record.HEADER_SIZE : position + header.length]

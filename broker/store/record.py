@@ -1,4 +1,4 @@
-"""The layout of commit-log records, written once.
+"""The layout of commit-log records, and how they are written; `protocols.remoting.stored_record` reads messages.
 
 Every record (big-endian):
 
@@ -51,26 +51,24 @@ from typing import Final
 import msgspec
 from google_crc32c import value as crc32c
 
-from broker.store.record_trailer import FURTHER_FLAG, MESSAGE_HEADER_SIZE, ORIGIN_FLAG, ORIGIN_SIZE, decode_further
 from domain.errors import Code, EntrepotError
 from domain.message import (
-    NO_SYSTEM_PROPERTIES,
-    Destinations,
     Message,
-    Place,
     Properties,
     PropertyValue,
-    StoredMessage,
-    SystemValue,
     as_texts,
-    of_texts,
 )
-from protocols.remoting.records import PROPERTIES
+from protocols.remoting.stored_record import (
+    CRC_START,
+    DECODABLE_KINDS,
+    MESSAGE_FORMAT,
+    MESSAGE_HEADER_SIZE,
+    RECORD_MAGIC,
+    RECORD_VERSION,
+    InvalidRecordError,
+)
 
-MAGIC: Final = b"ENTR"
-VERSION: Final = 1
 HEADER_SIZE: Final = 40
-CRC_START: Final = 8
 MAX_PROPERTIES: Final = 4096
 MAX_PROPERTIES_BYTES: Final = 1 << 20
 """Named limits of a message's properties, system and user ones together."""
@@ -79,19 +77,17 @@ MAX_PROPERTIES_BYTES: Final = 1 << 20
 _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
-_MESSAGE = struct.Struct(">BBHIQQQ IQQQHHHBBHII")
+_MESSAGE = struct.Struct(MESSAGE_FORMAT)
 _USUAL = struct.Struct(">IIQQQ IQQQHH3xB6xI")
 """`_MESSAGE` with version, kind and flags in one, and nothing where message group, tag, keys and properties are not."""
 _encode_properties = msgspec.msgpack.Encoder().encode
-_decode_properties = PROPERTIES.decode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
 _pack_usual = _USUAL.pack
-unpack_message: Final = struct.Struct(">4sI" + _MESSAGE.format[1:]).unpack_from
-"""The fields of a message record, in the order of the module's table."""
 
 assert _HEADER.size == HEADER_SIZE
 assert _MESSAGE.size == _USUAL.size
+assert struct.Struct(">4sI").size == CRC_START
 assert _MESSAGE.size + CRC_START == MESSAGE_HEADER_SIZE
 
 
@@ -113,12 +109,8 @@ MESSAGE_KINDS: Final = frozenset((RecordKind.MESSAGE, RecordKind.DEAD_LETTER, Re
 """Kinds of records that are messages in a queue."""
 KEPT_KINDS: Final = frozenset((RecordKind.TIMED, RecordKind.HALF))
 """Kinds of records that are messages in no queue yet."""
-_DECODABLE: Final = MESSAGE_KINDS | KEPT_KINDS
-_USUAL_KIND: Final = VERSION << 24 | RecordKind.MESSAGE << 16
-
-
-class InvalidRecordError(Exception):
-    """The bytes are not a whole, unharmed record of this place in the log."""
+assert MESSAGE_KINDS | KEPT_KINDS == DECODABLE_KINDS
+_USUAL_KIND: Final = RECORD_VERSION << 24 | RecordKind.MESSAGE << 16
 
 
 @dataclass(slots=True)
@@ -159,7 +151,7 @@ def encode_message(
         properties_length = len(properties)
     topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
     head = _pack_message(
-        VERSION,
+        RECORD_VERSION,
         kind,
         message.qos | trailer_flag,
         MESSAGE_HEADER_SIZE
@@ -189,7 +181,7 @@ def encode_message(
         body_length,
     )
     covered = b"".join((head, topic, sub_topic, group, tag, message_id, keys, properties, body, trailer))
-    return _pack_prefix(MAGIC, crc32c(covered)), covered
+    return _pack_prefix(RECORD_MAGIC, crc32c(covered)), covered
 
 
 def encode_new(
@@ -219,22 +211,21 @@ def encode_new(
         body_length,
     )
     covered = b"".join((head, topic, sub_topic, message_id, body))
-    return _pack_prefix(MAGIC, crc32c(covered)), covered
+    return _pack_prefix(RECORD_MAGIC, crc32c(covered)), covered
 
 
 def encode_record(kind: int, payload: bytes, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
     """A record that is not a message."""
-    covered = (
-        _COMMON.pack(VERSION, kind, 0, HEADER_SIZE + len(payload), commit_log_offset, durable_floor, store_time_ms)
-        + payload
-    )
-    return _pack_prefix(MAGIC, crc32c(covered)) + covered
+    length = HEADER_SIZE + len(payload)
+    covered = _COMMON.pack(RECORD_VERSION, kind, 0, length, commit_log_offset, durable_floor, store_time_ms) + payload
+    return _pack_prefix(RECORD_MAGIC, crc32c(covered)) + covered
 
 
 def encode_padding(length: int, commit_log_offset: int, durable_floor: int, store_time_ms: int) -> bytes:
     """The record that fills a segment to its end.  Its checksum covers the header alone; the rest stays unwritten."""
-    covered = _COMMON.pack(VERSION, RecordKind.PADDING, 0, length, commit_log_offset, durable_floor, store_time_ms)
-    return _pack_prefix(MAGIC, crc32c(covered)) + covered
+    kind = RecordKind.PADDING
+    covered = _COMMON.pack(RECORD_VERSION, kind, 0, length, commit_log_offset, durable_floor, store_time_ms)
+    return _pack_prefix(RECORD_MAGIC, crc32c(covered)) + covered
 
 
 def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordHeader:
@@ -245,9 +236,9 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
     if position + HEADER_SIZE > len(data):
         raise InvalidRecordError("no room for a header")
     magic, crc, version, kind, flags, length, own_offset, floor, store_time = _HEADER.unpack_from(data, position)
-    if magic != MAGIC:
+    if magic != RECORD_MAGIC:
         raise InvalidRecordError("no magic")
-    if own_offset != commit_log_offset or version != VERSION or length < HEADER_SIZE:
+    if own_offset != commit_log_offset or version != RECORD_VERSION or length < HEADER_SIZE:
         raise InvalidRecordError("not the record of this place")
     covered_end = position + (HEADER_SIZE if kind == RecordKind.PADDING else length)
     if covered_end > len(data):
@@ -259,94 +250,9 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
 
 def peek_length(data: bytes, position: int) -> int:
     """The length a header claims, unchecked; 0 where there is no record."""
-    if position + HEADER_SIZE > len(data) or data[position : position + 4] != MAGIC:
+    if position + HEADER_SIZE > len(data) or data[position : position + 4] != RECORD_MAGIC:
         return 0
     return int.from_bytes(data[position + 12 : position + 16], "big")
-
-
-def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:
-    """Check and read the message at `position`, which must be the record of that commit-log offset.
-
-    Raises InvalidRecordError where anything is missing, foreign or harmed.
-    """
-    if position + MESSAGE_HEADER_SIZE > len(data):
-        raise InvalidRecordError("no room for a header")
-    (
-        magic,
-        crc,
-        version,
-        kind,
-        flags,
-        length,
-        own_offset,
-        _,
-        store_time,
-        queue_id,
-        queue_offset,
-        born_time,
-        hashed,
-        topic_length,
-        sub_topic_length,
-        group_length,
-        tag_length,
-        id_length,
-        keys_length,
-        properties_length,
-        body_length,
-    ) = unpack_message(data, position)
-    end = position + length
-    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or kind not in _DECODABLE:
-        raise InvalidRecordError("not the message of this place")
-    if end > len(data) or crc32c(data[position + CRC_START : end]) != crc:
-        raise InvalidRecordError("cut short or checksum")
-    a = position + MESSAGE_HEADER_SIZE
-    b = a + topic_length
-    c = b + sub_topic_length
-    topic, sub_topic = data[a:b].decode(), data[b:c].decode()
-    group = tag = ""
-    keys: tuple[str, ...] = ()
-    if group_length or tag_length:
-        a = c + group_length
-        group = data[c:a].decode()
-        c = a + tag_length
-        tag = data[a:c].decode()
-    a = c + id_length
-    message_id = data[c:a]
-    if keys_length:
-        keys = tuple(data[a : a + keys_length].decode().split("\0"))
-        a += keys_length
-    system: Mapping[str, SystemValue] = NO_SYSTEM_PROPERTIES
-    properties: Properties = ()
-    if properties_length:
-        texts, properties = decode_properties(data[a : a + properties_length])
-        system = of_texts(texts)
-        a += properties_length
-    body_end = a + body_length
-    places: tuple[Place, ...] = ()
-    further: Destinations = ()
-    if flags & FURTHER_FLAG:
-        places = decode_further(data, body_end + ORIGIN_SIZE if flags & ORIGIN_FLAG else body_end)
-        further = tuple([(name, number) for name, number, _ in places])
-    return StoredMessage(
-        topic,
-        data[a:body_end],
-        sub_topic,
-        queue_id,
-        flags & 3,
-        tag,
-        keys,
-        group,
-        message_id,
-        born_time,
-        hashed,
-        properties,
-        system,
-        further,
-        queue_offset,
-        commit_log_offset,
-        store_time,
-        places,
-    )
 
 
 def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> bytes:
@@ -363,11 +269,3 @@ def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> 
             f"the message's properties have {len(encoded)} bytes, the limit is {MAX_PROPERTIES_BYTES}",
         )
     return encoded
-
-
-def decode_properties(data: bytes) -> tuple[Mapping[str, PropertyValue], Properties]:
-    """The reverse of `encode_properties`.  Raises InvalidRecordError."""
-    try:
-        return _decode_properties(data)
-    except msgspec.DecodeError as error:
-        raise InvalidRecordError(f"properties: {error}") from error

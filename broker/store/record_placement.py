@@ -7,8 +7,16 @@ from typing import NamedTuple
 
 from google_crc32c import value as crc32c
 
-from broker.store.record import CRC_START, MAGIC, VERSION, RecordKind, unpack_message
-from broker.store.record_trailer import FURTHER_FLAG, MESSAGE_HEADER_SIZE, ORIGIN_FLAG
+from broker.store.record import RecordKind
+from protocols.remoting.stored_record import (
+    CRC_START,
+    FURTHER_FLAG,
+    MESSAGE_HEADER_SIZE,
+    ORIGIN_FLAG,
+    RECORD_MAGIC,
+    RECORD_VERSION,
+    unpack_message,
+)
 
 _unpack_identity = struct.Struct(">4sIBBHIQ").unpack_from
 
@@ -41,7 +49,7 @@ def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Plac
         return None
     magic, crc, version, _, _, length, own_offset = _unpack_identity(data, position)
     end = position + length
-    if magic != MAGIC or own_offset != commit_log_offset or version != VERSION or end > len(data):
+    if magic != RECORD_MAGIC or own_offset != commit_log_offset or version != RECORD_VERSION or end > len(data):
         return None
     if crc32c(data[position + CRC_START : end]) != crc:
         return None

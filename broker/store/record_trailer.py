@@ -17,18 +17,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from domain.message import Place
+from protocols.remoting.stored_record import FURTHER_FLAG, MESSAGE_HEADER_SIZE, ORIGIN_FLAG, ORIGIN_SIZE, decode_further
 
-MESSAGE_HEADER_SIZE: Final = 86
-FURTHER_FLAG: Final = 4
 MOVE_FLAG: Final = 8
-ORIGIN_FLAG: Final = 16
 
 _COUNT = struct.Struct(">I")
 _FURTHER = struct.Struct(">HIQ")
 _ORIGIN = struct.Struct(">Qq")
 _MOVE = struct.Struct(">qQIHHH")
 _LENGTHS = struct.Struct(">HHHBBHII")
-ORIGIN_SIZE: Final = _ORIGIN.size
+
+assert _ORIGIN.size == ORIGIN_SIZE
 
 
 def encode_further(places: Sequence[Place]) -> bytes:
@@ -97,19 +96,6 @@ def decode_move(data: bytes, position: int) -> Move | None:
     middle = at + group_length
     group, topic = data[at:middle].decode(), data[middle : middle + topic_length].decode()
     return Move(group, topic, queue_id, queue_offset, attempts, visible_at)
-
-
-def decode_further(data: bytes, at: int) -> tuple[Place, ...]:
-    """The reverse of `encode_further`."""
-    (count,) = _COUNT.unpack_from(data, at)
-    at += _COUNT.size
-    places: list[Place] = []
-    for _ in range(count):
-        length, queue_id, queue_offset = _FURTHER.unpack_from(data, at)
-        at += _FURTHER.size
-        places.append((data[at : at + length].decode(), queue_id, queue_offset))
-        at += length
-    return tuple(places)
 
 
 def read_further(data: bytes, position: int) -> tuple[Place, ...]:

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from mmap import mmap
 from typing import Any, Final
 
-import msgspec
 import numpy as np
 from google_crc32c import value as crc32c
 from numpy.typing import NDArray
@@ -57,8 +56,6 @@ CHECKSUM_START: Final = 8
 VARIABLE: Final = ("topic", "sub_topic", "message_group", "tag", "message_id", "keys", "properties", "body")
 MAX_RUN_BYTES: Final = 16 << 20
 """Named limit: of the records in one answer; a single larger one comes alone."""
-PROPERTIES: Final = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]])
-"""The part `properties` of a record: the system's, then the user's."""
 _HEAD: Final = struct.Struct(">IQQQ")
 
 

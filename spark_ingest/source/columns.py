@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from protocols.remoting.records import PROPERTIES, RecordColumns
+from protocols.remoting.records import RecordColumns
+from protocols.remoting.stored_record import PROPERTIES
 
 TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 ENVELOPE: Final[dict[str, str]] = {

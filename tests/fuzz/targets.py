@@ -12,7 +12,6 @@ from google.protobuf.message import DecodeError, Message
 
 from broker.consume.progress import decode_op
 from broker.store import record
-from broker.store.record import InvalidRecordError
 from domain.errors import EntrepotError
 from domain.expression.cesql.expression import compile_cesql
 from domain.expression.cesql.tokens import CesqlParseError
@@ -32,6 +31,7 @@ from protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
 from protocols.proxy.header import MalformedProxyHeaderError, parse_header
 from protocols.remoting.frames import FrameReader, RemotingError
 from protocols.remoting.message_batch import decode_deliveries, decode_messages, decode_stored
+from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import WireError
 from protocols.rocketmq.filters import filter_of
@@ -96,7 +96,7 @@ def remoting(data: bytes) -> None:
 
 def records(data: bytes) -> None:
     """What lies in a commit log."""
-    for raw in (data, record.MAGIC + data):
+    for raw in (data, RECORD_MAGIC + data):
         with contextlib.suppress(InvalidRecordError):
             record.decode_header(raw, 0, 0)
     with contextlib.suppress(ValueError, struct.error):

@@ -9,13 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store import record
-from broker.store.record import (
-    HEADER_SIZE,
-    InvalidRecordError,
-    RecordKind,
-)
+from broker.store.record import HEADER_SIZE, RecordKind
 from broker.store.record_placement import read_placement
 from domain.message import Message
+from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError, decode_message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 WORD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=12)
@@ -49,7 +46,7 @@ def test_a_message_comes_back(
     header = record.decode_header(around, len(before), place)
     assert (header.kind, header.length, header.commit_log_offset) == (kind, len(data), place)
     assert (header.durable_floor, header.store_time_ms) == (floor, time_ms)
-    found = record.decode_message(around, len(before), place)
+    found = decode_message(around, len(before), place)
     for field in fields(Message):
         assert getattr(found, field.name) == getattr(message, field.name), field.name
     assert (found.queue_offset, found.commit_log_offset, found.store_time_ms) == (offset, place, time_ms)
@@ -105,4 +102,4 @@ def test_noise_is_no_record(noise: bytes, place: int):
     with pytest.raises(InvalidRecordError):
         record.decode_header(noise, 0, place)
     with pytest.raises(InvalidRecordError):
-        record.decode_header(record.MAGIC + noise, 0, place)
+        record.decode_header(RECORD_MAGIC + noise, 0, place)
