@@ -26,6 +26,7 @@ from domain.message import Delivery, Message, Place, StoredMessage, SystemProper
 from domain.names import TRACE_TOPIC
 from domain.query import HopKind, MessageHop, is_traced
 from domain.topic import Permission, Topic
+from protocols.remoting.stored_record import RecordedMessage
 
 MAX_PENDING_HOPS: Final = 10_000
 """Hops that wait to be written; what comes beyond is dropped and counted."""
@@ -102,7 +103,7 @@ class Tracer:
 
     def delivered(self, topic: str, group: str, deliveries: Iterable[Delivery], now_ms: int) -> None:
         """A consumer was handed these."""
-        held = [(delivery.message, delivery.attempt) for delivery in deliveries]
+        held = [(_whole(delivery.message), delivery.attempt) for delivery in deliveries]
         self.settled(HopKind.DELIVERED, topic, group, held, now_ms)
 
     def settled(
@@ -185,3 +186,7 @@ def _as_message(message_id: bytes, hops: list[MessageHop], now_ms: int) -> Messa
 
 def _destinations(message: Message) -> Iterable[tuple[str, int]]:
     return (message.topic, message.queue_id), *message.further_queues
+
+
+def _whole(message: StoredMessage) -> StoredMessage:
+    return message.decoded() if isinstance(message, RecordedMessage) else message

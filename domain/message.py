@@ -88,6 +88,14 @@ TIMES: Final = frozenset(
 """Well-known properties that are numbers."""
 
 
+_RETRY_PROPERTIES: Final = (
+    SystemProperty.RETRY_TOPIC,
+    SystemProperty.RETRY_QUEUE,
+    SystemProperty.RETRY_QUEUE_OFFSET,
+    SystemProperty.SENT_TO,
+)
+
+
 def as_texts(system: Mapping[str, SystemValue]) -> Mapping[str, PropertyValue]:
     """Well-known properties as they are kept and sent: times as decimal text."""
     if TIMES.isdisjoint(system):
@@ -221,4 +229,24 @@ def dead_letter_origin(message: Message) -> tuple[str, str, str] | None:
         topic,
         message.system_text(SystemProperty.DEAD_LETTER_QUEUE) or "",
         message.system_text(SystemProperty.DEAD_LETTER_QUEUE_OFFSET) or "",
+    )
+
+
+def as_first_stored(message: StoredMessage) -> StoredMessage:
+    """What a message of a retry topic was first: with the topic it was sent to, and the queue and offset it had.
+
+    A message for queues of several brokers says on all but one of them where it was sent to, without being a retry."""
+    system = message.system
+    topic = system.get(SystemProperty.SENT_TO) or system.get(SystemProperty.RETRY_TOPIC)
+    if topic is None:
+        return message
+    if SystemProperty.RETRY_TOPIC not in system:
+        kept = {name: value for name, value in system.items() if name != SystemProperty.SENT_TO}
+        return replace(message, topic=str(topic), system=kept)
+    return replace(
+        message,
+        topic=str(topic),
+        queue_id=int(system[SystemProperty.RETRY_QUEUE]),
+        queue_offset=int(system[SystemProperty.RETRY_QUEUE_OFFSET]),
+        system={name: value for name, value in system.items() if name not in _RETRY_PROPERTIES},
     )

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from broker.consume.fifo import FifoClaim, MessageGroups
 from broker.consume.handle_mint import HandleContext
-from broker.consume.moves import as_first_stored
 from broker.consume.progress import ConsumptionOp, encode_op
 from broker.consume.scan import scan_filtered
 from broker.consume.settling import RETRY_QUEUE, Settling
@@ -21,13 +20,14 @@ from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter
-from domain.message import Delivery, StoredMessage, is_over
+from domain.message import Delivery, StoredMessage, as_first_stored, is_over
 from domain.names import (
     is_retry_topic,
     retry_topic,
 )
 from domain.ports import MAX_POP_BYTES
 from domain.topic import Topic, TopicType
+from protocols.remoting.stored_record import Decode, RecordedMessage, decode_message
 
 
 @dataclass(slots=True)
@@ -43,6 +43,8 @@ class PopTerms:
     is_again: bool = False
     only_over: bool = False
     lifetime_ms: int | None = None
+    decode: Decode = decode_message
+    """What is made of each record."""
     room_bytes: int = MAX_POP_BYTES
     """Bytes that it may still take."""
 
@@ -102,7 +104,7 @@ class Consumption(Settling):
             queue = self._queue_of(topic.name, terms.group.name, marked)
             wanted = terms.count - len(deliveries)
             for delivery in self._pop_queue(queue, window, terms, context, marked, wanted) if wanted else ():
-                delivery.message = as_first_stored(delivery.message)
+                delivery.message = _as_first(delivery.message)
                 deliveries.append(delivery)
         return deliveries
 
@@ -190,7 +192,7 @@ class Consumption(Settling):
         except EntrepotError:
             window.groups = None  # no room for what was decided: what it looked at may lie beyond the window
             raise
-        return self._deliveries(window, context, marked_id, claim.messages)
+        return self._deliveries(window, context, marked_id, self._as_asked(queue, terms, claim.messages))
 
     def _record_claim(self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, claim: FifoClaim) -> None:
         group, now_ms, offsets = terms.group, terms.now_ms, [message.queue_offset for message in claim.messages]
@@ -217,10 +219,10 @@ class Consumption(Settling):
         for marked_id, window in by_marked_id.items():
             offsets = window.offsets_of_try(terms.attempt_id, terms.now_ms)
             if offsets:
-                messages, _ = self._read(self._queue_of(topic.name, group, marked_id), offsets)
+                messages, _ = self._read(self._queue_of(topic.name, group, marked_id), offsets, terms.decode)
                 again += self._deliveries(window, context, marked_id, messages)
         for delivery in again:
-            delivery.message = as_first_stored(delivery.message)
+            delivery.message = _as_first(delivery.message)
         return again
 
     def _pop_filtered(
@@ -245,7 +247,7 @@ class Consumption(Settling):
         if found.next_offset > window.frontier:
             self._append(ConsumptionOp.SKIP, group, queue, [found.next_offset], 0, terms.now_ms)
         self._hold_back(group, queue, found.corrupted, terms.now_ms)
-        return self._deliveries(window, context, queue.queue_id, found.messages)
+        return self._deliveries(window, context, queue.queue_id, self._as_asked(queue, terms, found.messages))
 
     def _deliver(
         self,
@@ -264,7 +266,7 @@ class Consumption(Settling):
             self._bury(queue, window, group, spent, "max attempts reached", now_ms)
             gone = set(spent)
             offsets = [offset for offset in offsets if offset not in gone]
-        messages, corrupted = self._read(queue, offsets)
+        messages, corrupted = self._read(queue, offsets, terms.decode)
         self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, terms.deadline_ms, now_ms)
         self._hold_back(group.name, queue, corrupted, now_ms)
         return self._deliveries(window, context, marked_id, messages)
@@ -276,6 +278,12 @@ class Consumption(Settling):
         stamps = map(window.stamp_of, window.deliveries_of(offsets))
         handles = context.mint(marked_id, zip(offsets, stamps, strict=True))
         return list(map(Delivery, messages, handles, window.attempts_of(offsets)))
+
+    def _as_asked(self, queue: ConsumeQueue, terms: PopTerms, messages: list[StoredMessage]) -> list[StoredMessage]:
+        """Messages that had to be looked at, as what the pop asks for."""
+        if terms.decode is decode_message:
+            return messages
+        return self._read(queue, [message.queue_offset for message in messages], terms.decode)[0]
 
     def _apply_limit(self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms) -> None:
         limit = terms.group.max_in_flight
@@ -308,3 +316,11 @@ class Consumption(Settling):
                     if not messages:
                         break  # harmed, or not durable yet
                     self.moves.retry_later(queue, window, group, messages[0], now_ms)
+
+
+def _as_first(message: StoredMessage) -> StoredMessage:
+    """A message of a retry topic as it was at first; of a record, who decodes it is told so."""
+    if isinstance(message, RecordedMessage):
+        message.is_retry = True
+        return message
+    return as_first_stored(message)

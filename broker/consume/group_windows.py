@@ -28,6 +28,7 @@ from domain.names import (
     split_name,
 )
 from domain.topic import Topic
+from protocols.remoting.stored_record import Decode, decode_message
 
 CORRUPTED_RETRY_MS: Final = 3_600_000
 """A record that cannot be read is looked at again after this time; progress never passes it."""
@@ -175,9 +176,11 @@ class GroupWindows:
     def _hold_back(self, group: str, queue: ConsumeQueue, corrupted: list[int], now_ms: int) -> None:
         self._append(ConsumptionOp.RENEW, group, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
 
-    def _read(self, queue: ConsumeQueue, offsets: list[int]) -> tuple[list[StoredMessage], list[int]]:
+    def _read(
+        self, queue: ConsumeQueue, offsets: list[int], decode: Decode = decode_message
+    ) -> tuple[list[StoredMessage], list[int]]:
         """The messages at some offsets, and the offsets whose records are harmed."""
-        items = self._read_items(queue, offsets)
+        items = self._read_items(queue, offsets, decode)
         messages = [item for _, item in items if not isinstance(item, CorruptedError)]
         corrupted: list[int] = []
         if len(messages) < len(items):
@@ -187,16 +190,18 @@ class GroupWindows:
                     log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
         return messages, corrupted
 
-    def _read_items(self, queue: ConsumeQueue, offsets: list[int]) -> list[tuple[int, StoredMessage | CorruptedError]]:
+    def _read_items(
+        self, queue: ConsumeQueue, offsets: list[int], decode: Decode = decode_message
+    ) -> list[tuple[int, StoredMessage | CorruptedError]]:
         """What is at some offsets, as far as it is durable."""
         found: list[tuple[int, StoredMessage | CorruptedError]] = []
         if offsets and offsets == list(range(offsets[0], offsets[0] + len(offsets))):
-            return list(enumerate(self.engine.read(queue, offsets[0], len(offsets)), offsets[0]))
+            return list(enumerate(self.engine.read(queue, offsets[0], len(offsets), decode), offsets[0]))
         at = 0
         while at < len(offsets):
             run = 1
             while at + run < len(offsets) and offsets[at + run] == offsets[at] + run:
                 run += 1
-            found += enumerate(self.engine.read(queue, offsets[at], run), offsets[at])
+            found += enumerate(self.engine.read(queue, offsets[at], run, decode), offsets[at])
             at += run
         return found

@@ -23,17 +23,10 @@ from broker.store.record_trailer import (
 from broker.trace import Tracer
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue
+from domain.message import Message, Place, StoredMessage, SystemProperty, SystemValue, as_first_stored
 from domain.names import dead_letter_topic, retry_topic
 from domain.query import HopKind
 from domain.topic import Cleanup, Topic
-
-_RETRY_PROPERTIES = (
-    SystemProperty.RETRY_TOPIC,
-    SystemProperty.RETRY_QUEUE,
-    SystemProperty.RETRY_QUEUE_OFFSET,
-    SystemProperty.SENT_TO,
-)
 
 
 @dataclass(slots=True)
@@ -112,26 +105,6 @@ class Moves:
         if name not in self.registry.topics:
             topic = Topic(name, queues=1, cleanup=Cleanup.CONSUMED)
             self.engine.append_record(RecordKind.METADATA, put_topic(topic), now_ms)
-
-
-def as_first_stored(message: StoredMessage) -> StoredMessage:
-    """What a message of a retry topic was first: with the topic it was sent to, and the queue and offset it had.
-
-    A message for queues of several brokers says on all but one of them where it was sent to, without being a retry."""
-    system = message.system
-    topic = system.get(SystemProperty.SENT_TO) or system.get(SystemProperty.RETRY_TOPIC)
-    if topic is None:
-        return message
-    if SystemProperty.RETRY_TOPIC not in system:
-        kept = {name: value for name, value in system.items() if name != SystemProperty.SENT_TO}
-        return replace(message, topic=str(topic), system=kept)
-    return replace(
-        message,
-        topic=str(topic),
-        queue_id=int(system[SystemProperty.RETRY_QUEUE]),
-        queue_offset=int(system[SystemProperty.RETRY_QUEUE_OFFSET]),
-        system={name: value for name, value in system.items() if name not in _RETRY_PROPERTIES},
-    )
 
 
 def _first_place(message: StoredMessage, queue: ConsumeQueue) -> Place:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.consume.group_windows import GroupWindows
-from broker.consume.moves import as_first_stored
 from broker.consume.progress import ConsumptionOp
 from broker.consume.window import ConsumeWindow
 from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.message import StoredMessage
+from domain.message import StoredMessage, as_first_stored
 from domain.names import retry_topic
 from domain.ports import REJECTED
 

@@ -23,6 +23,7 @@ from domain.ports import REJECTED, PopRequest
 from domain.position import Position
 from domain.query import HopKind
 from domain.topic import Topic
+from protocols.remoting.stored_record import Decode, decode_message, recorded_message
 
 
 class Consumption:
@@ -36,12 +37,19 @@ class Consumption:
         """Deliveries whose pop waits for the log, by group, topic and message queue: no consumer has them yet."""
 
     async def pop(self, request: PopRequest) -> list[Delivery]:
+        return await self._pop(request, decode_message)
+
+    async def pop_records(self, request: PopRequest) -> list[Delivery]:
+        """The same for who hands records on: each message is a `RecordedMessage`."""
+        return await self._pop(request, recorded_message)
+
+    async def _pop(self, request: PopRequest, decode: Decode) -> list[Delivery]:
         topic = self._readable_topic(request.topic)
         deadline = self._core.loop.time() + request.wait_ms / 1000
         while True:
             now_ms, claimed_at = self._core.now_ms(), perf_counter()
             group = self._core.consumption.group(request.group, topic.name, now_ms)
-            deliveries = self._core.consumption.pop(topic, _terms(request, group, now_ms))
+            deliveries = self._core.consumption.pop(topic, _terms(request, group, now_ms, decode))
             if deliveries:
                 await self._hand_out(request, deliveries)
                 self._core.measured.pop.observe(perf_counter() - claimed_at)
@@ -205,7 +213,7 @@ class Consumption:
         return GroupStatus(group, progress)
 
 
-def _terms(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms:
+def _terms(request: PopRequest, group: ConsumerGroup, now_ms: int, decode: Decode) -> PopTerms:
     """The request with what it leaves to the group."""
     invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
     expression = request.filter or group.filter
@@ -222,4 +230,5 @@ def _terms(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms:
         request.is_again,
         request.only_over,
         request.lifetime_ms,
+        decode,
     )

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from domain.expression.filter import FilterExpression
-from domain.ports import Consumption, Messages, Store, Topology
+from domain.message import Delivery
+from domain.ports import Consumption, Messages, PopRequest, Store, Topology
 
 
 class ServedMessages(Messages, Protocol):
@@ -31,6 +32,10 @@ class ServedMessages(Messages, Protocol):
 
 class ServedConsumption(Consumption, Protocol):
     """Consumption that says when there may be something to pop."""
+
+    async def pop_records(self, request: PopRequest) -> list[Delivery]:
+        """A pop whose messages are records (`protocols.remoting.stored_record.RecordedMessage`)."""
+        ...
 
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when it may be worth while to pop; returns the way to stop that."""

@@ -26,7 +26,13 @@ from domain.topic import Topic
 from protocols.remoting import operations as wire
 from protocols.remoting.connection import Requested
 from protocols.remoting.frames import RemotingError
-from protocols.remoting.message_batch import decode_messages, decode_stored, encode_deliveries, encode_stored
+from protocols.remoting.message_batch import (
+    decode_messages,
+    decode_stored,
+    encode_deliveries,
+    encode_records,
+    encode_stored,
+)
 from protocols.remoting.values import encode
 
 ALL_TAKEN: Final = encode(None)
@@ -140,6 +146,7 @@ class StoreService:
         store = self.store
         return {
             wire.POP: self._pop,
+            wire.POP_RECORDS: self._pop_records,
             wire.ACKNOWLEDGE: store.consumption.acknowledge,
             wire.CHANGE_INVISIBLE_DURATION: self._change_invisible_duration,
             wire.REJECT: store.consumption.reject,
@@ -148,7 +155,11 @@ class StoreService:
         }
 
     async def _pop(self, request: PopRequest) -> bytes:
+        """For gateways of an earlier version."""
         return encode_deliveries(await self.store.consumption.pop(request))
+
+    async def _pop_records(self, request: PopRequest) -> bytes:
+        return encode_records(await self.store.consumption.pop_records(request))
 
     async def _change_invisible_duration(
         self, topic: str, group: str, handles: list[str], invisible_ms: int | None, release: bool, suspend: bool

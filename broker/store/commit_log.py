@@ -22,7 +22,7 @@ from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_ne
 from broker.store.record_placement import Placement, decode_placement
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
-from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
+from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, Decode, InvalidRecordError, decode_message
 
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
@@ -184,12 +184,13 @@ class CommitLog:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def read(self, entries: list[tuple[int, int, int]]) -> Iterator[StoredMessage | CorruptedError]:
+    def read(
+        self, entries: list[tuple[int, int, int]], decode: Decode = decode_message
+    ) -> Iterator[StoredMessage | CorruptedError]:
         """The messages of consume-queue entries, in order.  A record that is harmed comes as an error in its place.
 
         Neighbouring records are read with one call.
         """
-        decode = decode_message
         for start, end, run in reads_of(entries, self.layout.segment_size_bytes):
             data = self._read_span(start, end - start)
             for offset, _, _ in run:

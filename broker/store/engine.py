@@ -35,6 +35,7 @@ from broker.store.sync_channel import SyncChannel
 from domain.acceptance import field_too_long, is_for_later
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
+from protocols.remoting.stored_record import Decode, decode_message
 
 QueueFor = Callable[[str, int, int], ConsumeQueue]
 """The queue of (topic, queue id) for a body of so many bytes.  Raises EntrepotError where it may not go there."""
@@ -352,10 +353,12 @@ class StorageEngine:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
+    def read(
+        self, queue: ConsumeQueue, from_offset: int, count: int, decode: Decode = decode_message
+    ) -> list[StoredMessage | CorruptedError]:
         """Visible messages of a queue from an offset on, harmed ones as errors in their place."""
         entries = queue.entries(from_offset, count)
-        return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
+        return self._read(queue, range(from_offset, from_offset + len(entries)), entries, decode)
 
     def read_taken(self, queue: ConsumeQueue, from_offset: int) -> list[StoredMessage | CorruptedError]:
         """All messages of a queue from an offset on, those that are not durable yet included: they may be looked at,
@@ -374,9 +377,13 @@ class StorageEngine:
         return self._read(queue, [queue_offset for queue_offset, _ in places], [entry for _, entry in places])
 
     def _read(
-        self, queue: ConsumeQueue, queue_offsets: Sequence[int], entries: list[tuple[int, int, int]]
+        self,
+        queue: ConsumeQueue,
+        queue_offsets: Sequence[int],
+        entries: list[tuple[int, int, int]],
+        decode: Decode = decode_message,
     ) -> list[StoredMessage | CorruptedError]:
-        found = list(self.commit_log.read(entries))
+        found = list(self.commit_log.read(entries, decode))
         topic, queue_id = queue.topic, queue.queue_id
         for at, (queue_offset, item) in enumerate(zip(queue_offsets, found, strict=True)):
             if isinstance(item, StoredMessage) and (

@@ -9,15 +9,26 @@ Queue ids and places are the broker's own (`domain.shard`); who reads says which
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import struct
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage, SystemProperty, as_texts, of_texts
+from domain.message import (
+    NO_SYSTEM_PROPERTIES,
+    Delivery,
+    Message,
+    StoredMessage,
+    SystemProperty,
+    SystemValue,
+    as_texts,
+    of_texts,
+)
 from domain.shard import first_place, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
+from protocols.remoting.stored_record import InvalidRecordError, RecordedMessage, message_of
 
 _Fields = tuple[
     str,
@@ -61,6 +72,8 @@ _NONE: Final[dict[str, str | bytes]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode
 _decode_stored: Final = msgspec.msgpack.Decoder(list[_StoredFields]).decode
+_RecordedFields = tuple[bytes, int, int, int, bool]
+_decode_records: Final = msgspec.msgpack.Decoder(list[tuple[_RecordedFields, str, int]]).decode
 _decode_deliveries: Final = msgspec.msgpack.Decoder(list[tuple[_StoredFields, str, int]]).decode
 
 
@@ -160,22 +173,47 @@ def decode_deliveries(data: bytes, broker: int) -> list[Delivery]:
     return [Delivery(_stored(fields, queues, places), handle, attempt) for fields, handle, attempt in found]
 
 
-def _to_world(system: dict[str, Any], queues: int) -> None:
+def encode_records(deliveries: Sequence[Delivery]) -> bytes:
+    """What a pop hands out, each message as its record and where it lies (`stored_record.message_of`)."""
+    return _encode([(_recorded_fields(d.message), d.receipt_handle, d.attempt) for d in deliveries])
+
+
+def _recorded_fields(m: StoredMessage) -> _RecordedFields:
+    assert isinstance(m, RecordedMessage), "a pop of records"
+    return m.record, m.queue_id, m.queue_offset, m.commit_log_offset, m.is_retry
+
+
+def decode_records(data: bytes, broker: int) -> list[Delivery]:
+    """The same, at the client, as whole messages.  Raises RemotingError."""
+    queues, places = first_queue(broker), first_place(broker)
+    try:
+        found = _decode_records(data)
+        return [
+            Delivery(_of_world(message_of(*fields), queues, places), handle, attempt)
+            for fields, handle, attempt in found
+        ]
+    except (*_UNREADABLE, InvalidRecordError, struct.error, LookupError, ValueError) as error:
+        raise RemotingError(f"records cannot be read: {error}") from error
+
+
+def _to_world(system: Mapping[str, SystemValue], queues: int) -> Mapping[str, SystemValue]:
     """The queues that are named in system properties."""
     for name in (SystemProperty.DEAD_LETTER_QUEUE, SystemProperty.RETRY_QUEUE):
         local = system.get(name)
         if isinstance(local, str) and local.isascii() and local.isdecimal():
-            system[name] = str(int(local) + queues)
+            system = {**system, name: str(int(local) + queues)}
+    return system
 
 
 def _stored(fields: _StoredFields, queues: int, places: int) -> StoredMessage:
     message = StoredMessage(*fields)
-    if not message.system:
-        message.system = NO_SYSTEM_PROPERTIES
-    else:
-        if queues:
-            _to_world(fields[12], queues)
-        message.system = of_texts(fields[12])
+    message.system = of_texts(message.system) if message.system else NO_SYSTEM_PROPERTIES
+    return _of_world(message, queues, places)
+
+
+def _of_world(message: StoredMessage, queues: int, places: int) -> StoredMessage:
+    if queues and message.system:
+        message.system = _to_world(message.system, queues)
     message.queue_id += queues
     message.commit_log_offset += places
     if message.further_queues and queues:

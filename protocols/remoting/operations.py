@@ -83,6 +83,7 @@ BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int]
 
 # -- consumption -----------------------------------------------------------------------------------------------------
 POP: Final = _operation(20, "pop", tuple[PopRequest], RAW)
+POP_RECORDS: Final = _operation(27, "pop_records", tuple[PopRequest], RAW)
 ACKNOWLEDGE: Final = _operation(21, "acknowledge", tuple[str, str, list[str]], Outcomes)
 CHANGE_INVISIBLE_DURATION: Final = _operation(
     22, "change_invisible_duration", tuple[str, str, list[str], int | None, bool, bool], Outcomes

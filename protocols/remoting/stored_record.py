@@ -7,8 +7,8 @@ The layout is drawn in `broker/store/record.py`, which writes it.  `decode_messa
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from google_crc32c import value as crc32c
@@ -21,6 +21,7 @@ from domain.message import (
     PropertyValue,
     StoredMessage,
     SystemValue,
+    as_first_stored,
     of_texts,
 )
 
@@ -45,6 +46,10 @@ _FURTHER = struct.Struct(">HIQ")
 _decode_properties = PROPERTIES.decode
 
 
+Decode: TypeAlias = Callable[[bytes, int, int], StoredMessage]
+"""What is made of a record: of data, the position in them, and its commit-log offset."""
+
+
 class InvalidRecordError(Exception):
     """The bytes are not a whole, unharmed record of this place in the log."""
 
@@ -59,9 +64,7 @@ class RecordedMessage(StoredMessage):
 
     def decoded(self) -> StoredMessage:
         """The whole message."""
-        message = decode_message(self.record, 0, self.commit_log_offset)
-        message.queue_id, message.queue_offset = self.queue_id, self.queue_offset
-        return message
+        return message_of(self.record, self.queue_id, self.queue_offset, self.commit_log_offset, self.is_retry)
 
 
 def recorded_message(data: bytes, position: int, commit_log_offset: int) -> RecordedMessage:
@@ -84,6 +87,17 @@ def recorded_message(data: bytes, position: int, commit_log_offset: int) -> Reco
     found.record, found.is_retry = record, False
     found.further_places = decode_message(record, 0, own_offset).further_places if flags & FURTHER_FLAG else ()
     return found
+
+
+def message_of(
+    record: bytes, queue_id: int, queue_offset: int, commit_log_offset: int, is_retry: bool
+) -> StoredMessage:
+    """The message of a record, as it is read at a place of a message queue; a retry as it was first.
+
+    Raises InvalidRecordError."""
+    message = decode_message(record, 0, commit_log_offset)
+    message.queue_id, message.queue_offset = queue_id, queue_offset
+    return as_first_stored(message) if is_retry else message
 
 
 def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:

@@ -22,7 +22,7 @@ from domain.errors import AWAY, Code, EntrepotError
 from domain.message import Delivery
 from domain.ports import PopRequest
 from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_deliveries
+from protocols.remoting.message_batch import decode_records
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
@@ -107,11 +107,11 @@ class Popping:
             seconds = min(seconds, AT_ONCE_SECONDS)
         # What an attempt was given that has a name is found again by it.
         on_late = None if request.attempt_id else partial(self._give_back_late, client, request)
-        answer = await client.ask(wire.POP, request, seconds=seconds, on_late=on_late)
-        return decode_deliveries(answer, client.number)
+        answer = await client.ask(wire.POP_RECORDS, request, seconds=seconds, on_late=on_late)
+        return decode_records(answer, client.number)
 
     def _give_back_late(self, client: BrokerClient, request: PopRequest, answer: bytes) -> None:
-        self._give_back(client, request, decode_deliveries(answer, client.number))
+        self._give_back(client, request, decode_records(answer, client.number))
 
     def _give_back(self, client: BrokerClient, request: PopRequest, deliveries: Sequence[Delivery]) -> None:
         """Nobody waits any more for what a broker has given: others can have it at once."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.store import record
 from broker.store.record import HEADER_SIZE, RecordKind
 from broker.store.record_placement import read_placement
-from domain.message import Message
+from domain.message import TIMES, Message
 from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError, decode_message
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -32,7 +32,11 @@ MESSAGES = st.builds(
     born_time_ms=U64,
     filter_hash=U64,
     properties=st.lists(st.tuples(TEXT, VALUE), max_size=4).map(tuple),
-    system=st.dictionaries(TEXT, VALUE, max_size=4),
+    system=st.builds(
+        lambda texts, times: {**texts, **times},
+        st.dictionaries(TEXT, VALUE, max_size=4),
+        st.dictionaries(st.sampled_from(sorted(TIMES)), st.integers(0, 10**18), max_size=2),
+    ),
 )
 KINDS = st.sampled_from([RecordKind.MESSAGE, RecordKind.DEAD_LETTER])
 

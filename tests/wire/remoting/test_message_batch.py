@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.store.record import RecordKind, encode_message
 from domain.errors import Code, EntrepotError
 from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage
 from domain.shard import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
@@ -16,11 +17,14 @@ from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import (
     decode_deliveries,
     decode_messages,
+    decode_records,
     decode_stored,
     encode_deliveries,
     encode_messages,
+    encode_records,
     encode_stored,
 )
+from protocols.remoting.stored_record import InvalidRecordError, decode_message, recorded_message
 from tests.support.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -100,12 +104,49 @@ def test_deliveries_do_too(deliveries: list[Delivery], broker: int):
     assert decode_deliveries(encode_deliveries(deliveries), broker) == expected
 
 
+@given(st.lists(st.tuples(MESSAGES, PLACES, NUMBERS, NUMBERS), max_size=4), BROKERS)
+def test_records_come_as_the_messages_that_they_are(given: list[tuple[Message, int, int, int]], broker: int):
+    handed, expected = [], []
+    for number, (message, place, offset, read_at) in enumerate(given):
+        message = replace(message, queue_id=local_queue(message.queue_id))
+        data = b"".join(encode_message(message, RecordKind.MESSAGE, place, 0, 7, offset))
+        record = recorded_message(b"before" + data + b"after", 6, place)
+        assert (record.record, record.topic, record.queue_id, record.queue_offset) == (
+            data,
+            message.topic,
+            message.queue_id,
+            offset,
+        )
+        record.queue_offset = read_at  # as at a further place
+        handed.append(Delivery(record, f"h{number}", 1 + number))
+        message = replace(decode_message(data, 0, place), queue_offset=read_at)
+        assert record.decoded() == message
+        expected.append(Delivery(shifted(message, broker), f"h{number}", 1 + number))
+    assert decode_records(encode_records(handed), broker) == expected
+
+
+def test_a_record_that_is_harmed_or_of_another_place_is_refused():
+    data = b"".join(encode_message(Message("t", b"x", queue_id=0), RecordKind.MESSAGE, 5, 0, 7, 3))
+    record = recorded_message(data, 0, 5)
+    for harmed, place in ((data[:-1] + b"y", 5), (data[:-1], 5), (data, 6)):
+        with pytest.raises(InvalidRecordError):
+            recorded_message(harmed, 0, place)
+        record.record, record.commit_log_offset = harmed, place
+        with pytest.raises(RemotingError):
+            decode_records(encode_records([Delivery(record, "h", 1)]), 0)
+
+
 def test_messages_without_system_properties_share_their_absence():
     [message] = decode_stored(encode_stored([StoredMessage("t", b"")]), 0)
     assert message.system is NO_SYSTEM_PROPERTIES
 
 
-DECODERS = [decode_messages, lambda data: decode_stored(data, 3), lambda data: decode_deliveries(data, 3)]
+DECODERS = [
+    decode_messages,
+    lambda data: decode_stored(data, 3),
+    lambda data: decode_deliveries(data, 3),
+    lambda data: decode_records(data, 3),
+]
 
 
 @pytest.mark.parametrize("decode", DECODERS)
