@@ -132,6 +132,12 @@ def test_the_command_line(
         assert "[red]" in shown(capfd, "message", "query", "t")
         assert "[red]" in shown(capfd, "message", "receive", "t", "g", "--create")
         assert "[red]" in shown(capfd, "client", "show", MILD)
+
+
+def test_the_command_line_asked_for_one(
+    server: ServerProcess, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENTREPOT_SERVER", f"http://{server.address('http')}")
     for name in (EVIL, MILD):
         for words in (("topic", "show"), ("session", "delete"), ("user", "show"), ("message", "show"), ()):
             assert "[red]" in shown(capfd, *words, name), words
