@@ -212,11 +212,14 @@ def _stored(fields: _StoredFields, queues: int, places: int) -> StoredMessage:
 
 
 def _of_world(message: StoredMessage, queues: int, places: int) -> StoredMessage:
-    if queues and message.system:
+    """The numbers that a broker's get; those of the first one are the same."""
+    if not queues:
+        return message
+    if message.system:
         message.system = _to_world(message.system, queues)
     message.queue_id += queues
     message.commit_log_offset += places
-    if message.further_queues and queues:
+    if message.further_queues:
         message.further_queues = tuple([(topic, queue_id + queues) for topic, queue_id in message.further_queues])
         message.further_places = tuple([(t, queue_id + queues, at) for t, queue_id, at in message.further_places])
     return message

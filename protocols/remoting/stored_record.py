@@ -77,7 +77,13 @@ def recorded_message(data: bytes, position: int, commit_log_offset: int) -> Reco
     magic, crc, version, kind, flags, length, own_offset, queue_id, queue_offset, topic_length = _unpack_place(
         data, position
     )
-    _check(magic, own_offset == commit_log_offset, version, kind)
+    if (
+        magic != RECORD_MAGIC
+        or own_offset != commit_log_offset
+        or version != RECORD_VERSION
+        or kind not in DECODABLE_KINDS
+    ):
+        raise InvalidRecordError("not the message of this place")
     record = data[position : position + length]
     if len(record) < length or crc32c(record[CRC_START:]) != crc:
         raise InvalidRecordError("cut short or checksum")
@@ -92,16 +98,16 @@ def recorded_message(data: bytes, position: int, commit_log_offset: int) -> Reco
 def message_of(
     record: bytes, queue_id: int, queue_offset: int, commit_log_offset: int, is_retry: bool
 ) -> StoredMessage:
-    """The message of a record, as it is read at a place of a message queue; a retry as it was first.
-
-    Raises InvalidRecordError."""
-    message = decode_message(record, 0, commit_log_offset)
+    """The message of a record that was checked when it was cut out, as it is read at a place of a message queue; a
+    retry as it was first.  Raises InvalidRecordError where it is no whole record of a place."""
+    message = decode_message(record, 0, commit_log_offset, is_checked=True)
     message.queue_id, message.queue_offset = queue_id, queue_offset
     return as_first_stored(message) if is_retry else message
 
 
-def decode_message(data: bytes, position: int, commit_log_offset: int) -> StoredMessage:
-    """Check and read the message at `position`, which must be the record of that commit-log offset.
+def decode_message(data: bytes, position: int, commit_log_offset: int, *, is_checked: bool = False) -> StoredMessage:
+    """Check and read the message at `position`, which must be the record of that commit-log offset.  `is_checked`: its
+    checksum was right a moment ago.
 
     Raises InvalidRecordError where anything is missing, foreign or harmed.
     """
@@ -131,8 +137,14 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         body_length,
     ) = unpack_message(data, position)
     end = position + length
-    _check(magic, own_offset == commit_log_offset, version, kind)
-    if end > len(data) or crc32c(data[position + CRC_START : end]) != crc:
+    if (
+        magic != RECORD_MAGIC
+        or own_offset != commit_log_offset
+        or version != RECORD_VERSION
+        or kind not in DECODABLE_KINDS
+    ):
+        raise InvalidRecordError("not the message of this place")
+    if end > len(data) or (not is_checked and crc32c(data[position + CRC_START : end]) != crc):
         raise InvalidRecordError("cut short or checksum")
     a = position + MESSAGE_HEADER_SIZE
     b = a + topic_length
@@ -182,11 +194,6 @@ def decode_message(data: bytes, position: int, commit_log_offset: int) -> Stored
         store_time,
         places,
     )
-
-
-def _check(magic: bytes, is_here: bool, version: int, kind: int) -> None:
-    if magic != RECORD_MAGIC or not is_here or version != RECORD_VERSION or kind not in DECODABLE_KINDS:
-        raise InvalidRecordError("not the message of this place")
 
 
 def decode_properties(data: bytes) -> tuple[Mapping[str, PropertyValue], Properties]:

@@ -131,6 +131,7 @@ def test_a_record_that_is_harmed_or_of_another_place_is_refused():
     for harmed, place in ((data[:-1] + b"y", 5), (data[:-1], 5), (data, 6)):
         with pytest.raises(InvalidRecordError):
             recorded_message(harmed, 0, place)
+    for harmed, place in ((data[:-1], 5), (data, 6), (b"x" + data[1:], 5)):
         record.record, record.commit_log_offset = harmed, place
         with pytest.raises(RemotingError):
             decode_records(encode_records([Delivery(record, "h", 1)]), 0)
