@@ -2,11 +2,15 @@
 
 Text in base64url without padding.  The bytes (big-endian):
 
-    version (1)  length of the route (2)  route  queue id (4)  queue offset (8)  attempt (4)  MAC (8)
+    version (1)  length of the route (2)  route  run  index (3)
 
     route = namespace, topic, group, broker name (each: u8 length, UTF-8), store id (8), recovery epoch (4), filled
-            with zeros so that version, length and route are a multiple of 3 bytes: the text of the part that is the
-            same for all messages of a pop is then made once
+            with zeros so that version, length and route are a multiple of 3 bytes
+    run   = queue id (4)  first queue offset (8)  count (2)  stamp (4)  MAC (15) of route and run
+    index = the message's number within the run, below its count
+
+A run is what one pop gave of one queue: neighbours, with one stamp.  Its text is made once, and checked once.  The
+index lies outside of the MAC: who has one handle can make those of its run, which it was given in the same answer.
 
 Gateways read only the route.  The store mints and checks; its key never leaves it, and whether a handle is current is
 decided by the store's window, not by the handle.
@@ -23,15 +27,20 @@ from typing import Final
 
 from domain.errors import Code, EntrepotError
 
-VERSION: Final = 1
-TAIL: Final = struct.Struct(">IQI")
-MAC_SIZE: Final = 8
-TAIL_TEXT_LENGTH: Final = (TAIL.size + MAC_SIZE) * 4 // 3
+VERSION: Final = 2
+RUN: Final = struct.Struct(">IQHI")
+MAC_SIZE: Final = 15
+RUN_TEXT_LENGTH: Final = (RUN.size + MAC_SIZE) * 4 // 3
+INDEX_SIZE: Final = 3
+INDEX_TEXT_LENGTH: Final = INDEX_SIZE * 4 // 3
+TAIL_TEXT_LENGTH: Final = RUN_TEXT_LENGTH + INDEX_TEXT_LENGTH
+MAX_RUN: Final = 65_535
 MAX_HANDLE_LENGTH: Final = 1024
 _HEAD = struct.Struct(">BH")
+_OLD_BEGINNING: Final = "AQ"
 _STORE = struct.Struct(">8sI")
 
-assert (TAIL.size + MAC_SIZE) % 3 == 0
+assert (RUN.size + MAC_SIZE) % 3 == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +74,36 @@ def encode_text(data: bytes) -> str:
     return b2a_base64(data, newline=False).translate(_TO_URLSAFE).decode("ascii")
 
 
-def decode_tails(handles: Sequence[str]) -> bytes:
-    """The tails of all the handles, one after the other.  Raises ValueError if one of them is no such text."""
-    text = "".join([handle[-TAIL_TEXT_LENGTH:] for handle in handles])
-    if len(text) != len(handles) * TAIL_TEXT_LENGTH:
-        raise ValueError("too short for a handle")
+def decode_text(text: str) -> bytes:
+    """The reverse.  Raises ValueError for what is no such text."""
     return a2b_base64(text.encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
+
+
+def decode_indexes(handles: Sequence[str]) -> list[int]:
+    """The index of each handle.  Raises ValueError if one of them has none."""
+    text = "".join([handle[-INDEX_TEXT_LENGTH:] for handle in handles])
+    if len(text) != len(handles) * INDEX_TEXT_LENGTH:
+        raise ValueError("too short for a handle")
+    data = decode_text(text)
+    return [int.from_bytes(data[at : at + INDEX_SIZE]) for at in range(0, len(data), INDEX_SIZE)]
+
+
+def index_text(index: int) -> str:
+    """The end of a handle."""
+    return encode_text(index.to_bytes(INDEX_SIZE))
+
+
+def is_of_old_form(handle: str) -> bool:
+    """Whether it is one of version 1, of an earlier version of the store."""
+    return handle.startswith(_OLD_BEGINNING)
+
+
+def old_form() -> EntrepotError:
+    """The refusal of such a one."""
+    return EntrepotError(
+        Code.INVALID_RECEIPT_HANDLE,
+        "the receipt handle has the form of an earlier version: its message comes again after its invisible time",
+    )
 
 
 def read_route(handle: str) -> HandleRoute:
@@ -80,7 +113,9 @@ def read_route(handle: str) -> HandleRoute:
             raise ValueError("too long")
         data = urlsafe_b64decode(handle.encode("ascii"))
         version, length = _HEAD.unpack_from(data)
-        if version != VERSION or len(data) != _HEAD.size + length + TAIL.size + MAC_SIZE:
+        if version != VERSION and is_of_old_form(handle):
+            raise old_form()
+        if version != VERSION or len(data) != _HEAD.size + length + RUN.size + MAC_SIZE + INDEX_SIZE:
             raise ValueError("not of this version")
         names: list[str] = []
         position = _HEAD.size

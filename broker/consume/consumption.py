@@ -192,7 +192,8 @@ class Consumption(Settling):
         except EntrepotError:
             window.groups = None  # no room for what was decided: what it looked at may lie beyond the window
             raise
-        return self._deliveries(window, context, marked_id, self._as_asked(queue, terms, claim.messages))
+        messages = self._as_asked(queue, terms, claim.messages)
+        return self._deliveries(window, context, marked_id, messages, is_singly=True)
 
     def _record_claim(self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, claim: FifoClaim) -> None:
         group, now_ms, offsets = terms.group, terms.now_ms, [message.queue_offset for message in claim.messages]
@@ -220,7 +221,7 @@ class Consumption(Settling):
             offsets = window.offsets_of_try(terms.attempt_id, terms.now_ms)
             if offsets:
                 messages, _ = self._read(self._queue_of(topic.name, group, marked_id), offsets, terms.decode)
-                again += self._deliveries(window, context, marked_id, messages)
+                again += self._deliveries(window, context, marked_id, messages, is_singly=True)
         for delivery in again:
             delivery.message = _as_first(delivery.message)
         return again
@@ -272,11 +273,17 @@ class Consumption(Settling):
         return self._deliveries(window, context, marked_id, messages)
 
     def _deliveries(
-        self, window: ConsumeWindow, context: HandleContext, marked_id: int, messages: list[StoredMessage]
+        self,
+        window: ConsumeWindow,
+        context: HandleContext,
+        marked_id: int,
+        messages: list[StoredMessage],
+        *,
+        is_singly: bool = False,
     ) -> list[Delivery]:
         offsets = [message.queue_offset for message in messages]
-        stamps = map(window.stamp_of, window.deliveries_of(offsets))
-        handles = context.mint(marked_id, zip(offsets, stamps, strict=True))
+        stamps = [window.stamp_of(deliveries) for deliveries in window.deliveries_of(offsets)]
+        handles = context.mint(marked_id, offsets, stamps, is_singly=is_singly)
         return list(map(Delivery, messages, handles, window.attempts_of(offsets)))
 
     def _as_asked(self, queue: ConsumeQueue, terms: PopTerms, messages: list[StoredMessage]) -> list[StoredMessage]:

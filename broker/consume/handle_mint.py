@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
@@ -15,12 +15,26 @@ from typing import Any, Final
 
 from domain.errors import Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE
-from domain.receipt_handle import MAC_SIZE, TAIL, TAIL_TEXT_LENGTH, HandleRoute, decode_tails, encode_text
+from domain.ports import MAX_POP_MESSAGES
+from domain.receipt_handle import (
+    INDEX_TEXT_LENGTH,
+    MAC_SIZE,
+    MAX_RUN,
+    RUN,
+    RUN_TEXT_LENGTH,
+    HandleRoute,
+    decode_indexes,
+    decode_text,
+    encode_text,
+    index_text,
+    is_of_old_form,
+    old_form,
+)
 
 MAX_CONTEXTS: Final = 10_000
-_pack_tail = TAIL.pack
-_unpack_tail = TAIL.unpack
-_TAIL_SIZE: Final = TAIL.size + MAC_SIZE
+_INDEXES: Final = [index_text(index) for index in range(MAX_POP_MESSAGES)]
+Run = tuple[int, int, int, int]
+"""Queue id, first queue offset, count, stamp."""
 
 
 def _refusal(why: str) -> EntrepotError:
@@ -34,40 +48,74 @@ class HandleContext:
     prefix: str
     mac: Any
 
-    def mint(self, queue_id: int, places: Iterable[tuple[int, int]]) -> list[str]:
-        """Handles for (queue offset, attempt) pairs of one queue; their text is made at one go."""
-        begun, parts = self.mac.copy, list[bytes]()
-        for queue_offset, attempt in places:
-            tail = _pack_tail(queue_id, queue_offset, attempt)
-            mac = begun()
-            mac.update(tail)
-            parts += (tail, mac.digest())
-        text = encode_text(b"".join(parts))
-        prefix, size = self.prefix, TAIL_TEXT_LENGTH
-        return [prefix + text[at : at + size] for at in range(0, len(text), size)]
+    def mint(self, queue_id: int, offsets: list[int], stamps: list[int], *, is_singly: bool = False) -> list[str]:
+        """Handles for offsets of one queue, in any order, and the stamps that their deliveries have.  `is_singly`: each
+        is a run of its own, and has the same handle whenever it is given again."""
+        count = len(offsets)
+        if not count:
+            return []
+        if is_singly:
+            places = zip(offsets, stamps, strict=True)
+            return [handle for offset, stamp in places for handle in self._run(queue_id, offset, 1, stamp)]
+        if offsets == list(range(offsets[0], offsets[0] + count)) and stamps.count(stamps[0]) == count:
+            return self._run(queue_id, offsets[0], count, stamps[0])
+        handles: list[str] = []
+        first = 0
+        for at in range(1, count + 1):
+            if at == count or offsets[at] != offsets[at - 1] + 1 or stamps[at] != stamps[first]:
+                handles += self._run(queue_id, offsets[first], at - first, stamps[first])
+                first = at
+        return handles
+
+    def _run(self, queue_id: int, first: int, count: int, stamp: int) -> list[str]:
+        if count > MAX_RUN:
+            rest = self._run(queue_id, first + MAX_RUN, count - MAX_RUN, stamp)
+            return self._run(queue_id, first, MAX_RUN, stamp) + rest
+        run = RUN.pack(queue_id, first, count, stamp)
+        mac = self.mac.copy()
+        mac.update(run)
+        head = self.prefix + encode_text(run + mac.digest())
+        if count <= MAX_POP_MESSAGES:
+            return [head + index for index in _INDEXES[:count]]
+        return [head + index_text(index) for index in range(count)]
 
     def check(self, handles: Sequence[str]) -> list[tuple[int, int, int] | EntrepotError]:
-        """For each handle (queue id, queue offset, attempt), or INVALID_RECEIPT_HANDLE where it is not genuine."""
+        """For each handle (queue id, queue offset, stamp), or INVALID_RECEIPT_HANDLE where it is not genuine."""
         try:
-            data = decode_tails(handles)
+            indexes = decode_indexes(handles)
         except ValueError:  # not all of them are handles: look at each alone
             if len(handles) == 1:
                 return [_refusal("is none")]
             return [self.check((handle,))[0] for handle in handles]
         found: list[tuple[int, int, int] | EntrepotError] = []
-        route_length = -TAIL_TEXT_LENGTH
-        begun = self.mac.copy
-        for handle, at in zip(handles, range(0, len(data), _TAIL_SIZE), strict=True):
-            tail = data[at : at + TAIL.size]
-            mac = begun()
-            mac.update(tail)
-            if handle[:route_length] != self.prefix:
-                found.append(_refusal("was not given out for this topic and group"))
-            elif compare_digest(mac.digest(), data[at + TAIL.size : at + _TAIL_SIZE]):
-                found.append(_unpack_tail(tail))
+        runs: dict[str, Run | EntrepotError] = {}
+        for handle, index in zip(handles, indexes, strict=True):
+            head = handle[:-INDEX_TEXT_LENGTH]
+            run = runs.get(head)
+            if run is None:
+                run = runs[head] = self._checked(head)
+            if isinstance(run, EntrepotError):
+                found.append(run)
+            elif index < run[2]:
+                found.append((run[0], run[1] + index, run[3]))
             else:
                 found.append(_refusal("is forged or harmed"))
         return found
+
+    def _checked(self, head: str) -> Run | EntrepotError:
+        """The run that handles begin with, if this store made it for this topic and group."""
+        if head[:-RUN_TEXT_LENGTH] != self.prefix:
+            return old_form() if is_of_old_form(head) else _refusal("was not given out for this topic and group")
+        try:
+            data = decode_text(head[-RUN_TEXT_LENGTH:])
+        except ValueError:
+            return _refusal("is none")
+        mac = self.mac.copy()
+        mac.update(data[: RUN.size])
+        if not compare_digest(mac.digest(), data[RUN.size :]):
+            return _refusal("is forged or harmed")
+        run: Run = RUN.unpack(data[: RUN.size])
+        return run
 
 
 class HandleMint:
