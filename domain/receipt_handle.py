@@ -21,7 +21,6 @@ from __future__ import annotations
 import struct
 from base64 import urlsafe_b64decode
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,13 +78,12 @@ def decode_text(text: str) -> bytes:
     return a2b_base64(text.encode("ascii").translate(_FROM_URLSAFE), strict_mode=True)
 
 
-def decode_indexes(handles: Sequence[str]) -> list[int]:
-    """The index of each handle.  Raises ValueError if one of them has none."""
-    text = "".join([handle[-INDEX_TEXT_LENGTH:] for handle in handles])
-    if len(text) != len(handles) * INDEX_TEXT_LENGTH:
-        raise ValueError("too short for a handle")
-    data = decode_text(text)
-    return [int.from_bytes(data[at : at + INDEX_SIZE]) for at in range(0, len(data), INDEX_SIZE)]
+def read_index(handle: str) -> int:
+    """The index at the end of a handle; what is none is higher than all."""
+    try:
+        return int.from_bytes(decode_text(handle[-INDEX_TEXT_LENGTH:]))
+    except ValueError:
+        return MAX_RUN
 
 
 def index_text(index: int) -> str:

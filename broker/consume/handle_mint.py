@@ -23,16 +23,17 @@ from domain.receipt_handle import (
     RUN,
     RUN_TEXT_LENGTH,
     HandleRoute,
-    decode_indexes,
     decode_text,
     encode_text,
     index_text,
     is_of_old_form,
     old_form,
+    read_index,
 )
 
 MAX_CONTEXTS: Final = 10_000
 _INDEXES: Final = [index_text(index) for index in range(MAX_POP_MESSAGES)]
+_INDEX_OF: Final = {text: index for index, text in enumerate(_INDEXES)}
 Run = tuple[int, int, int, int]
 """Queue id, first queue offset, count, stamp."""
 
@@ -81,25 +82,26 @@ class HandleContext:
 
     def check(self, handles: Sequence[str]) -> list[tuple[int, int, int] | EntrepotError]:
         """For each handle (queue id, queue offset, stamp), or INVALID_RECEIPT_HANDLE where it is not genuine."""
-        try:
-            indexes = decode_indexes(handles)
-        except ValueError:  # not all of them are handles: look at each alone
-            if len(handles) == 1:
-                return [_refusal("is none")]
-            return [self.check((handle,))[0] for handle in handles]
         found: list[tuple[int, int, int] | EntrepotError] = []
         runs: dict[str, Run | EntrepotError] = {}
-        for handle, index in zip(handles, indexes, strict=True):
-            head = handle[:-INDEX_TEXT_LENGTH]
-            run = runs.get(head)
-            if run is None:
-                run = runs[head] = self._checked(head)
-            if isinstance(run, EntrepotError):
-                found.append(run)
-            elif index < run[2]:
-                found.append((run[0], run[1] + index, run[3]))
+        head, length = "", 0
+        run: Run | EntrepotError = _refusal("is none")
+        for handle in handles:
+            if len(handle) != length or not handle.startswith(head):
+                head, length = handle[:-INDEX_TEXT_LENGTH], len(handle)
+                known = runs.get(head)
+                run = runs[head] = self._checked(head) if known is None else known
+            if isinstance(run, tuple):
+                queue_id, first, count, stamp = run
+                index = _INDEX_OF.get(handle[-INDEX_TEXT_LENGTH:])
+                if index is None:
+                    index = read_index(handle)
+                if index < count:
+                    found.append((queue_id, first + index, stamp))
+                else:
+                    found.append(_refusal("is forged or harmed"))
             else:
-                found.append(_refusal("is forged or harmed"))
+                found.append(run)
         return found
 
     def _checked(self, head: str) -> Run | EntrepotError:

@@ -19,7 +19,7 @@ from domain.expression.event_filter_json import parse_event_filters
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.message import Message as DomainMessage
 from domain.recall_handle import RecallHandle
-from domain.receipt_handle import decode_indexes, read_route
+from domain.receipt_handle import read_index, read_route
 from gateway.frontends.mqtt.names import parse_delayed, parse_replay, parse_share
 from protocols.amqp.errors import FrameError
 from protocols.amqp.field_table import decode_table
@@ -163,7 +163,7 @@ def rocketmq(data: bytes) -> None:
 def names(data: bytes) -> None:
     """Names and handles that clients give back."""
     text = data.decode("utf-8", "replace")
-    for read in (read_route, RecallHandle.decode, lambda handle: decode_indexes([handle])):
+    for read in (read_route, RecallHandle.decode, read_index):
         with contextlib.suppress(EntrepotError, ValueError):
             read(text)
     parse_share("$share/" + text)
