@@ -91,15 +91,15 @@ class Settling(GroupWindows):
         windows = self.progress.windows.get((group, topic), {})
         retries = self.retry_windows(group, topic)
         by_queue: dict[int, set[int]] = {}
+        last_id, window, taken = -1, None, set[int]()
         for checked in self.context(topic, group).check(handles):
             if isinstance(checked, EntrepotError):
                 outcomes.append(checked)
                 continue
             queue_id, offset, stamp = checked
-            window = windows.get(queue_id) if queue_id < RETRY_QUEUE else retries.get(queue_id - RETRY_QUEUE)
-            taken = by_queue.get(queue_id)
-            if taken is None:
-                taken = by_queue[queue_id] = set()
+            if queue_id != last_id:
+                window = windows.get(queue_id) if queue_id < RETRY_QUEUE else retries.get(queue_id - RETRY_QUEUE)
+                taken, last_id = by_queue.setdefault(queue_id, set()), queue_id
             if window is None or offset in taken or not window.is_current(offset, stamp):
                 outcomes.append(
                     EntrepotError(

@@ -321,6 +321,8 @@ class ConsumeWindow:
         """Consumed, or moved to the dead letters."""
         status, origin, head = self._status, self._origin, self._head
         length = len(status)
+        if isinstance(offsets, range) and self._settle_all(offsets):
+            offsets = ()
         for offset in offsets:
             index = offset - origin
             if head <= index < length and status[index] < SETTLED:
@@ -340,6 +342,15 @@ class ConsumeWindow:
             self._timers.clear()
             self._by_deadline.clear()
             self._due.clear()
+
+    def _settle_all(self, offsets: range) -> bool:
+        """Settle neighbours that are all with consumers, at once; says whether they are."""
+        count, first = len(offsets), offsets.start - self._origin
+        if self._uncounted or first < self._head or self._status[first : first + count] != bytes(count):
+            return False
+        self._status[first : first + count] = bytes((SETTLED,)) * count
+        self.unsettled -= count
+        return True
 
     def change(self, offsets: Sequence[int], deadline_ms: int, *, release: bool) -> None:
         """A new deadline; a released one's handle is void."""
