@@ -112,11 +112,12 @@ class WatchedKeys:
     async def catch_up(self, version: int, patience_seconds: float = 1.0) -> None:
         """Return when a write is known here that also changed keys of this prefix: what the watch is late with is
         asked for."""
-        end = asyncio.get_running_loop().time() + patience_seconds
+        end, beginning = asyncio.get_running_loop().time() + patience_seconds, self._beginnings
         await self._look_until_fresh()  # what came before the watch is known first
         while version != self._complete and not is_older(version, self._complete):
             self._news.clear()
-            if self._complete != ABSENT and is_older(self._complete, version):
+            # a watch that has begun anew does not tell what was before
+            if beginning == self._beginnings and self._complete != ABSENT and is_older(self._complete, version):
                 try:
                     async with asyncio.timeout_at(end):
                         await self._news.wait()
@@ -126,8 +127,11 @@ class WatchedKeys:
             self._is_stale = True
             if not is_older(version, self._floor):
                 self._floor = version
+            beginning = self._beginnings
             await self._look_until_fresh()
-            self._complete_up_to(version)
+            if beginning == self._beginnings:
+                self._complete_up_to(version)
+            return
 
     def _complete_up_to(self, version: int) -> None:
         if not is_older(version, self._complete):
@@ -138,7 +142,6 @@ class WatchedKeys:
         """The watch tells what comes from now on; what came before is not told any more."""
         self._beginnings += 1
         self._seen = self._complete = self._floor = ABSENT
-        self._ahead.clear()
         self._is_stale = True
         self._news.set()
         if self._is_following:
@@ -160,7 +163,8 @@ class WatchedKeys:
             if event.version != ahead:
                 news.append(event)
         self._give(news)
-        self._complete_up_to(self._seen)
+        if not is_older(self._seen, self._floor):  # else a look is under way that has what was told
+            self._complete_up_to(self._seen)
 
     def _give(self, events: Sequence[KeyValueEvent]) -> None:
         try:
@@ -191,8 +195,11 @@ class WatchedKeys:
         async with self._looking:
             while self._is_stale:
                 self._is_stale = False
+                floor = self._floor
                 try:
                     await self._look_at_all()
+                    if floor == self._floor != ABSENT:
+                        self._complete_up_to(floor)
                 except BaseException:
                     self._is_stale = True
                     if self._is_following:

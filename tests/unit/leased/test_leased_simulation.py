@@ -192,6 +192,7 @@ async def one(seed: int, *, is_rough: bool) -> None:
 
 
 @pytest.mark.scaled
+@pytest.mark.timeout(900)
 def test_nothing_is_stranded_or_given_twice() -> None:
     search("leased", HISTORIES)
 

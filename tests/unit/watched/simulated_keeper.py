@@ -33,6 +33,8 @@ class SimulatedKeeper:
         self.is_away = False
         self.written: list[tuple[int, str, bytes | None]] = []
         """Every change with its version."""
+        self.told: set[tuple[str, int]] = set()
+        """Versions that watches were open for, with the prefix of each."""
         self.requests: deque[tuple[Callable[[], Any], asyncio.Future[Any], bool]] = deque()
         self.answers: deque[tuple[Any, asyncio.Future[Any]]] = deque()
         self.items: deque[Callable[[], None]] = deque()
@@ -96,6 +98,7 @@ class SimulatedKeeper:
         for watching in self.watching:
             events = [KeyValueEvent(c.key, c.value, version) for c in changes if c.key.startswith(watching.prefix)]
             if watching.is_open and events:
+                self.told.add((watching.prefix, version))
                 self.items.append(lambda watching=watching, events=events: watching.on_events(events))  # type: ignore[misc]
         return version
 
