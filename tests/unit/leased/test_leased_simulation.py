@@ -57,6 +57,7 @@ class History:
         self.acknowledged: set[int] = set()
         self.poppers: list[asyncio.Task[None]] = []
         self.violations: list[str] = []
+        self.calm_until = 0.0
 
     # -- what is watched -----------------------------------------------------------------------------------------
 
@@ -116,10 +117,11 @@ class History:
         actions: tuple[Callable[[], object], ...] = (self._begin_popping, self._cancel_some, self._settle, self._settle)
         for _ in range(rng.randint(1, 3)):
             rng.choice(actions)()
-        if rng.random() < 0.05:
+        if rng.random() < 0.05 and (self.is_rough or self.loop.time() >= self.calm_until):
             self.store.is_away = True
             await asyncio.sleep(rng.random() * (LONG_OUTAGE_SECONDS if self.is_rough else SHORT_OUTAGE_SECONDS))
             self.store.is_away = False
+            self.calm_until = self.loop.time() + LEASE_MS / 1000  # several in a row a lease does not outlive
         if rng.random() < 0.4:
             for _ in range(rng.randint(0, 6)):
                 await asyncio.sleep(0)
