@@ -48,6 +48,8 @@ class WatchedKeys:
         """The version up to which all is known: from the watch, or from a look that was begun after it."""
         self._floor = ABSENT
         """A version that a look was begun after: what the watch tells from before it is in that look, or undone."""
+        self._leaves_out = False
+        """What was told from before the floor is to come from a look that has not ended."""
         self._news = asyncio.Event()
         self._ahead: dict[str, int] = {}
         """Versions of keys that are known from a write or a question, until the watch has told them."""
@@ -126,7 +128,7 @@ class WatchedKeys:
                     pass
             self._is_stale = True
             if not is_older(version, self._floor):
-                self._floor = version
+                self._floor, self._leaves_out = version, True
             beginning = self._beginnings
             await self._look_until_fresh()
             if beginning == self._beginnings:
@@ -142,6 +144,7 @@ class WatchedKeys:
         """The watch tells what comes from now on; what came before is not told any more."""
         self._beginnings += 1
         self._seen = self._complete = self._floor = ABSENT
+        self._leaves_out = False
         self._is_stale = True
         self._news.set()
         if self._is_following:
@@ -163,7 +166,7 @@ class WatchedKeys:
             if event.version != ahead:
                 news.append(event)
         self._give(news)
-        if not is_older(self._seen, self._floor):  # else a look is under way that has what was told
+        if not self._leaves_out:
             self._complete_up_to(self._seen)
 
     def _give(self, events: Sequence[KeyValueEvent]) -> None:
@@ -199,7 +202,9 @@ class WatchedKeys:
                 try:
                     await self._look_at_all()
                     if floor == self._floor != ABSENT:
+                        self._leaves_out = False
                         self._complete_up_to(floor)
+                        self._complete_up_to(self._seen)
                 except BaseException:
                     self._is_stale = True
                     if self._is_following:
