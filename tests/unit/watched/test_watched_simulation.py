@@ -24,7 +24,7 @@ from tests.support.seed import seeded
 from tests.tiers.marks import scaled
 from tests.unit.watched.simulated_keeper import SimulatedKeeper
 
-HISTORIES = scaled(200, 20_000)
+HISTORIES = scaled(200, 8_000)
 STEPS = 120
 NAMES = "abcde"
 
