@@ -233,7 +233,7 @@ def dead_letter_origin(message: Message) -> tuple[str, str, str] | None:
 
 
 def as_first_stored(message: StoredMessage) -> StoredMessage:
-    """What a message of a retry topic was first: with the topic it was sent to, and the queue and offset it had.
+    """The message that one of a retry topic was first: with the topic it was sent to, and the queue and offset it had.
 
     A message for queues of several brokers says on all but one of them where it was sent to, without being a retry."""
     system = message.system

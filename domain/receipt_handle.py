@@ -92,7 +92,7 @@ def index_text(index: int) -> str:
 
 
 def is_of_old_form(handle: str) -> bool:
-    """Whether it is one of version 1, of an earlier version of the store."""
+    """True for one of version 1, of an earlier version of the store."""
     return handle.startswith(_OLD_BEGINNING)
 
 
@@ -111,7 +111,7 @@ def read_route(handle: str) -> HandleRoute:
             raise ValueError("too long")
         data = urlsafe_b64decode(handle.encode("ascii"))
         version, length = _HEAD.unpack_from(data)
-        if version != VERSION and is_of_old_form(handle):
+        if is_of_old_form(handle):
             raise old_form()
         if version != VERSION or len(data) != _HEAD.size + length + RUN.size + MAC_SIZE + INDEX_SIZE:
             raise ValueError("not of this version")

@@ -8,7 +8,7 @@ from typing import Final
 from domain.message import Message, SystemProperty
 
 MAX_CHECK_AFTER_MS: Final = 99_999_999_999
-"""What is longer is not taken for a time."""
+"""Longest silence that a half message may ask for; longer ones count as none."""
 
 
 def check_after_ms(message: Message, otherwise: int) -> int:

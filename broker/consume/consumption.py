@@ -44,7 +44,7 @@ class PopTerms:
     only_over: bool = False
     lifetime_ms: int | None = None
     decode: Decode = decode_message
-    """What is made of each record."""
+    """Makes a message of each record, or a `RecordedMessage`."""
     room_bytes: int = MAX_POP_BYTES
     """Bytes that it may still take."""
 

@@ -52,26 +52,21 @@ class HandleContext:
     def mint(self, queue_id: int, offsets: list[int], stamps: list[int], *, is_singly: bool = False) -> list[str]:
         """Handles for offsets of one queue, in any order, and the stamps that their deliveries have.  `is_singly`: each
         is a run of its own, and has the same handle whenever it is given again."""
-        count = len(offsets)
-        if not count:
-            return []
-        if is_singly:
-            places = zip(offsets, stamps, strict=True)
-            return [handle for offset, stamp in places for handle in self._run(queue_id, offset, 1, stamp)]
-        if offsets == list(range(offsets[0], offsets[0] + count)) and stamps.count(stamps[0]) == count:
-            return self._run(queue_id, offsets[0], count, stamps[0])
+        count, most = len(offsets), 1 if is_singly else MAX_RUN
+        if 0 < count <= most and stamps.count(stamps[0]) == count:
+            first = offsets[0]
+            if offsets == list(range(first, first + count)):
+                return self._run(queue_id, first, count, stamps[0])
         handles: list[str] = []
         first = 0
         for at in range(1, count + 1):
-            if at == count or offsets[at] != offsets[at - 1] + 1 or stamps[at] != stamps[first]:
+            is_next = at < count and offsets[at] == offsets[at - 1] + 1 and stamps[at] == stamps[first]
+            if not is_next or at - first == most:
                 handles += self._run(queue_id, offsets[first], at - first, stamps[first])
                 first = at
         return handles
 
     def _run(self, queue_id: int, first: int, count: int, stamp: int) -> list[str]:
-        if count > MAX_RUN:
-            rest = self._run(queue_id, first + MAX_RUN, count - MAX_RUN, stamp)
-            return self._run(queue_id, first, MAX_RUN, stamp) + rest
         run = RUN.pack(queue_id, first, count, stamp)
         mac = self.mac.copy()
         mac.update(run)

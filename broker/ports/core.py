@@ -1,4 +1,4 @@
-"""What all ports of a broker share."""
+"""BrokerCore: the parts that all ports of a broker share."""
 
 from __future__ import annotations
 
@@ -78,5 +78,5 @@ class BrokerCore:
         return self.engine.dispatcher.queue(topic, queue_id)
 
     def bounds_of(self, topic: Topic) -> list[QueueBounds]:
-        """What can be read of each queue."""
+        """The readable bounds of each queue."""
         return bounds_of(self.engine.dispatcher.queue(topic.name, queue_id) for queue_id in range(topic.queues))

@@ -8,9 +8,7 @@ from broker.ports.core import BrokerCore
 from broker.ports.messages import Messages
 from broker.ports.timers import Timers
 from broker.store.aside import AsideOp, encode_aside
-from broker.store.record import (
-    RecordKind,
-)
+from broker.store.record import RecordKind
 from broker.store.record_trailer import Origin
 from domain.acceptance import is_for_later
 from domain.errors import Code, EntrepotError

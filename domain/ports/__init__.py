@@ -1,4 +1,4 @@
-"""What the inside needs from a store: small Protocols, a file each; `Store` is a record of them.
+"""Ports: the needs of the inside from a store, as small Protocols, a file each; `Store` is a record of them.
 
 The contract suite (`tests/contract`) states their behaviour and runs on all implementations.  Batches cross here,
 single messages do not.  A call that can be refused per item returns one outcome per item; what concerns the whole

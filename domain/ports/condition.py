@@ -9,7 +9,7 @@ from domain.measurement import Histogram
 
 
 class Condition(Protocol):
-    """What a store says of itself."""
+    """Health and figures that a store tells of itself."""
 
     @property
     def failure(self) -> EntrepotError | None:

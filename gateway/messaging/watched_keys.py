@@ -49,7 +49,7 @@ class WatchedKeys:
         self._floor = ABSENT
         """A version that a look was begun after: what the watch tells from before it is in that look, or undone."""
         self._leaves_out = False
-        """What was told from before the floor is to come from a look that has not ended."""
+        """Events from before the floor are left to a look that has not ended."""
         self._news = asyncio.Event()
         self._ahead: dict[str, int] = {}
         """Versions of keys that are known from a write or a question, until the watch has told them."""

@@ -130,7 +130,7 @@ class ContentHeader:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has none of what a server looks at before it routes: headers, reply-to, expiration, user-id."""
+        """True without what a server looks at before it routes: headers, reply-to, expiration, user-id."""
         return not (self.data[0] & 0x23 or self.data[1] & 0x10)
 
     @property
@@ -140,7 +140,7 @@ class ContentHeader:
 
     @property
     def is_told_elsewhere(self) -> bool:
-        """Whether it has a property that means something to other protocols: content type, headers, priority,
+        """True with a property that means something to other protocols: content type, headers, priority,
         correlation id, reply-to, expiration."""
         return self.data[0] & 0xAF != 0
 

@@ -19,7 +19,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from domain.message import NO_SYSTEM_PROPERTIES, Message, Properties, StoredMessage, SystemProperty, SystemValue
+from domain.message import (
+    NO_SYSTEM_PROPERTIES,
+    Message,
+    Properties,
+    StoredMessage,
+    SystemProperty,
+    SystemValue,
+    is_over,
+)
 from protocols.mqtt import properties as mqtt
 from protocols.mqtt.packets import Publish, Will
 from protocols.mqtt.properties import PropertyId
@@ -83,8 +91,7 @@ def _from_properties(given: mqtt.Properties, now_ms: int) -> tuple[dict[str, Sys
 
 def is_expired(message: StoredMessage, now_ms: int) -> bool:
     """Whether the message's expiry has passed: it is not sent any more (3.3.2-5)."""
-    expires_at_ms = message.time_ms(SystemProperty.EXPIRES_AT_MS)
-    return expires_at_ms is not None and expires_at_ms <= now_ms
+    return is_over(message, now_ms, None)
 
 
 def to_properties(message: StoredMessage, now_ms: int) -> mqtt.Properties:

@@ -159,7 +159,7 @@ def decode_stored(data: bytes, broker: int) -> list[StoredMessage]:
 
 
 def encode_deliveries(deliveries: Sequence[Delivery]) -> bytes:
-    """What a pop hands out."""
+    """Deliveries of a pop, for gateways of before there were records (`operations.POP`)."""
     return _encode([(_stored_fields(d.message), d.receipt_handle, d.attempt) for d in deliveries])
 
 
@@ -174,7 +174,7 @@ def decode_deliveries(data: bytes, broker: int) -> list[Delivery]:
 
 
 def encode_records(deliveries: Sequence[Delivery]) -> bytes:
-    """What a pop hands out, each message as its record and where it lies (`stored_record.message_of`)."""
+    """Deliveries of a pop, each message as its record and where it lies (`stored_record.message_of`)."""
     return _encode([(_recorded_fields(d.message), d.receipt_handle, d.attempt) for d in deliveries])
 
 

@@ -47,7 +47,7 @@ _decode_properties = PROPERTIES.decode
 
 
 Decode: TypeAlias = Callable[[bytes, int, int], StoredMessage]
-"""What is made of a record: of data, the position in them, and its commit-log offset."""
+"""Makes a message of a record: of data, the position in them, and its commit-log offset."""
 
 
 class InvalidRecordError(Exception):
