@@ -90,9 +90,7 @@ async def consume_all(broker: Store, count: int) -> None:
             if not deliveries:
                 return
             left -= len(deliveries)
-            outcomes = await broker.consumption.acknowledge(
-                TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries]
-            )
+            outcomes = await broker.consumption.acknowledge(TOPIC, GROUP, deliveries)
             if any(outcomes):
                 raise BenchmarkError(f"an acknowledgement was refused: {outcomes}")
 

@@ -56,6 +56,7 @@ class Broker:
         self._lock = lock
         core.commit = GroupCommit(
             core.engine,
+            core.step,
             pace=CommitPace(settings.linger_ms / 1000),
             max_unconfirmed_bytes=settings.max_unconfirmed_bytes,
             on_grown=self._on_grown,
@@ -132,7 +133,7 @@ class Broker:
             if self.core.polling.count:
                 if is_retry_topic(queue.topic):
                     self.core.polling.wake(retried_topic(queue.topic), retry_group(queue.topic))
-                self.core.polling.wake(queue.topic)
+                self.core.polling.wake_visible(queue.topic)
             for watcher in queue.watchers:
                 try:
                     watcher(queue)

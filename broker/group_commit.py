@@ -1,7 +1,8 @@
 """GroupCommit: the one loop that makes data durable and then confirms.  Nobody else produces confirms.
 
 Everything appended during one tick of the event loop is written with one call and made durable together with what
-gathered while the previous sync was under way.  Confirmations are settled in the order of their appends.
+gathered while the previous sync was under way.  Right before the write, claims and settlements are decided
+(`consume/decision_step.py`).  Confirmations are settled in the order of their appends.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 import structlog
 
 from broker.commit_pace import CommitPace
+from broker.consume.decision_step import Decision, DecisionStep
 from broker.measurements import Measurements
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
@@ -28,6 +30,11 @@ PATIENT_PASSES: Final = 4
 TIMER_SECONDS: Final = 0.001
 """What a timer of the event loop can tell apart: less than that is waited for by its passes."""
 
+LATE_SECONDS: Final = 0.005
+"""Longest time that a decision waits for a sync that something else needs, if nobody waits for it."""
+PASSES_TO_ASK_AGAIN: Final = 3
+"""Passes of the event loop in which who was told of deliveries asks for more: their claims are in the next sync."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -39,6 +46,7 @@ class GroupCommit:
     def __init__(
         self,
         engine: StorageEngine,
+        step: DecisionStep,
         *,
         pace: CommitPace,
         max_unconfirmed_bytes: int,
@@ -47,6 +55,7 @@ class GroupCommit:
         measured: Measurements,
     ) -> None:
         self._engine = engine
+        self._step = step
         self._pace = pace
         self._max_unconfirmed = max_unconfirmed_bytes
         self._on_grown = on_grown
@@ -57,6 +66,8 @@ class GroupCommit:
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
         self._is_closed = False
+        self._is_asked = False  # for a sync, by a decision
+        self._late: asyncio.TimerHandle | None = None
         self._gathered = 0  # answers, since the last sync started
         self._passes = 0  # of the loop, since the last of them
         self._sync_asked_at = 0.0
@@ -74,12 +85,35 @@ class GroupCommit:
             confirmation.settle()
             return confirmation
         self._waiting.append((self._engine.end, confirmation, answers, taken_at))
+        self._ask(answers)
+        return confirmation
+
+    def decide(self, decision: Decision, *, may_wait: bool = False) -> None:
+        """Let it be decided right before the next write.  `may_wait`: nobody waits for it, so it asks for no sync of its
+        own but waits a while for that of others."""
+        if self._engine.failure is not None:
+            decision.confirmation.settle(self._engine.failure)
+            return
+        self._step.add(decision)
+        if not may_wait:
+            self._is_asked = True
+            self._ask(1)
+        elif self._late is None:
+            self._late = self._loop.call_later(LATE_SECONDS, self._be_late)
+
+    def _be_late(self) -> None:
+        self._late = None
+        if not self._step.is_empty:
+            self._is_asked = True
+            self._ask(0)
+
+    def _ask(self, answers: int) -> None:
+        """Ask for a sync at the end of this tick."""
         self._gathered += answers
         self._passes = 0
         if not self._is_ticking:
             self._is_ticking = True
             self._loop.call_soon(self._tick)
-        return confirmation
 
     async def wait(self) -> None:
         """Return once everything appended so far is durable.  Raises StoreFailedError."""
@@ -98,6 +132,7 @@ class GroupCommit:
         `at_rest` is called between: everything is durable then, and nobody has been told who might go on at once.
         """
         try:
+            self._decide()
             grown = self._engine.sync_now()
             if at_rest is not None:
                 at_rest()
@@ -110,6 +145,8 @@ class GroupCommit:
         self._loop.remove_reader(self._engine.log_channel.fileno())
         self.sync_now()
         self._is_closed = True
+        if self._late is not None:
+            self._late.cancel()
 
     def _tick(self) -> None:
         self._is_ticking = False
@@ -138,14 +175,24 @@ class GroupCommit:
         if self._is_closed:
             return
         try:
+            self._decide()
             if self._engine.begin_sync():
                 self._pace.start()
                 self._gathered = 0
                 self._sync_asked_at = perf_counter()
             if self._engine.flush_async:
                 self._settle(self._engine.advance())
+            elif self._engine.syncing_to is None:
+                self._settle([])  # nothing had to be written
         except StoreFailedError as failure:
             self._fail(failure)
+
+    def _decide(self) -> None:
+        """Decide what was gathered; it is told with what is written now."""
+        self._is_asked = False
+        told = self._step.run()
+        end = self._engine.end
+        self._waiting += [(end, confirmation, 1, 0.0) for confirmation in told]
 
     def _on_synced(self) -> None:
         took = perf_counter() - self._sync_asked_at
@@ -155,19 +202,41 @@ class GroupCommit:
             self._fail(failure)
             return
         self._measured.sync.observe(took)
-        self._settle(grown)
-        if self._engine.end > self._engine.commit_log.durable_offset and not self._is_ticking:
+        has_told = self._settle(grown)
+        if self._is_ticking or self._is_closed:
+            return
+        if has_told and not self._pace.is_busy:
+            self._is_ticking = True
+            self._pass_on(PASSES_TO_ASK_AGAIN)
+        elif self._has_more:
             self._tick()
 
-    def _settle(self, grown: list[ConsumeQueue]) -> None:
+    @property
+    def _has_more(self) -> bool:
+        """Whether another sync is wanted."""
+        return self._is_asked or self._engine.end > self._engine.commit_log.durable_offset
+
+    def _pass_on(self, passes: int) -> None:
+        """Let some passes of the event loop go by before the next sync begins."""
+        if passes:
+            self._loop.call_soon(self._pass_on, passes - 1)
+        else:
+            self._is_ticking = False
+            if self._has_more:
+                self._tick()
+
+    def _settle(self, grown: list[ConsumeQueue]) -> bool:
+        """Tell who waits; says whether decisions were among them."""
         waiting, confirmed = self._waiting, self._engine.confirmed_offset
-        confirmed_answers = 0
+        confirmed_answers, has_told = 0, False
         now, observe = perf_counter(), self._measured.append.observe
         while waiting and waiting[0][0] <= confirmed:
             _, confirmation, answers, taken_at = waiting.popleft()
             confirmed_answers += answers
             if taken_at:
                 observe(now - taken_at, answers)
+            elif not has_told:
+                has_told = True
             confirmation.settle()
         self._pace.last_confirmed = confirmed_answers
         if grown:
@@ -176,12 +245,13 @@ class GroupCommit:
             relieved, self._relieved = self._relieved, []
             for callback in relieved:
                 callback()
+        return has_told
 
     def _fail(self, failure: StoreFailedError) -> None:
         self._loop.remove_reader(self._engine.log_channel.fileno())
         log.critical("the store has stopped", error=failure.message)
         waiting, self._waiting = self._waiting, deque()
-        for _, confirmation, _, _ in waiting:
+        for confirmation in [*(waits[1] for waits in waiting), *self._step.fail()]:
             confirmation.settle(failure)
         self._on_failure(failure)
         relieved, self._relieved = self._relieved, []

@@ -21,12 +21,12 @@ from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
 from domain.acceptance import is_for_later
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, Message, Place, StoredMessage, SystemProperty
+from domain.message import Message, Place, StoredMessage, SystemProperty
 from domain.names import TRACE_TOPIC
 from domain.query import HopKind, MessageHop, is_traced
 from domain.topic import Permission, Topic
-from protocols.remoting.stored_record import RecordedMessage
 
 MAX_PENDING_HOPS: Final = 10_000
 """Hops that wait to be written; what comes beyond is dropped and counted."""
@@ -103,7 +103,7 @@ class Tracer:
 
     def delivered(self, topic: str, group: str, deliveries: Iterable[Delivery], now_ms: int) -> None:
         """A consumer was handed these."""
-        held = [(_whole(delivery.message), delivery.attempt) for delivery in deliveries]
+        held = [(delivery.message, delivery.attempt) for delivery in deliveries]
         self.settled(HopKind.DELIVERED, topic, group, held, now_ms)
 
     def settled(
@@ -186,7 +186,3 @@ def _as_message(message_id: bytes, hops: list[MessageHop], now_ms: int) -> Messa
 
 def _destinations(message: Message) -> Iterable[tuple[str, int]]:
     return (message.topic, message.queue_id), *message.further_queues
-
-
-def _whole(message: StoredMessage) -> StoredMessage:
-    return message.decoded() if isinstance(message, RecordedMessage) else message

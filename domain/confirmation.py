@@ -41,9 +41,11 @@ class Confirmation:
 
     async def wait(self, first: int = 0, last: int | None = None) -> Sequence[EntrepotError | None] | None:
         """Return the refusals when the batch, or that part of it, is confirmed.  Raises what failed."""
-        settled: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
-        self.when_settled(lambda failure: None if settled.done() else settled.set_result(failure), first, last)
-        failure = await settled
+        failure = self.failure
+        if not self.settled:
+            settled: asyncio.Future[EntrepotError | None] = asyncio.get_running_loop().create_future()
+            self.when_settled(lambda failure: None if settled.done() else settled.set_result(failure), first, last)
+            failure = await settled
         if failure is not None:
             raise failure
         return self.refusals

@@ -177,18 +177,6 @@ class StoredMessage(Message):
     further_places: tuple[Place, ...] = ()
 
 
-@dataclass(slots=True)
-class Delivery:
-    """One message handed to one consumer of a group until its invisible time ends.
-
-    `attempt` counts from 1 and never falls.  `receipt_handle` settles exactly this attempt.
-    """
-
-    message: StoredMessage
-    receipt_handle: str
-    attempt: int
-
-
 def is_over(message: Message, now_ms: int, lifetime_ms: int | None) -> bool:
     """Whether its own time has come, or it was born so many milliseconds ago."""
     if lifetime_ms is not None and now_ms - message.born_time_ms >= lifetime_ms:

@@ -88,7 +88,11 @@ def read_index(handle: str) -> int:
 
 def index_text(index: int) -> str:
     """The end of a handle."""
-    return encode_text(index.to_bytes(INDEX_SIZE))
+    return _INDEXES[index] if index < len(_INDEXES) else encode_text(index.to_bytes(INDEX_SIZE))
+
+
+_INDEXES: Final = [encode_text(index.to_bytes(INDEX_SIZE)) for index in range(128)]
+"""Most pops give fewer."""
 
 
 def is_of_old_form(handle: str) -> bool:

@@ -2,32 +2,40 @@
 
 Everything is synchronous: a call decides on the windows, appends what it decided, and returns.  The caller answers
 only when the log is durable up to `engine.end` as it was on return, so an answer never says what a crash could undo.
+
+A pop claims what is *taken*: what is not durable yet, too.  Its DELIVER record lies behind the messages, so that one
+sync makes both durable; nothing is read or told before that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from broker.consume.fifo import FifoClaim, MessageGroups
 from broker.consume.handle_mint import HandleContext
-from broker.consume.progress import ConsumptionOp, encode_op
+from broker.consume.progress import ConsumptionOp
 from broker.consume.scan import scan_filtered
-from broker.consume.settling import RETRY_QUEUE, Settling
-from broker.consume.window import MAX_SPREAD, ConsumeWindow
+from broker.consume.settling import Settling
+from broker.consume.window import MAX_SPREAD, ConsumeWindow, DeliveredRun
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Deliveries, DeliverySpan, Part
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter
-from domain.message import Delivery, StoredMessage, as_first_stored, is_over
+from domain.message import is_over
 from domain.names import (
     is_retry_topic,
     retry_topic,
 )
-from domain.ports import MAX_POP_BYTES
+from domain.ports import MAX_POP_BYTES, MAX_POP_MESSAGES
 from domain.topic import Topic, TopicType
-from protocols.remoting.stored_record import Decode, RecordedMessage, decode_message
+from protocols.remoting.record_run import RETRY_QUEUE, RecordRun
+
+NARROW_SPAN = 1 << 20
+"""Bytes of the log within which claimed records are not measured one by one."""
 
 
 @dataclass(slots=True)
@@ -43,12 +51,10 @@ class PopTerms:
     is_again: bool = False
     only_over: bool = False
     lifetime_ms: int | None = None
-    decode: Decode = decode_message
-    """Makes a message of each record, or a `RecordedMessage`."""
     room_bytes: int = MAX_POP_BYTES
     """Bytes that it may still take."""
 
-    def taken(self, sizes: Iterable[int]) -> int:
+    def taken(self, sizes: Sequence[int]) -> int:
         """The number of the next messages, of these sizes, that it takes."""
         count = 0
         for size in sizes:
@@ -59,6 +65,15 @@ class PopTerms:
         return count
 
 
+class ClaimedRun(NamedTuple):
+    """Neighbours of one queue that a pop has claimed, and that nobody has read yet.  `queue_id` as handles bear it."""
+
+    queue: ConsumeQueue
+    queue_id: int
+    since: int
+    run: DeliveredRun
+
+
 @dataclass(slots=True)
 class Consumption(Settling):
     """Pop consumption over one engine."""
@@ -67,63 +82,59 @@ class Consumption(Settling):
 
     # -- pop -----------------------------------------------------------------------------------------------------
 
-    def pop(self, topic: Topic, terms: PopTerms) -> list[Delivery]:
+    def claim(self, topic: Topic, terms: PopTerms) -> list[ClaimedRun]:
         """Claim messages over all queues of the topic, starting at another queue each time; those that wait in the
         group's retry topic come first.  Raises TOO_MANY_REQUESTS where the group's limit is reached."""
         group, now_ms = terms.group, terms.now_ms
         windows = self.windows(topic, group, now_ms)
-        context = self.context(topic.name, group.name)
-        if group.fifo and terms.attempt_id and (again := self._pop_again(topic, windows, terms, context)):
+        if group.fifo and terms.attempt_id and (again := self._claim_again(topic, windows, terms)):
             return again
         if terms.is_again:
             return []
         self._keep_moving(topic, windows, group, now_ms)
         self._apply_limit(topic, windows, terms)
-        deliveries = self._pop_retries(topic, terms, context)
+        claimed = self._claim_retries(topic, terms)
         self._turn += 1
+        wanted = terms.count - _messages(claimed)
         for step in range(topic.queues):
-            if len(deliveries) >= terms.count or terms.room_bytes <= 0:
+            if wanted <= 0 or terms.room_bytes <= 0:
                 break
             queue_id = (self._turn + step) % topic.queues
             if topic.type is TopicType.PRIORITY:
                 queue_id = topic.queues - 1 - step
             queue = self.engine.dispatcher.queue(topic.name, queue_id)
             try:
-                wanted = terms.count - len(deliveries)
-                deliveries += self._pop_queue(queue, windows[queue_id], terms, context, queue_id, wanted)
+                found = self._claim_of(queue, windows[queue_id], terms, queue_id, wanted)
             except EntrepotError:
-                if not deliveries:
+                if not claimed:
                     raise
                 break  # what the other queues gave is delivered, and must be handed out
-        return deliveries
+            claimed += found
+            wanted -= _messages(found)
+        return claimed
 
-    def _pop_retries(self, topic: Topic, terms: PopTerms, context: HandleContext) -> list[Delivery]:
-        deliveries: list[Delivery] = []
+    def _claim_retries(self, topic: Topic, terms: PopTerms) -> list[ClaimedRun]:
+        claimed: list[ClaimedRun] = []
         for queue_id, window in self.retry_windows(terms.group.name, topic.name).items():
             marked = RETRY_QUEUE | queue_id
             queue = self._queue_of(topic.name, terms.group.name, marked)
-            wanted = terms.count - len(deliveries)
-            for delivery in self._pop_queue(queue, window, terms, context, marked, wanted) if wanted else ():
-                delivery.message = _as_first(delivery.message)
-                deliveries.append(delivery)
-        return deliveries
+            wanted = terms.count - _messages(claimed)
+            if wanted:
+                claimed += self._claim_of(queue, window, terms, marked, wanted)
+        return claimed
 
-    def _pop_queue(
-        self,
-        queue: ConsumeQueue,
-        window: ConsumeWindow,
-        terms: PopTerms,
-        context: HandleContext,
-        marked_id: int,
-        count: int,
-    ) -> list[Delivery]:
+    def _claim_of(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, marked_id: int, count: int
+    ) -> list[ClaimedRun]:
         """Deliver up to `count` of one queue; `marked_id` is the queue id that handles bear."""
         if terms.group.fifo:
-            return self._pop_fifo(queue, window, terms, context, marked_id, count)
+            return self._claim_fifo(queue, window, terms, marked_id, count)
         if window.is_unlisted:
             window.end_fifo()
+        end = queue.visible_offset if terms.only_over else queue.max_offset
+        if terms.filter is not None:
+            end = window.frontier
         limit = self.settings.max_in_flight_per_queue
-        end = window.frontier if terms.filter is not None else queue.visible_offset
         while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):
             offsets = self._cut_at_room(queue, window, terms, offsets)
             if terms.only_over:
@@ -131,29 +142,35 @@ class Consumption(Settling):
             if not offsets:
                 return []
             try:
-                deliveries = self._deliver(queue, window, terms, context, marked_id, offsets)
+                offsets = self._deliver(queue, window, terms, offsets)
             except EntrepotError:
                 window.unclaim(offsets)  # no room for the record of it: they are still to be delivered
                 raise
-            if deliveries:
-                return deliveries
+            if offsets:
+                return self._claimed(queue, window, marked_id, offsets)
         if terms.filter is None or marked_id & RETRY_QUEUE:
             return []
-        return self._pop_filtered(queue, window, terms, context, terms.filter, count)
+        return self._claim_filtered(queue, window, terms, terms.filter, count)
 
     def _cut_at_room(
-        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: list[int]
-    ) -> list[int]:
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
+    ) -> Sequence[int]:
         """The claimed ones that the pop may take into memory; the rest is still to be delivered."""
-        taken = terms.taken(entry[1] for entry in queue.entries_at(offsets))
+        if isinstance(offsets, range):
+            (start, _, _), (last, size, _) = queue.claimed_entry(offsets[0]), queue.claimed_entry(offsets[-1])
+            span = last + size - start
+            if span < min(NARROW_SPAN, terms.room_bytes):
+                terms.room_bytes -= span
+                return offsets
+        taken = terms.taken([queue.claimed_entry(offset)[1] for offset in offsets])
         if taken < len(offsets):
             window.unclaim(offsets[taken:])
             return offsets[:taken]
         return offsets
 
     def _cut_at_first_alive(
-        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: list[int]
-    ) -> list[int]:
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
+    ) -> Sequence[int]:
         """What of the claimed is over; from the first on that is not, all is still to be delivered."""
         messages, _ = self._read(queue, offsets)
         alive = next((each for each in messages if not is_over(each, terms.now_ms, terms.lifetime_ms)), None)
@@ -163,15 +180,9 @@ class Consumption(Settling):
         window.unclaim(offsets[place:])
         return offsets[:place]
 
-    def _pop_fifo(
-        self,
-        queue: ConsumeQueue,
-        window: ConsumeWindow,
-        terms: PopTerms,
-        context: HandleContext,
-        marked_id: int,
-        count: int,
-    ) -> list[Delivery]:
+    def _claim_fifo(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, marked_id: int, count: int
+    ) -> list[ClaimedRun]:
         """Deliver in the order of message groups (`fifo.py`)."""
         window.forget_due(terms.now_ms)
         groups = window.groups = window.groups or MessageGroups()
@@ -186,14 +197,13 @@ class Consumption(Settling):
             now_ms=terms.now_ms,
             room=self.settings.max_in_flight_per_queue - window.unsettled,
         )
-        del claim.messages[terms.taken(len(message.body) for message in claim.messages) :]
+        del claim.messages[terms.taken([len(message.body) for message in claim.messages]) :]
         try:
             self._record_claim(queue, window, terms, claim)
         except EntrepotError:
             window.groups = None  # no room for what was decided: what it looked at may lie beyond the window
             raise
-        messages = self._as_asked(queue, terms, claim.messages)
-        return self._deliveries(window, context, marked_id, messages, is_singly=True)
+        return self._claimed(queue, window, marked_id, [m.queue_offset for m in claim.messages], most=1)
 
     def _record_claim(self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, claim: FifoClaim) -> None:
         group, now_ms, offsets = terms.group, terms.now_ms, [message.queue_offset for message in claim.messages]
@@ -206,35 +216,25 @@ class Consumption(Settling):
         self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, terms.deadline_ms, now_ms)
         if terms.attempt_id and offsets:
             named = f"{queue.topic}\0{terms.attempt_id}"
-            payload = encode_op(ConsumptionOp.ATTEMPT, group.name, named, queue.queue_id, offsets, terms.deadline_ms)
-            self.engine.append_record(RecordKind.CONSUMPTION, payload, now_ms)
+            self.journal.append(
+                ConsumptionOp.ATTEMPT, group.name, named, queue.queue_id, offsets, terms.deadline_ms, now_ms
+            )
 
-    def _pop_again(
-        self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms, context: HandleContext
-    ) -> list[Delivery]:
+    def _claim_again(self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms) -> list[ClaimedRun]:
         """What an earlier pop with the same attempt id was given and is still with its consumer."""
         group = terms.group.name
         retries = self.retry_windows(group, topic.name)
         by_marked_id = {RETRY_QUEUE | queue_id: window for queue_id, window in retries.items()} | windows
-        again: list[Delivery] = []
+        again: list[ClaimedRun] = []
         for marked_id, window in by_marked_id.items():
+            queue = self._queue_of(topic.name, group, marked_id)
             offsets = window.offsets_of_try(terms.attempt_id, terms.now_ms)
-            if offsets:
-                messages, _ = self._read(self._queue_of(topic.name, group, marked_id), offsets, terms.decode)
-                again += self._deliveries(window, context, marked_id, messages, is_singly=True)
-        for delivery in again:
-            delivery.message = _as_first(delivery.message)
+            again += self._claimed(queue, window, marked_id, offsets, most=1)
         return again
 
-    def _pop_filtered(
-        self,
-        queue: ConsumeQueue,
-        window: ConsumeWindow,
-        terms: PopTerms,
-        context: HandleContext,
-        wanted: MessageFilter,
-        count: int,
-    ) -> list[Delivery]:
+    def _claim_filtered(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, wanted: MessageFilter, count: int
+    ) -> list[ClaimedRun]:
         """Look at new messages, and deliver those that the filter wants; what it passes over is settled."""
         limit = self.settings.max_in_flight_per_queue
         room = min(count, limit - window.unsettled)
@@ -248,49 +248,72 @@ class Consumption(Settling):
         if found.next_offset > window.frontier:
             self._append(ConsumptionOp.SKIP, group, queue, [found.next_offset], 0, terms.now_ms)
         self._hold_back(group, queue, found.corrupted, terms.now_ms)
-        return self._deliveries(window, context, queue.queue_id, self._as_asked(queue, terms, found.messages))
+        corrupted = set(found.corrupted)
+        offsets = [offset for offset in found.offsets if offset not in corrupted]
+        return self._claimed(queue, window, queue.queue_id, offsets)
 
     def _deliver(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
+    ) -> Sequence[int]:
+        """Deliver what can be of the claimed offsets, and return it: spent ones go to the dead letters."""
+        group, now_ms = terms.group, terms.now_ms
+        if not isinstance(offsets, range):
+            spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
+            if spent:
+                self._bury(queue, window, group, spent, "max attempts reached", now_ms)
+                gone = set(spent)
+                offsets = [offset for offset in offsets if offset not in gone]
+        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, terms.deadline_ms, now_ms)
+        return offsets
+
+    def _claimed(
         self,
         queue: ConsumeQueue,
         window: ConsumeWindow,
-        terms: PopTerms,
-        context: HandleContext,
         marked_id: int,
-        offsets: list[int],
-    ) -> list[Delivery]:
-        """Deliver what can be of the claimed offsets: spent ones go to the dead letters, harmed ones are held back."""
-        group, now_ms = terms.group, terms.now_ms
-        limit = group.max_attempts
-        spent = [o for o, n in zip(offsets, window.attempts_of(offsets), strict=True) if n >= limit]
-        if spent:
-            self._bury(queue, window, group, spent, "max attempts reached", now_ms)
-            gone = set(spent)
-            offsets = [offset for offset in offsets if offset not in gone]
-        messages, corrupted = self._read(queue, offsets, terms.decode)
-        self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, terms.deadline_ms, now_ms)
-        self._hold_back(group.name, queue, corrupted, now_ms)
-        return self._deliveries(window, context, marked_id, messages)
+        offsets: Sequence[int],
+        most: int = MAX_POP_MESSAGES,
+    ) -> list[ClaimedRun]:
+        runs = window.delivered_runs(offsets, most)
+        return [ClaimedRun(queue, marked_id, window.since, run) for run in runs]
 
-    def _deliveries(
-        self,
-        window: ConsumeWindow,
-        context: HandleContext,
-        marked_id: int,
-        messages: list[StoredMessage],
-        *,
-        is_singly: bool = False,
-    ) -> list[Delivery]:
-        offsets = [message.queue_offset for message in messages]
-        stamps = [window.stamp_of(deliveries) for deliveries in window.deliveries_of(offsets)]
-        handles = context.mint(marked_id, offsets, stamps, is_singly=is_singly)
-        return list(map(Delivery, messages, handles, window.attempts_of(offsets)))
+    # -- handing out -------------------------------------------------------------------------------------------------
 
-    def _as_asked(self, queue: ConsumeQueue, terms: PopTerms, messages: list[StoredMessage]) -> list[StoredMessage]:
-        """Messages that had to be looked at, as what the pop asks for."""
-        if terms.decode is decode_message:
-            return messages
-        return self._read(queue, [message.queue_offset for message in messages], terms.decode)[0]
+    def hand_out(self, topic: str, group: str, claimed: Sequence[ClaimedRun], now_ms: int) -> Deliveries:
+        """Read what was claimed, which is durable by now.  Harmed records are held back, alone; what was deleted since
+        is left out."""
+        context, queues = self.context(topic, group), self.engine.dispatcher.queues
+        parts: list[Part] = []
+        for each in claimed:
+            queue = each.queue
+            if queues.get((queue.topic, queue.queue_id)) is queue:
+                found, corrupted = self._read_claimed(each, context)
+                parts += found
+                self._hold_back(group, queue, corrupted, now_ms)
+        return Deliveries(parts)
+
+    def _read_claimed(self, claimed: ClaimedRun, context: HandleContext) -> tuple[list[Part], list[int]]:
+        """Runs of whole records, and the offsets of those that are not."""
+        queue, queue_id, since, (first, count, stamp, attempt) = claimed
+        parts: list[Part] = []
+        corrupted: list[int] = []
+        start = max(first, queue.min_offset)
+        items = self.engine.read_records(queue, start, count - (start - first))
+        records: list[bytes] = []
+        for offset, item in enumerate([*items, None], start):
+            if isinstance(item, bytes):
+                records.append(item)
+                continue
+            if records:
+                at = offset - len(records)
+                mint = partial(context.mint, queue_id, at, len(records), stamp)
+                place = DeliverySpan(queue_id, self.epoch, since, at, len(records), stamp)
+                parts.append((RecordRun(place, attempt, mint), records))
+                records = []
+            if item is not None:
+                corrupted.append(offset)
+                self._tell_corrupted(queue, item)
+        return parts, corrupted
 
     def _apply_limit(self, topic: Topic, windows: dict[int, ConsumeWindow], terms: PopTerms) -> None:
         limit = terms.group.max_in_flight
@@ -325,9 +348,5 @@ class Consumption(Settling):
                     self.moves.retry_later(queue, window, group, messages[0], now_ms)
 
 
-def _as_first(message: StoredMessage) -> StoredMessage:
-    """A message of a retry topic as it was at first; of a record, who decodes it is told so."""
-    if isinstance(message, RecordedMessage):
-        message.is_retry = True
-        return message
-    return as_first_stored(message)
+def _messages(claimed: Sequence[ClaimedRun]) -> int:
+    return sum([each.run.length for each in claimed])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import structlog
 
 from broker.consume.handle_mint import HandleContext, HandleMint
+from broker.consume.journal import Journal
 from broker.consume.moves import Moves
-from broker.consume.progress import ConsumptionOp, Progress, encode_op
+from broker.consume.progress import ConsumptionOp, Progress
 from broker.consume.window import MAX_SPREAD, ConsumeWindow
 from broker.metadata.registry import Registry, put_group
 from broker.settings import BrokerSettings
@@ -28,7 +30,6 @@ from domain.names import (
     split_name,
 )
 from domain.topic import Topic
-from protocols.remoting.stored_record import Decode, decode_message
 
 CORRUPTED_RETRY_MS: Final = 3_600_000
 """A record that cannot be read is looked at again after this time; progress never passes it."""
@@ -47,10 +48,15 @@ class GroupWindows:
     settings: BrokerSettings
     tracer: Tracer = field(init=False)
     moves: Moves = field(init=False)
+    journal: Journal = field(init=False)
+    epoch: bytes = field(init=False)
+    """Of this store since it was opened, as deliveries bear it."""
 
     def __post_init__(self) -> None:
         self.tracer = Tracer(self.engine, self.registry)
         self.moves = Moves(self.engine, self.registry, self.tracer)
+        self.journal = Journal(self.engine, self.progress)
+        self.epoch = self.mint.store_id + self.engine.recovery_epoch.to_bytes(4)
 
     # -- windows -------------------------------------------------------------------------------------------------
 
@@ -165,43 +171,49 @@ class GroupWindows:
             self.reset(group, queue, queue.max_offset, now_ms)
 
     def _append(
-        self, op: ConsumptionOp, group: str, queue: ConsumeQueue, offsets: list[int], deadline_ms: int, now_ms: int
+        self,
+        op: ConsumptionOp,
+        group: str,
+        queue: ConsumeQueue,
+        offsets: Sequence[int],
+        deadline_ms: int,
+        now_ms: int,
     ) -> None:
-        if offsets:
-            payload = encode_op(op, group, queue.topic, queue.queue_id, offsets, deadline_ms)
-            self.engine.append_record(RecordKind.CONSUMPTION, payload, now_ms)
+        self.journal.append(op, group, queue.topic, queue.queue_id, offsets, deadline_ms, now_ms)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def _hold_back(self, group: str, queue: ConsumeQueue, corrupted: list[int], now_ms: int) -> None:
         self._append(ConsumptionOp.RENEW, group, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
 
-    def _read(
-        self, queue: ConsumeQueue, offsets: list[int], decode: Decode = decode_message
-    ) -> tuple[list[StoredMessage], list[int]]:
+    @staticmethod
+    def _tell_corrupted(queue: ConsumeQueue, error: CorruptedError) -> None:
+        log.error("message is corrupted and held back", topic=queue.topic, error=error.message)
+
+    def _read(self, queue: ConsumeQueue, offsets: Sequence[int]) -> tuple[list[StoredMessage], list[int]]:
         """The messages at some offsets, and the offsets whose records are harmed."""
-        items = self._read_items(queue, offsets, decode)
+        items = self._read_items(queue, offsets)
         messages = [item for _, item in items if not isinstance(item, CorruptedError)]
         corrupted: list[int] = []
         if len(messages) < len(items):
             for offset, item in items:
                 if isinstance(item, CorruptedError):
                     corrupted.append(offset)
-                    log.error("message is corrupted and held back", topic=queue.topic, error=item.message)
+                    self._tell_corrupted(queue, item)
         return messages, corrupted
 
     def _read_items(
-        self, queue: ConsumeQueue, offsets: list[int], decode: Decode = decode_message
+        self, queue: ConsumeQueue, offsets: Sequence[int]
     ) -> list[tuple[int, StoredMessage | CorruptedError]]:
         """What is at some offsets, as far as it is durable."""
         found: list[tuple[int, StoredMessage | CorruptedError]] = []
-        if offsets and offsets == list(range(offsets[0], offsets[0] + len(offsets))):
-            return list(enumerate(self.engine.read(queue, offsets[0], len(offsets), decode), offsets[0]))
+        if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
+            return list(enumerate(self.engine.read(queue, offsets[0], len(offsets)), offsets[0]))
         at = 0
         while at < len(offsets):
             run = 1
             while at + run < len(offsets) and offsets[at + run] == offsets[at] + run:
                 run += 1
-            found += enumerate(self.engine.read(queue, offsets[at], run, decode), offsets[at])
+            found += enumerate(self.engine.read(queue, offsets[at], run), offsets[at])
             at += run
         return found

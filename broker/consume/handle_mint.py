@@ -19,7 +19,6 @@ from domain.ports import MAX_POP_MESSAGES
 from domain.receipt_handle import (
     INDEX_TEXT_LENGTH,
     MAC_SIZE,
-    MAX_RUN,
     RUN,
     RUN_TEXT_LENGTH,
     HandleRoute,
@@ -32,8 +31,7 @@ from domain.receipt_handle import (
 )
 
 MAX_CONTEXTS: Final = 10_000
-_INDEXES: Final = [index_text(index) for index in range(MAX_POP_MESSAGES)]
-_INDEX_OF: Final = {text: index for index, text in enumerate(_INDEXES)}
+_INDEX_OF: Final = {index_text(index): index for index in range(MAX_POP_MESSAGES)}
 Run = tuple[int, int, int, int]
 """Queue id, first queue offset, count, stamp."""
 
@@ -49,31 +47,12 @@ class HandleContext:
     prefix: str
     mac: Any
 
-    def mint(self, queue_id: int, offsets: list[int], stamps: list[int], *, is_singly: bool = False) -> list[str]:
-        """Handles for offsets of one queue, in any order, and the stamps that their deliveries have.  `is_singly`: each
-        is a run of its own, and has the same handle whenever it is given again."""
-        count, most = len(offsets), 1 if is_singly else MAX_RUN
-        if 0 < count <= most and stamps.count(stamps[0]) == count:
-            first = offsets[0]
-            if offsets == list(range(first, first + count)):
-                return self._run(queue_id, first, count, stamps[0])
-        handles: list[str] = []
-        first = 0
-        for at in range(1, count + 1):
-            is_next = at < count and offsets[at] == offsets[at - 1] + 1 and stamps[at] == stamps[first]
-            if not is_next or at - first == most:
-                handles += self._run(queue_id, offsets[first], at - first, stamps[first])
-                first = at
-        return handles
-
-    def _run(self, queue_id: int, first: int, count: int, stamp: int) -> list[str]:
+    def mint(self, queue_id: int, first: int, count: int, stamp: int) -> str:
+        """Beginning of the handles of a run of MAX_RUN at most; each goes on with its index."""
         run = RUN.pack(queue_id, first, count, stamp)
         mac = self.mac.copy()
         mac.update(run)
-        head = self.prefix + encode_text(run + mac.digest())
-        if count <= MAX_POP_MESSAGES:
-            return [head + index for index in _INDEXES[:count]]
-        return [head + index_text(index) for index in range(count)]
+        return self.prefix + encode_text(run + mac.digest())
 
     def check(self, handles: Sequence[str]) -> list[tuple[int, int, int] | EntrepotError]:
         """For each handle (queue id, queue offset, stamp), or INVALID_RECEIPT_HANDLE where it is not genuine."""
@@ -120,7 +99,7 @@ class HandleMint:
 
     def __init__(self, key: bytes, store_id: bytes, broker_name: str) -> None:
         self._key = key
-        self._store_id = store_id
+        self.store_id = store_id
         self._broker_name = broker_name
         self._contexts: OrderedDict[tuple[str, str, int, tuple[int, int]], HandleContext] = OrderedDict()
 
@@ -129,7 +108,7 @@ class HandleMint:
         key = (topic, group, recovery_epoch, since)
         context = self._contexts.get(key)
         if context is None:
-            route = HandleRoute(DEFAULT_NAMESPACE, topic, group, self._broker_name, self._store_id, recovery_epoch)
+            route = HandleRoute(DEFAULT_NAMESPACE, topic, group, self._broker_name, self.store_id, recovery_epoch)
             data = route.encode()
             mac = blake2b(data + struct.pack(">QQ", *since), key=self._key, digest_size=MAC_SIZE)
             if len(self._contexts) >= MAX_CONTEXTS:

@@ -1,16 +1,26 @@
-"""LongPolling: pops that wait for something to come, woken by the watermark and never by a busy loop."""
+"""LongPolling: pops that wait for something to come, woken by what the log takes and never by a busy loop."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
 
 from domain.errors import Code, EntrepotError
 
 MAX_WAITERS: Final = 100_000
 """Named limit: beyond it a pop that would wait is refused (TOO_MANY_REQUESTS)."""
+
+
+class Waiter(Protocol):
+    """A pop that waits.  `sees_taken`: it may claim messages that are not durable yet."""
+
+    @property
+    def sees_taken(self) -> bool: ...
+
+    def wake(self) -> None:
+        """Look again."""
+        ...
 
 
 class LongPolling:
@@ -21,7 +31,7 @@ class LongPolling:
     """
 
     def __init__(self) -> None:
-        self._waiters: dict[str, dict[str, deque[asyncio.Future[None]]]] = {}
+        self._waiters: dict[str, dict[str, deque[Waiter]]] = {}
         self._watchers: dict[str, dict[str, tuple[Callable[[], None], ...]]] = {}
         self._count = 0
         self._released = False
@@ -35,32 +45,29 @@ class LongPolling:
         """Whether waiting has been ended for good."""
         return self._released
 
-    async def wait(self, topic: str, group: str, seconds: float) -> None:
-        """Return when there may be something for the group, or the time is over."""
-        if self._released:
-            return
+    def park(self, topic: str, group: str, waiter: Waiter) -> None:
+        """Let it wait until it is woken.  Raises TOO_MANY_REQUESTS."""
         if self._count >= MAX_WAITERS:
             raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many long polls are waiting")
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        groups = self._waiters.setdefault(topic, {})
-        waiters = groups.setdefault(group, deque())
-        waiters.append(future)
+        self._waiters.setdefault(topic, {}).setdefault(group, deque()).append(waiter)
         self._count += 1
-        try:
-            async with asyncio.timeout(seconds):
-                await future
-        except TimeoutError:
-            pass
-        finally:
-            self._count -= 1
-            if future in waiters:
-                waiters.remove(future)
-            if future.done() and not future.cancelled() and asyncio.current_task().cancelling():  # type: ignore[union-attr]
-                self.wake(topic, group)  # its turn must not be lost with it
-            if not waiters:
-                groups.pop(group, None)
-                if not groups:
-                    self._waiters.pop(topic, None)
+
+    def unpark(self, topic: str, group: str, waiter: Waiter) -> bool:
+        """Let it wait no more; says whether it did."""
+        waiters = self._waiters.get(topic, {}).get(group)
+        if waiters is None or waiter not in waiters:
+            return False
+        waiters.remove(waiter)
+        self._left(topic, group, waiters)
+        return True
+
+    def _left(self, topic: str, group: str, waiters: deque[Waiter]) -> None:
+        self._count -= 1
+        if not waiters:
+            groups = self._waiters[topic]
+            del groups[group]
+            if not groups:
+                del self._waiters[topic]
 
     def watch(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back whenever a waiter of the group would be woken; returns the way to stop that."""
@@ -84,6 +91,21 @@ class LongPolling:
 
     def wake(self, topic: str, group: str | None = None) -> None:
         """Wake the first waiter of one group, or of every group of the topic."""
+        self._tell_watchers(topic, group)
+        self._wake_waiters(topic, group, (True, False))
+
+    def wake_visible(self, topic: str) -> None:
+        """The same for messages that are durable now: who sees what is taken was woken before."""
+        self._tell_watchers(topic, None)
+        self._wake_waiters(topic, None, (False,))
+
+    def wake_taken(self, topics: Iterable[str]) -> None:
+        """Wake who may claim what is taken and not durable yet."""
+        for topic in topics:
+            if topic in self._waiters:
+                self._wake_waiters(topic, None, (True,))
+
+    def _tell_watchers(self, topic: str, group: str | None) -> None:
         watched = self._watchers.get(topic)
         if watched:
             for name in [group] if group is not None else tuple(watched):
@@ -92,21 +114,26 @@ class LongPolling:
                     watcher()
                 if len(watchers) > 1:  # who hears of it first has it often: each is the first in turn
                     watched[name] = (*watchers[1:], watchers[0])
+
+    def _wake_waiters(self, topic: str, group: str | None, kinds: tuple[bool, ...]) -> None:
         groups = self._waiters.get(topic)
-        if not groups:
+        if groups is None:
             return
-        for waiters in [groups[group]] if group in groups else groups.values() if group is None else ():
-            while waiters:
-                future = waiters.popleft()
-                if not future.done():
-                    future.set_result(None)
-                    break
+        for name in [group] if group is not None else tuple(groups):
+            waiters = groups.get(name, ())
+            first = next((waiter for waiter in waiters if waiter.sees_taken in kinds), None)
+            if first is not None and self.unpark(topic, name, first):
+                first.wake()
 
     def release(self) -> None:
         """Wake all; from now on nobody waits."""
         self._released = True
-        for groups in self._waiters.values():
-            for waiters in groups.values():
-                for future in waiters:
-                    if not future.done():
-                        future.set_result(None)
+        waiting = [
+            (topic, group, waiter)
+            for topic, groups in self._waiters.items()
+            for group, waiters in groups.items()
+            for waiter in waiters
+        ]
+        for topic, group, waiter in waiting:
+            self.unpark(topic, group, waiter)
+            waiter.wake()

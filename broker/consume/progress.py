@@ -2,7 +2,7 @@
 
 A record's payload (big-endian): u8 op, u32 queue id, i64 deadline ms, u64 first offset, u16 topic length, u16 group
 length, u32 count, topic, group, then u32 distances from the first offset; no distances at all means a run of
-consecutive offsets.
+consecutive offsets.  A TICK record has many of them (`tick_record.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from broker.consume.window import MAX_GENERATION, ConsumeWindow
+from broker.consume.tick_record import TickOp, TickWriter, read_tick
+from broker.consume.window import ConsumeWindow
+from broker.consume.window_state import MAX_GENERATION
 from broker.store.changed_rows import ChangedRows
 from broker.store.record_trailer import Move
 from domain.names import is_retry_topic
@@ -38,6 +40,24 @@ class ConsumptionOp(IntEnum):
     TRIM = 10  # nothing before the one offset can be read any more
     ATTEMPT = 9  # what was just delivered belongs to an attempt id, which stands behind the topic and a NUL
     UNCOUNT = 11  # the last delivery is no attempt (suspended)
+    TICK = 12  # all that one decision step decided (`tick_record.py`)
+
+
+_JOINED: Final = frozenset(
+    {
+        ConsumptionOp.DELIVER,
+        ConsumptionOp.SETTLE,
+        ConsumptionOp.RENEW,
+        ConsumptionOp.RELEASE,
+        ConsumptionOp.UNCOUNT,
+    }
+)
+"""Operations on each offset by itself."""
+
+
+def new_tick() -> TickWriter:
+    """A TICK record to be filled."""
+    return TickWriter(ConsumptionOp.TICK, ConsumptionOp.SETTLE, _JOINED)
 
 
 def encode_op(
@@ -73,16 +93,24 @@ class Consumed:
     attempt_id: str
 
 
-def decode_op(payload: bytes) -> Consumed:
-    """The reverse of `encode_op`.  Raises ValueError, struct.error."""
+def decode_ops(payload: bytes) -> list[Consumed]:
+    """The operations of a record.  Raises ValueError, struct.error."""
+    if payload[:1] == bytes((ConsumptionOp.TICK,)):
+        return [_consumed(found) for found in read_tick(payload)]
     op, queue_id, deadline, first, topic_length, group_length, count = _HEAD.unpack_from(payload)
     a = _HEAD.size + topic_length
     b = a + group_length
-    topic, _, attempt_id = payload[_HEAD.size : a].decode().partition("\0")
     offsets: Sequence[int] = range(first, first + count)
     if b < len(payload):
         offsets = [first + distance for distance in struct.unpack_from(f">{count}I", payload, b)]
-    return Consumed(ConsumptionOp(op), payload[a:b].decode(), topic, queue_id, offsets, deadline, attempt_id)
+    topic, group = payload[_HEAD.size : a].decode(), payload[a:b].decode()
+    return [_consumed(TickOp(op, group, topic, queue_id, offsets, deadline))]
+
+
+def _consumed(found: TickOp) -> Consumed:
+    topic, _, attempt_id = found.topic.partition("\0")
+    op = ConsumptionOp(found.op)
+    return Consumed(op, found.group, topic, found.queue_id, found.offsets, found.deadline_ms, attempt_id)
 
 
 class Progress:
@@ -95,6 +123,10 @@ class Progress:
     # -- records -------------------------------------------------------------------------------------------------
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
+        if payload[0] == ConsumptionOp.TICK:
+            for found in read_tick(payload):
+                self.change(*found, commit_log_offset, store_time_ms)
+            return
         op, queue_id, deadline, first, topic_length, group_length, count = _HEAD.unpack_from(payload)
         a = _HEAD.size + topic_length
         b = a + group_length
@@ -102,27 +134,44 @@ class Progress:
         if op in (ConsumptionOp.START, ConsumptionOp.RESET):
             self._start(group, topic, queue_id, first, commit_log_offset, is_reset=op == ConsumptionOp.RESET)
             return
-        topic, _, attempt_id = topic.partition("\0")
-        window = self.windows.get((group, topic), {}).get(queue_id)
-        if window is None or commit_log_offset < window.as_of:
-            return  # the group or topic was dropped since, or the window has it already
-        if not window.is_changed:
-            self._rows.mark(window_key(group, topic, queue_id), window, commit_log_offset)
         offsets: Sequence[int]
         if b == len(payload):
             offsets = range(first, first + count)
         else:
             offsets = [first + distance for distance in struct.unpack_from(f">{count}I", payload, b)]
+        self.change(op, group, topic, queue_id, offsets, deadline, commit_log_offset, store_time_ms)
+
+    def change(
+        self,
+        op: int,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offsets: Sequence[int],
+        deadline: int,
+        commit_log_offset: int,
+        store_time_ms: int,
+    ) -> None:
+        """One operation on a window, of the record at a place of the log."""
+        attempt_id = ""
+        if op == ConsumptionOp.ATTEMPT:
+            topic, _, attempt_id = topic.partition("\0")
+        windows = self.windows.get((group, topic))
+        window = None if windows is None else windows.get(queue_id)
+        if window is None or commit_log_offset < window.as_of:
+            return  # the group or topic was dropped since, or the window has it already
+        if not window.is_changed:
+            self._rows.mark(window_key(group, topic, queue_id), window, commit_log_offset)
         if op == ConsumptionOp.DELIVER:
             window.deliver(offsets, deadline)
         elif op == ConsumptionOp.SETTLE:
             window.settle(offsets)
         elif op == ConsumptionOp.SKIP:
-            window.skip(first)
+            window.skip(offsets[0])
         elif op == ConsumptionOp.TRIM:
-            window.trim(first)
+            window.trim(offsets[0])
         elif op == ConsumptionOp.HOLD:
-            window.hold(first)
+            window.hold(offsets[0])
         elif op == ConsumptionOp.ATTEMPT:
             window.remember_try(attempt_id, offsets, deadline, store_time_ms)
         elif op == ConsumptionOp.UNCOUNT:

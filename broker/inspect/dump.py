@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from broker.consume.progress import decode_op
+from broker.consume.progress import Consumed, decode_ops
 from broker.inspect.log_files import Gap, LogFiles, Record
 from broker.inspect.state_rows import name_of_row
 from broker.inspect.words import bytes_text, id_text, kind_name, time_text
@@ -135,7 +135,12 @@ def _value(value: str | bytes) -> str:
 
 
 def _consumption(payload: bytes) -> dict[str, Any]:
-    found = decode_op(payload)
+    """One operation as fields of the record; of several, which one step decided, a list of them."""
+    told = [_operation(found) for found in decode_ops(payload)]
+    return told[0] if len(told) == 1 else {"ops": told}
+
+
+def _operation(found: Consumed) -> dict[str, Any]:
     offsets, count = found.offsets, len(found.offsets)
     told: dict[str, Any] = {"op": found.op.name.lower(), "group": found.group}
     told |= {"topic": found.topic, "queue": found.queue_id, "count": count}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
 from broker.consume.consumption import Consumption
+from broker.consume.decision_step import Decided, DecisionStep
 from broker.consume.long_polling import LongPolling
 from broker.consume.places import bounds_of
 from broker.group_commit import GroupCommit
@@ -22,6 +24,8 @@ from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.topic import QueueBounds, Topic
+
+T = TypeVar("T")
 
 
 class BrokerCore:
@@ -40,6 +44,7 @@ class BrokerCore:
         self.tracer = opened.consumption.tracer
         self.measured = Measurements()
         self.polling = LongPolling()
+        self.step = DecisionStep(opened.consumption.journal, self.now_ms, self._wake_taken)
         self.loop = loop
         self.topic_watchers: list[Callable[[str], None]] = []
         self.group_watchers: list[Callable[[str], None]] = []
@@ -48,6 +53,16 @@ class BrokerCore:
 
     def now_ms(self) -> int:
         return self.clock.now_ms()
+
+    def _wake_taken(self) -> None:
+        if self.polling.count:
+            self.polling.wake_taken(self.engine.dispatcher.taken_topics())
+
+    async def decided(self, decide: Callable[[], T], *, may_wait: bool = False) -> T:
+        """What is decided right before the next write, once it is durable.  `may_wait`: `GroupCommit.decide`."""
+        decision = Decided(decide)
+        self.commit.decide(decision, may_wait=may_wait)
+        return await decision.outcome()
 
     async def record(self, kind: RecordKind, payload: bytes) -> int:
         """Append a record of an applier's; returns its commit-log offset when it is durable."""

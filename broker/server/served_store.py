@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from domain.delivery import DeliverySpan, Receipt
+from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
-from domain.message import Delivery
-from domain.ports import Consumption, Messages, PopRequest, Store, Topology
+from domain.ports import REJECTED, Consumption, Messages, Store, Topology
 
 
 class ServedMessages(Messages, Protocol):
@@ -31,11 +32,27 @@ class ServedMessages(Messages, Protocol):
 
 
 class ServedConsumption(Consumption, Protocol):
-    """Consumption that says when there may be something to pop."""
+    """Consumption that says when there may be something to pop.  A receipt may be a span, which has an outcome for each of
+    its messages."""
 
-    async def pop_records(self, request: PopRequest) -> list[Delivery]:
-        """A pop whose messages are records (`protocols.remoting.stored_record.RecordedMessage`)."""
-        ...
+    async def acknowledge(
+        self, topic: str, group: str, receipts: Sequence[Receipt | DeliverySpan], *, may_wait: bool = False
+    ) -> list[EntrepotError | None]: ...
+
+    async def change_invisible_duration(
+        self,
+        topic: str,
+        group: str,
+        receipts: Sequence[Receipt | DeliverySpan],
+        invisible_ms: int | None,
+        *,
+        release: bool,
+        suspend: bool = False,
+    ) -> list[EntrepotError | None]: ...
+
+    async def reject(
+        self, topic: str, group: str, receipts: Sequence[Receipt | DeliverySpan], reason: str = REJECTED
+    ) -> list[EntrepotError | None]: ...
 
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Call back when it may be worth while to pop; returns the way to stop that."""

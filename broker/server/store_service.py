@@ -30,7 +30,7 @@ from protocols.remoting.message_batch import (
     decode_messages,
     decode_stored,
     encode_deliveries,
-    encode_records,
+    encode_runs,
     encode_stored,
 )
 from protocols.remoting.values import encode
@@ -146,8 +146,8 @@ class StoreService:
         store = self.store
         return {
             wire.POP: self._pop,
-            wire.POP_RECORDS: self._pop_records,
-            wire.ACKNOWLEDGE: store.consumption.acknowledge,
+            wire.POP_RUNS: self._pop_runs,
+            wire.ACKNOWLEDGE: self._acknowledge,
             wire.CHANGE_INVISIBLE_DURATION: self._change_invisible_duration,
             wire.REJECT: store.consumption.reject,
             wire.RESET_GROUP: store.consumption.reset_group,
@@ -158,14 +158,17 @@ class StoreService:
         """For gateways of an earlier version."""
         return encode_deliveries(await self.store.consumption.pop(request))
 
-    async def _pop_records(self, request: PopRequest) -> bytes:
-        return encode_records(await self.store.consumption.pop_records(request))
+    async def _pop_runs(self, request: PopRequest) -> bytes:
+        return encode_runs(await self.store.consumption.pop(request))
+
+    async def _acknowledge(self, topic: str, group: str, receipts: wire.Receipts, may_wait: bool) -> wire.Outcomes:
+        return await self.store.consumption.acknowledge(topic, group, receipts, may_wait=may_wait)
 
     async def _change_invisible_duration(
-        self, topic: str, group: str, handles: list[str], invisible_ms: int | None, release: bool, suspend: bool
+        self, topic: str, group: str, receipts: wire.Receipts, invisible_ms: int | None, release: bool, suspend: bool
     ) -> wire.Outcomes:
         return await self.store.consumption.change_invisible_duration(
-            topic, group, handles, invisible_ms, release=release, suspend=suspend
+            topic, group, receipts, invisible_ms, release=release, suspend=suspend
         )
 
     # -- topology ------------------------------------------------------------------------------------------------

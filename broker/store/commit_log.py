@@ -22,7 +22,7 @@ from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_ne
 from broker.store.record_placement import Placement, decode_placement
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
-from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, Decode, InvalidRecordError, decode_message
+from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, cut_records, decode_message
 
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
@@ -114,6 +114,16 @@ class CommitLog:
         self.end = offset + size
         return offset
 
+    def has_space(self, payload_bytes: int) -> bool:
+        """Whether a record with so many bytes behind its header goes to the end of the log as it is."""
+        return self.end + HEADER_SIZE + payload_bytes <= self._room_end
+
+    def make_space(self, payload_bytes: int, now_ms: int) -> int:
+        """Reserve for such a record, in the next segment where this one is too full; returns its commit-log offset."""
+        if not self.has_space(payload_bytes):
+            return self._make_room(HEADER_SIZE + payload_bytes, 0, now_ms)
+        return self.end
+
     def write(self) -> None:
         """Hand what is pending to the operating system in one write; all of it lies in one segment."""
         if self._pending:
@@ -184,9 +194,7 @@ class CommitLog:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def read(
-        self, entries: list[tuple[int, int, int]], decode: Decode = decode_message
-    ) -> Iterator[StoredMessage | CorruptedError]:
+    def read(self, entries: list[tuple[int, int, int]]) -> Iterator[StoredMessage | CorruptedError]:
         """The messages of consume-queue entries, in order.  A record that is harmed comes as an error in its place.
 
         Neighbouring records are read with one call.
@@ -195,9 +203,23 @@ class CommitLog:
             data = self._read_span(start, end - start)
             for offset, _, _ in run:
                 try:
-                    yield decode(data, offset - start, offset)
+                    yield decode_message(data, offset - start, offset)
                 except (InvalidRecordError, UnicodeDecodeError) as error:
-                    yield CorruptedError(f"the record at commit-log offset {offset} is harmed: {error}")
+                    yield _harmed(offset, error)
+
+    def read_records(
+        self, entries: list[tuple[int, int, int]], topic: bytes, queue_id: int, queue_offset: int
+    ) -> list[bytes | CorruptedError]:
+        """The same as records, of neighbours in a queue from an offset on."""
+        found: list[bytes | CorruptedError] = []
+        for start, end, run in reads_of(entries, self.layout.segment_size_bytes):
+            data = self._read_span(start, end - start)
+            cut = cut_records(data, start, run, topic, queue_id, queue_offset + len(found))
+            found += [
+                item if isinstance(item, bytes) else _harmed(entry[0], item)
+                for item, entry in zip(cut, run, strict=True)
+            ]
+        return found
 
     def message_at(
         self, commit_log_offset: int, kinds: frozenset[RecordKind] = record.MESSAGE_KINDS
@@ -377,6 +399,10 @@ class CommitLog:
 
     def _path(self, start: int) -> str:
         return f"{self.directory}/{start:020d}"
+
+
+def _harmed(commit_log_offset: int, error: Exception) -> CorruptedError:
+    return CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed: {error}")
 
 
 def is_segment_name(name: str) -> bool:

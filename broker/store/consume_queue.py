@@ -238,13 +238,28 @@ class ConsumeQueue:
 
     def entries(self, from_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Up to `count` visible entries: (commit-log offset, size, filter hash)."""
-        end = min(from_offset + count, self.visible_offset)
+        return self._entries(from_offset, min(from_offset + count, self.visible_offset))
+
+    def claimed_entries(self, from_offset: int, count: int) -> list[tuple[int, int, int]]:
+        """The same of entries that a pop has claimed, visible or not."""
+        return self._entries(from_offset, min(from_offset + count, self.max_offset))
+
+    def _entries(self, from_offset: int, end: int) -> list[tuple[int, int, int]]:
         if from_offset >= end:
             return []
         if from_offset >= self.flushed_entries:
             start = (from_offset - self.flushed_entries) * ENTRY_SIZE
             return list(_iter_entries(self._tail[start : start + (end - from_offset) * ENTRY_SIZE]))
-        return list(_iter_entries(self.raw(from_offset, count)))
+        return list(_iter_entries(self._raw(from_offset, end)))
+
+    def claimed_entry(self, queue_offset: int) -> tuple[int, int, int]:
+        """One claimed entry."""
+        if queue_offset >= self.flushed_entries:
+            found: tuple[int, int, int] = ENTRY.unpack_from(
+                self._tail, (queue_offset - self.flushed_entries) * ENTRY_SIZE
+            )
+            return found
+        return self._entries(queue_offset, queue_offset + 1)[0]
 
     def entries_at(self, queue_offsets: Sequence[int]) -> list[tuple[int, int, int]]:
         """The visible entries at some ascending offsets; those that are near each other are read with one call."""
@@ -269,8 +284,9 @@ class ConsumeQueue:
     def raw(self, from_offset: int, count: int) -> bytes:
         """The bytes of up to `count` visible entries."""
         end = min(from_offset + count, self.visible_offset)
-        if from_offset >= end:
-            return b""
+        return self._raw(from_offset, end) if from_offset < end else b""
+
+    def _raw(self, from_offset: int, end: int) -> bytes:
         flushed_end = min(end, self.flushed_entries)
         data = self._read_files(from_offset, flushed_end) if from_offset < flushed_end else bytearray()
         if end > flushed_end:

@@ -158,6 +158,10 @@ class Dispatcher:
         if not queue.is_changed:
             self.rows.mark(queue_key(queue.topic, queue.queue_id), queue, commit_log_offset)
 
+    def taken_topics(self) -> set[str]:
+        """Topics with messages that were taken and are not visible yet."""
+        return {queue.topic for queue in self._touched}
+
     def place(self, placement: Placement, commit_log_offset: int) -> None:
         """Enter a plain message read from the log into its queue, and let it be found (recovery)."""
         topic, queue_id, queue_offset, size, hashed, store_time_ms, sub_topic, message_id, keys = placement

@@ -35,7 +35,6 @@ from broker.store.sync_channel import SyncChannel
 from domain.acceptance import field_too_long, is_for_later
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
-from protocols.remoting.stored_record import Decode, decode_message
 
 QueueFor = Callable[[str, int, int], ConsumeQueue]
 """The queue of (topic, queue id) for a body of so many bytes.  Raises EntrepotError where it may not go there."""
@@ -105,6 +104,8 @@ class StorageEngine:
         self.report = RecoveryReport()
         self.failure: StoreFailedError | None = None
         self.syncing_to: int | None = None
+        self.flush_gathered: Callable[[], None] | None = None
+        """Appends what a decision step has gathered so far: it comes before any other record."""
 
     # -- appending ---------------------------------------------------------------------------------------------
 
@@ -122,7 +123,7 @@ class StorageEngine:
         self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
     ) -> list[EntrepotError | None] | None:
         """Take a batch; returns None if all were taken, else one refusal or None for each."""
-        self._check_alive()
+        self._ready_to_append()
         append, touch = self.commit_log.append_new, self.dispatcher.touch
         refusals: list[EntrepotError | None] | None = None
         keys: list[bytes] = []  # of all messages, with the offsets of their records: noted together
@@ -170,7 +171,7 @@ class StorageEngine:
         self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
     ) -> list[EntrepotError | None] | None:
         """Keep half messages; returns None if all were taken, else one refusal or None for each."""
-        self._check_alive()
+        self._ready_to_append()
         refusals: list[EntrepotError | None] = [None] * len(messages)
         for index, message in enumerate(messages):
             try:
@@ -202,7 +203,7 @@ class StorageEngine:
 
     def keep(self, kind: RecordKind, message: Message, origin: Origin | None, now_ms: int) -> int:
         """Keep a message aside that was accepted before; returns its commit-log offset."""
-        self._check_alive()
+        self._ready_to_append()
         try:
             return self._append_aside(kind, message, origin, now_ms)
         except OSError as error:
@@ -222,7 +223,7 @@ class StorageEngine:
 
         Raises StorageFullError: it waits on.
         """
-        self._check_alive()
+        self._ready_to_append()
         queue = self.dispatcher.queue(message.topic, message.queue_id)
         further = (self.dispatcher.queues.get(place) for place in message.further_queues)
         try:
@@ -265,7 +266,7 @@ class StorageEngine:
 
     def append_moved(self, kind: RecordKind, message: Message, move: Move, now_ms: int) -> None:
         """Take a message that was made from another one (dead letter, retry), which the same record settles."""
-        self._check_alive()
+        self._ready_to_append()
         queue = self.dispatcher.queue(message.topic, message.queue_id)
         queue_offset = queue.max_offset
         trailer = encode_move(move)
@@ -280,13 +281,40 @@ class StorageEngine:
 
     def append_record(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
         """Take a record of an applier's and apply it; returns its commit-log offset."""
-        self._check_alive()
+        self._ready_to_append()
         try:
             offset = self.commit_log.append_payload(kind, payload, now_ms)
         except OSError as error:
             raise self.fail(error) from error
         self.dispatcher.appliers[kind].apply(payload, offset, now_ms)
         return offset
+
+    def has_space(self, payload_bytes: int) -> bool:
+        """Whether a record of so many bytes goes to the end of the log as it is."""
+        return self.commit_log.has_space(payload_bytes)
+
+    def make_space(self, payload_bytes: int, now_ms: int) -> int:
+        """Make sure that a record of so many bytes can be appended; returns its commit-log offset.
+
+        Raises StorageFullError, StoreFailedError."""
+        self._check_alive()
+        try:
+            return self.commit_log.make_space(payload_bytes, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def append_gathered(self, kind: RecordKind, payload: bytes, now_ms: int) -> int:
+        """Take a record that says what was applied already, for which there is space; returns its commit-log offset."""
+        self._check_alive()
+        try:
+            return self.commit_log.append_payload(kind, payload, now_ms)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _ready_to_append(self) -> None:
+        self._check_alive()
+        if self.flush_gathered is not None:
+            self.flush_gathered()
 
     # -- durability --------------------------------------------------------------------------------------------
 
@@ -353,12 +381,15 @@ class StorageEngine:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
-    def read(
-        self, queue: ConsumeQueue, from_offset: int, count: int, decode: Decode = decode_message
-    ) -> list[StoredMessage | CorruptedError]:
+    def read(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[StoredMessage | CorruptedError]:
         """Visible messages of a queue from an offset on, harmed ones as errors in their place."""
         entries = queue.entries(from_offset, count)
-        return self._read(queue, range(from_offset, from_offset + len(entries)), entries, decode)
+        return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
+
+    def read_records(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[bytes | CorruptedError]:
+        """The records of claimed messages, as they lie in the log; harmed ones as errors in their place."""
+        entries = queue.claimed_entries(from_offset, count)
+        return self.commit_log.read_records(entries, queue.topic.encode(), queue.queue_id, from_offset)
 
     def read_taken(self, queue: ConsumeQueue, from_offset: int) -> list[StoredMessage | CorruptedError]:
         """All messages of a queue from an offset on, those that are not durable yet included: they may be looked at,
@@ -381,9 +412,8 @@ class StorageEngine:
         queue: ConsumeQueue,
         queue_offsets: Sequence[int],
         entries: list[tuple[int, int, int]],
-        decode: Decode = decode_message,
     ) -> list[StoredMessage | CorruptedError]:
-        found = list(self.commit_log.read(entries, decode))
+        found = list(self.commit_log.read(entries))
         topic, queue_id = queue.topic, queue.queue_id
         for at, (queue_offset, item) in enumerate(zip(queue_offsets, found, strict=True)):
             if isinstance(item, StoredMessage) and (

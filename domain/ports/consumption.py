@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from domain.consumer_group import GroupStatus
+from domain.delivery import Deliveries, Receipt
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression
-from domain.message import Delivery
 from domain.position import Position
 
 MAX_POP_MESSAGES = 100
@@ -49,7 +49,9 @@ class PopRequest:
 
 
 class Consumption(Protocol):
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    """Receipts are deliveries as `pop` gave them, or their receipt handles; each has its own outcome."""
+
+    async def pop(self, request: PopRequest) -> Deliveries:
         """Deliver messages to one consumer of the group; the group comes into being on first use.
 
         Messages of the topic that wait in the group's retry topic are delivered too, as what they were first: with
@@ -64,28 +66,33 @@ class Consumption(Protocol):
         """
         ...
 
-    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
-        """Mark as consumed; durable when this returns.  INVALID_RECEIPT_HANDLE where an attempt is not current."""
+    async def acknowledge(
+        self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
+    ) -> list[EntrepotError | None]:
+        """Mark as consumed; durable when this returns.  INVALID_RECEIPT_HANDLE where an attempt is not current.
+
+        `may_wait`: nobody waits for the answer, so it need not ask for a sync of its own, but may wait some milliseconds
+        for one that others ask for."""
         ...
 
     async def change_invisible_duration(
         self,
         topic: str,
         group: str,
-        receipt_handles: Sequence[str],
+        receipts: Sequence[Receipt],
         invisible_ms: int | None,
         *,
         release: bool,
         suspend: bool = False,
     ) -> list[EntrepotError | None]:
         """Renew (`release` False: invisible from now on, None = the group's own) or give back (`release` True:
-        visible to others after `invisible_ms`, None = as the group's retry policy says; the handle is void).
+        visible to others after `invisible_ms`, None = as the group's retry policy says; its receipts are void).
 
         `suspend`: this delivery does not count as an attempt, the next one has its number again."""
         ...
 
     async def reject(
-        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+        self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
         """Send to the group's dead-letter topic at once; the dead letters say why."""
         ...

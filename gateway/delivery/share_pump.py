@@ -25,7 +25,7 @@ FIRST_BATCH: Final = 8
 BATCH_STEP: Final = 4
 LARGEST_BATCH: Final = MAX_POP_MESSAGES
 """Messages of one pop.  They are few, so that gateways which share a group come to their turn; they grow by a step with
-each pop that brought as many as it asked for, so that a long backlog is not read in small pieces."""
+each second pop in a row that brought as many as it asked for, so that a long backlog is not read in small pieces."""
 
 log = structlog.get_logger(__name__)
 
@@ -51,7 +51,7 @@ class SharePump:
         self._sort_out = sort_out
         self._traffic = traffic
         self._is_idle = True
-        self._batch = FIRST_BATCH
+        self._batch, self._full = FIRST_BATCH, 0
         self._on_end = on_end
         self.has_failed = False
         share.pumping += 1
@@ -76,6 +76,15 @@ class SharePump:
             if not self._is_idle:
                 await asyncio.sleep(0)  # who waits for the same beside this one comes first
 
+    def _size_next(self, count: int) -> None:
+        """One pop has brought so many messages: how many the next one asks for."""
+        if count < self._batch:
+            self._batch, self._full = FIRST_BATCH, 0
+            return
+        self._full += 1
+        if not self._full % 2:
+            self._batch = min(self._batch + BATCH_STEP, LARGEST_BATCH)
+
     async def _pass_on(self, count: int) -> None:
         """One pop, handed out.  Nothing here refers to what it gave while the next one waits."""
         try:
@@ -86,8 +95,7 @@ class SharePump:
             return
         tickets = await self.leased.pop(self._request(count))
         self._is_idle = not tickets
-        is_full = len(tickets) >= self._batch
-        self._batch = min(self._batch + BATCH_STEP, LARGEST_BATCH) if is_full else FIRST_BATCH
+        self._size_next(len(tickets))
         if tickets and self.share.has_members:
             self._traffic.count_out(self.leased.topic, self.leased.group, tickets, "mqtt")
         self.share.hand_out(self._sort_out(tickets))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import orjson
 from fastapi import Query
 
+from domain.delivery import Delivery
 from domain.expression.event_filter import NO_FILTERS, EventFilters
 from domain.expression.event_filter_json import parse_event_filters, parse_sql_filter
-from domain.message import Delivery, StoredMessage
+from domain.message import StoredMessage
 from domain.names import split_name
 from domain.ports import PopRequest, Store
 from gateway.http.problems import bad_request
@@ -60,7 +62,7 @@ def wants(filters: EventFilters, message: StoredMessage, default_type: str) -> b
     return filters.matches(typed_attributes(to_event(message, split_name(message.topic)[0], default_type)))
 
 
-async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, default_type: str) -> list[Delivery]:
+async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, default_type: str) -> Sequence[Delivery]:
     """Pop; what the filters do not want is acknowledged, and waited on for the rest of the time."""
     if not filters.filters:
         return await store.consumption.pop(request)
@@ -70,12 +72,12 @@ async def pop_wanted(store: Store, request: PopRequest, filters: EventFilters, d
         left_ms = max(int((end - loop.time()) * 1000), 0)
         popped = await store.consumption.pop(PopRequest(request.topic, request.group, request.max_messages, left_ms))
         wanted = [each for each in popped if wants(filters, each.message, default_type)]
-        others = [each.receipt_handle for each in popped if each not in wanted]
+        others = [each for each in popped if each not in wanted]
         try:
             if others:
                 await store.consumption.acknowledge(request.topic, request.group, others)
         except BaseException:  # who asked has gone, or is told that it failed: others get what is wanted
-            give_back(store, request.topic, request.group, [each.receipt_handle for each in wanted])
+            give_back(store, request.topic, request.group, wanted)
             raise
         if wanted or not popped:
             return wanted

@@ -14,9 +14,9 @@ import msgspec
 import orjson
 from fastapi import Query, Request, Response
 
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
 from domain.expression.event_filter import EventFilters
-from domain.message import Delivery
 from domain.names import check_group_name, check_topic_name
 from domain.ports import MAX_POP_MESSAGES, PopRequest, Store
 from gateway.http.asgi import ClientGoneError, Receive, name_in_path, until_gone
@@ -131,10 +131,12 @@ async def ensure_both(context: HttpContext, topic: str, group: str) -> None:
 
 async def _pop_while_connected(
     context: HttpContext, request: PopRequest, receive: Receive, filters: EventFilters
-) -> list[Delivery]:
+) -> Sequence[Delivery]:
     """Pop, but claim nothing for a client that has gone meanwhile."""
     default_type = context.settings.http.event_type
-    pop = asyncio.ensure_future(pop_wanted(context.store, request, filters, default_type))
+    pop: asyncio.Future[Sequence[Delivery]] = asyncio.ensure_future(
+        pop_wanted(context.store, request, filters, default_type)
+    )
     gone = asyncio.ensure_future(until_gone(receive))
     is_answered = False
     try:
@@ -150,14 +152,13 @@ async def _pop_while_connected(
             pop.add_done_callback(lambda done: _take_back(context, request, done))
 
 
-def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[list[Delivery]]) -> None:
+def _take_back(context: HttpContext, request: PopRequest, pop: asyncio.Future[Sequence[Delivery]]) -> None:
     """What was popped in the moment in which the client went."""
     if not pop.cancelled() and pop.exception() is None:
-        handles = [delivery.receipt_handle for delivery in pop.result()]
-        give_back(context.store, request.topic, request.group, handles)
+        give_back(context.store, request.topic, request.group, pop.result())
 
 
-def _received(deliveries: list[Delivery], default_type: str) -> bytes:
+def _received(deliveries: Sequence[Delivery], default_type: str) -> bytes:
     """Event Grid's ReceiveResult."""
     value = [
         {

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from domain.delivery import Receipt
 from domain.errors import EntrepotError
 from domain.ports import Store
 
@@ -17,11 +18,11 @@ _giving_back: Final[set[asyncio.Task[list[EntrepotError | None]]]] = set()
 log = structlog.get_logger(__name__)
 
 
-def give_back(store: Store, topic: str, group: str, handles: Sequence[str]) -> None:
+def give_back(store: Store, topic: str, group: str, receipts: Sequence[Receipt]) -> None:
     """What was popped for them was cut short: others have them at once, and that was no attempt."""
-    if handles:
+    if receipts:
         task = asyncio.get_running_loop().create_task(
-            store.consumption.change_invisible_duration(topic, group, handles, 0, release=True, suspend=True)
+            store.consumption.change_invisible_duration(topic, group, receipts, 0, release=True, suspend=True)
         )
         _giving_back.add(task)
         task.add_done_callback(_given_back)

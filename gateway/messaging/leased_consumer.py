@@ -19,8 +19,9 @@ import structlog
 
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Deliveries, MessageRun, Receipt
 from domain.errors import NOT_THERE, Code, EntrepotError
-from domain.message import Delivery, ordering_key
+from domain.message import ordering_key
 from domain.ports import REJECTED, PopRequest, Store
 from gateway.messaging.settling import MAX_SETTLED, PASSING, Outcomes, Settling, Tell, outcomes_of
 from gateway.messaging.ticket import Ticket
@@ -116,13 +117,18 @@ class LeasedConsumer:
         self.lease_ms = max(group.invisible_seconds * 1000, MIN_LEASE_MS if self._renews else 0)
         self.is_fifo = group.fifo
 
-    def take(self, deliveries: Sequence[Delivery]) -> list[Ticket]:
+    def take(self, deliveries: Deliveries) -> list[Ticket]:
         """Hold what was popped just now; where this is closed it goes back, and there are none."""
-        tickets = self.adopt([delivery.receipt_handle for delivery in deliveries])
-        for ticket, delivery in zip(tickets, deliveries, strict=True):
-            ticket.message, ticket.attempt = delivery.message, delivery.attempt
-            if self.is_fifo:
-                ticket.message_group = ordering_key(delivery.message)
+        ends_ms = self._clock.now_ms() + self.lease_ms
+        tickets = [
+            Ticket(run, index, item, self, ends_ms)
+            for run, items in deliveries.parts
+            for index, item in enumerate(items)
+        ]
+        if self.is_fifo:
+            for ticket in tickets:
+                ticket.message_group = ordering_key(ticket.message)
+        self._hold(tickets, is_due=False)
         if self._is_closed:
             self.release(tickets)
             return []
@@ -130,15 +136,19 @@ class LeasedConsumer:
 
     def adopt(self, handles: Sequence[str], *, is_due: bool = False) -> list[Ticket]:
         """Hold what has these receipt handles.  `is_due`: who popped them renews them no more."""
+        ends_ms = self._clock.now_ms() + self.lease_ms
+        tickets = [Ticket(MessageRun((handle,), 0), 0, b"", self, ends_ms) for handle in handles]
+        self._hold(tickets, is_due=is_due)
+        return tickets
+
+    def _hold(self, tickets: list[Ticket], *, is_due: bool) -> None:
         now_ms = self._clock.now_ms()
-        tickets = [Ticket(handle, self, now_ms + self.lease_ms) for handle in handles]
         if is_due:
             self._held = {**dict.fromkeys(tickets, now_ms), **self._held}
         else:
             self._held.update(dict.fromkeys(tickets, now_ms + self._due_after_ms))
         if tickets and self._ticking is None:
             self._ticking = self._loop.call_later(TICK_SECONDS, self._tick)
-        return tickets
 
     @property
     def _due_after_ms(self) -> int:
@@ -225,8 +235,8 @@ class LeasedConsumer:
     def reject(self, tickets: Sequence[Ticket], reason: str = REJECTED) -> None:
         """End them: they are dead letters, which say why."""
 
-        def reject(handles: list[str]) -> Awaitable[Outcomes]:
-            return self._store.consumption.reject(self.topic, self.group, handles, reason)
+        def reject(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
+            return self._store.consumption.reject(self.topic, self.group, receipts, reason)
 
         if any(ticket.is_open for ticket in tickets):
             self._settle(tickets, self._other(("reject", reason), reject), False)
@@ -270,13 +280,14 @@ class LeasedConsumer:
             found = self._others[way] = Settling(tell, self._clock, told)
         return found
 
-    def _acknowledge(self, handles: list[str]) -> Awaitable[Outcomes]:
-        return self._store.consumption.acknowledge(self.topic, self.group, handles)
+    def _acknowledge(self, receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
+        """No client waits for the answer: it rides on the next sync."""
+        return self._store.consumption.acknowledge(self.topic, self.group, receipts, may_wait=True)
 
     def _release(self, delay_ms: int | None, *, suspend: bool) -> Tell:
-        def release(handles: list[str]) -> Awaitable[Outcomes]:
+        def release(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
             return self._store.consumption.change_invisible_duration(
-                self.topic, self.group, handles, delay_ms, release=True, suspend=suspend
+                self.topic, self.group, receipts, delay_ms, release=True, suspend=suspend
             )
 
         return release
@@ -318,9 +329,9 @@ class LeasedConsumer:
         tickets = [ticket for ticket in due if ticket.is_open]  # what has ended since is not held on to
         asked_ms, lease_ms = self._clock.now_ms(), self.lease_ms
 
-        def renew(handles: list[str]) -> Awaitable[Outcomes]:
+        def renew(receipts: Sequence[Receipt]) -> Awaitable[Outcomes]:
             return self._store.consumption.change_invisible_duration(
-                self.topic, self.group, handles, lease_ms, release=False
+                self.topic, self.group, receipts, lease_ms, release=False
             )
 
         outcomes = await outcomes_of(renew, tickets) if tickets else ()

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from domain.clock import Clock
+from domain.delivery import Receipt
 from domain.errors import NOT_THERE, Code, EntrepotError
 
 if TYPE_CHECKING:
     from gateway.messaging.ticket import Ticket
 
 MAX_SETTLED: Final = 1000
-"""Receipt handles of one call to the store."""
+"""Deliveries of one call to the store."""
 RETRY_SECONDS: Final = 0.2
 """How long what the store could not take now waits for its next try."""
 PASSING: Final = frozenset(
@@ -30,8 +31,8 @@ ENDED: Final = frozenset({Code.INVALID_RECEIPT_HANDLE, *NOT_THERE})
 """Refusals because there is nothing (any more) to settle."""
 
 Outcomes = Sequence[EntrepotError | None]
-Tell = Callable[[list[str]], Awaitable[Outcomes]]
-"""Tells the store of receipt handles; one outcome for each."""
+Tell = Callable[[Sequence[Receipt]], Awaitable[Outcomes]]
+"""Tells the store of deliveries; one outcome for each."""
 
 log = structlog.get_logger(__name__)
 
@@ -112,6 +113,6 @@ class Settling:
 async def outcomes_of(tell: Tell, tickets: Sequence[Ticket]) -> Outcomes:
     """Each ticket's outcome; what concerns the whole call is the outcome of all."""
     try:
-        return await tell([ticket.handle for ticket in tickets])
+        return await tell(tickets)
     except EntrepotError as refusal:
         return [refusal] * len(tickets)

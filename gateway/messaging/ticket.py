@@ -5,27 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from domain.delivery import Delivery, DeliveryRun
 from domain.message import StoredMessage
 
 if TYPE_CHECKING:
     from gateway.messaging.leased_consumer import LeasedConsumer
 
 
-class Ticket:
+class Ticket(Delivery):
     """One delivery in flight.  What ends it again does nothing.
 
     `member`: whom it was handed to, for those who share out.  `message_group`: of a FIFO group, what is delivered in
-    order.  `message`, `attempt`: not there of one that another gateway popped.
+    order.  One that another gateway popped has a receipt handle, and no message.
     """
 
-    __slots__ = ("attempt", "consumer", "handle", "is_open", "lease_ends_ms", "member", "message", "message_group")
+    __slots__ = ("consumer", "is_open", "lease_ends_ms", "member", "message_group")
 
-    message: StoredMessage
-    attempt: int
     member: Any
 
-    def __init__(self, handle: str, consumer: LeasedConsumer, lease_ends_ms: int) -> None:
-        self.handle = handle
+    def __init__(
+        self,
+        run: DeliveryRun,
+        index: int,
+        item: bytes | StoredMessage,
+        consumer: LeasedConsumer,
+        lease_ends_ms: int,
+    ) -> None:
+        self.run = run
+        self.index = index
+        self._item = item
         self.consumer = consumer
         self.lease_ends_ms = lease_ends_ms
         self.member = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence, Set
 
+from domain.delivery import Delivery
 from domain.errors import EntrepotError
-from domain.message import Delivery, Message
+from domain.message import Message
 from gateway.messaging.ticket import Ticket
 
 

@@ -77,7 +77,6 @@ class Counting:
             deliveries = await self._store.consumption.pop(request)
             if not deliveries:
                 break
-            handles = [delivery.receipt_handle for delivery in deliveries]
-            outcomes = await self._store.consumption.acknowledge(queue.topic, queue.group, handles)
+            outcomes = await self._store.consumption.acknowledge(queue.topic, queue.group, deliveries)
             count += sum(outcome is None for outcome in outcomes)
         return count

@@ -4,21 +4,24 @@ A message: topic, body, sub-topic, queue id, qos, tag, keys, message group, mess
 properties, system properties, further queues.  A stored one goes on with queue offset, commit-log offset, store time,
 further places; a delivery with receipt handle and attempt behind them.
 
+A run of deliveries: queue id, recovery epoch, `since`, first queue offset, stamp, attempt, what its receipt handles begin
+with, records.
+
 Queue ids and places are the broker's own (`domain.shard`); who reads says which broker it was.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
+from domain.delivery import Deliveries, Delivery, DeliveryRun, DeliverySpan, Part, single_delivery
 from domain.errors import Code, EntrepotError
 from domain.message import (
     NO_SYSTEM_PROPERTIES,
-    Delivery,
     Message,
     StoredMessage,
     SystemProperty,
@@ -28,7 +31,8 @@ from domain.message import (
 )
 from domain.shard import first_place, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
-from protocols.remoting.stored_record import InvalidRecordError, RecordedMessage, message_of
+from protocols.remoting.record_run import RecordRun
+from protocols.remoting.stored_record import InvalidRecordError, check_length
 
 _Fields = tuple[
     str,
@@ -72,8 +76,8 @@ _NONE: Final[dict[str, str | bytes]] = {}
 _encode: Final = msgspec.msgpack.Encoder().encode
 _decode_messages: Final = msgspec.msgpack.Decoder(list[_Fields]).decode
 _decode_stored: Final = msgspec.msgpack.Decoder(list[_StoredFields]).decode
-_RecordedFields = tuple[bytes, int, int, int, bool]
-_decode_records: Final = msgspec.msgpack.Decoder(list[tuple[_RecordedFields, str, int]]).decode
+_RunFields = tuple[int, bytes, int, int, int, int, str, list[bytes]]
+_decode_runs: Final = msgspec.msgpack.Decoder(list[_RunFields]).decode
 _decode_deliveries: Final = msgspec.msgpack.Decoder(list[tuple[_StoredFields, str, int]]).decode
 
 
@@ -159,7 +163,7 @@ def decode_stored(data: bytes, broker: int) -> list[StoredMessage]:
 
 
 def encode_deliveries(deliveries: Sequence[Delivery]) -> bytes:
-    """Deliveries of a pop, for gateways of before there were records (`operations.POP`)."""
+    """Deliveries of a pop, for gateways of before there were runs (`operations.POP`)."""
     return _encode([(_stored_fields(d.message), d.receipt_handle, d.attempt) for d in deliveries])
 
 
@@ -170,30 +174,33 @@ def decode_deliveries(data: bytes, broker: int) -> list[Delivery]:
     except _UNREADABLE as error:
         raise RemotingError(f"deliveries cannot be read: {error}") from error
     queues, places = first_queue(broker), first_place(broker)
-    return [Delivery(_stored(fields, queues, places), handle, attempt) for fields, handle, attempt in found]
+    return [single_delivery(_stored(fields, queues, places), handle, attempt) for fields, handle, attempt in found]
 
 
-def encode_records(deliveries: Sequence[Delivery]) -> bytes:
-    """Deliveries of a pop, each message as its record and where it lies (`stored_record.message_of`)."""
-    return _encode([(_recorded_fields(d.message), d.receipt_handle, d.attempt) for d in deliveries])
+def encode_runs(deliveries: Deliveries) -> bytes:
+    """Deliveries of a pop, in runs of records as they lie in the log."""
+    return _encode([_run_fields(run, records) for run, records in deliveries.parts])
 
 
-def _recorded_fields(m: StoredMessage) -> _RecordedFields:
-    assert isinstance(m, RecordedMessage), "a pop of records"
-    return m.record, m.queue_id, m.queue_offset, m.commit_log_offset, m.is_retry
+def _run_fields(run: DeliveryRun, records: Sequence[bytes | StoredMessage]) -> tuple[object, ...]:
+    assert isinstance(run, RecordRun), "a store that has records"
+    return run.queue_id, run.epoch, run.since, run.first, run.stamp, run.attempt, run.head, records
 
 
-def decode_records(data: bytes, broker: int) -> list[Delivery]:
-    """The same, at the client, as whole messages.  Raises RemotingError."""
+def decode_runs(data: bytes, broker: int) -> Deliveries:
+    """The same, at the client; messages get the numbers of that broker's when they are made.  Raises RemotingError."""
     queues, places = first_queue(broker), first_place(broker)
+    shift = partial(_of_world, queues=queues, places=places) if queues else None
+    parts: list[Part] = []
     try:
-        found = _decode_records(data)
-        return [
-            Delivery(_of_world(message_of(*fields), queues, places), handle, attempt)
-            for fields, handle, attempt in found
-        ]
-    except (*_UNREADABLE, InvalidRecordError, struct.error, LookupError, ValueError) as error:
+        for queue_id, epoch, since, first, stamp, attempt, head, records in _decode_runs(data):
+            for record in records:
+                check_length(record)
+            place = DeliverySpan(queue_id, epoch, since, first, len(records), stamp)
+            parts.append((RecordRun(place, attempt, head, broker, shift), records))
+    except (*_UNREADABLE, InvalidRecordError) as error:
         raise RemotingError(f"records cannot be read: {error}") from error
+    return Deliveries(parts)
 
 
 def _to_world(system: Mapping[str, SystemValue], queues: int) -> Mapping[str, SystemValue]:

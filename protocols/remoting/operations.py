@@ -9,9 +9,10 @@ Names are those of `domain.ports`, numbers are for ever.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from domain.consumer_group import ConsumerGroup, GroupStatus
+from domain.delivery import DeliverySpan
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
@@ -83,12 +84,25 @@ BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int]
 
 # -- consumption -----------------------------------------------------------------------------------------------------
 POP: Final = _operation(20, "pop", tuple[PopRequest], RAW)
-POP_RECORDS: Final = _operation(27, "pop_records", tuple[PopRequest], RAW)
-ACKNOWLEDGE: Final = _operation(21, "acknowledge", tuple[str, str, list[str]], Outcomes)
+POP_RUNS: Final = _operation(28, "pop_runs", tuple[PopRequest], RAW)
+Receipts = list[str | DeliverySpan]
+"""Receipt handles, and spans of deliveries, each for all of its messages."""
+
+
+class Acknowledged(NamedTuple):
+    """Arguments of `acknowledge`."""
+
+    topic: str
+    group: str
+    receipts: Receipts
+    may_wait: bool = False
+
+
+ACKNOWLEDGE: Final = _operation(21, "acknowledge", Acknowledged, Outcomes)
 CHANGE_INVISIBLE_DURATION: Final = _operation(
-    22, "change_invisible_duration", tuple[str, str, list[str], int | None, bool, bool], Outcomes
+    22, "change_invisible_duration", tuple[str, str, Receipts, int | None, bool, bool], Outcomes
 )
-REJECT: Final = _operation(23, "reject", tuple[str, str, list[str], str], Outcomes)
+REJECT: Final = _operation(23, "reject", tuple[str, str, Receipts, str], Outcomes)
 RESET_GROUP: Final = _operation(24, "reset_group", tuple[str, str, Position, int | None], GroupStatus)
 RESEND_DEAD_LETTERS: Final = _operation(25, "resend_dead_letters", tuple[str, list[int], int], Outcomes)
 WATCH_AVAILABLE: Final = _operation(26, "watch_available", tuple[str, str], None, stream=True)

@@ -1,14 +1,15 @@
 """A message's record, read: by the broker from its log, and by the gateway that a pop hands the record to.
 
 The layout is drawn in `broker/store/record.py`, which writes it.  `decode_message` makes the message of a record.
-`recorded_message` only checks it and says where it lies: the record itself goes on, and who gets it decodes it once.
+`cut_records` only checks records and cuts them out: they go on as they are, and who gets one decodes it once, or takes
+what it needs out of it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 from google_crc32c import value as crc32c
@@ -46,53 +47,61 @@ _FURTHER = struct.Struct(">HIQ")
 _decode_properties = PROPERTIES.decode
 
 
-Decode: TypeAlias = Callable[[bytes, int, int], StoredMessage]
-"""Makes a message of a record: of data, the position in them, and its commit-log offset."""
-
-
 class InvalidRecordError(Exception):
     """The bytes are not a whole, unharmed record of this place in the log."""
 
 
-class RecordedMessage(StoredMessage):
-    """A stored message whose record has not been decoded: topic, place and further places are there, the rest is in
-    `record`.  `is_retry`: it comes from a retry topic, and is to be what it was first."""
-
-    __slots__ = ("is_retry", "record")
-    record: bytes
-    is_retry: bool
-
-    def decoded(self) -> StoredMessage:
-        """The whole message."""
-        return message_of(self.record, self.queue_id, self.queue_offset, self.commit_log_offset, self.is_retry)
-
-
-def recorded_message(data: bytes, position: int, commit_log_offset: int) -> RecordedMessage:
-    """Check the message at `position`, which must be the record of that commit-log offset, and cut its record out.
-
-    Raises InvalidRecordError where anything is missing, foreign or harmed.
+def cut_records(
+    data: bytes, base: int, entries: Sequence[tuple[int, int, int]], topic: bytes, queue_id: int, queue_offset: int
+) -> list[bytes | InvalidRecordError]:
+    """The records of consume-queue entries, cut out of data that begins at a commit-log offset.  Each is checked to be
+    whole, and the message of its place in a queue: the first of `queue_offset`, the others of those behind it.  What is
+    not is an error in its place.
     """
-    if position + MESSAGE_HEADER_SIZE > len(data):
-        raise InvalidRecordError("no room for a header")
-    magic, crc, version, kind, flags, length, own_offset, queue_id, queue_offset, topic_length = _unpack_place(
-        data, position
-    )
-    if (
-        magic != RECORD_MAGIC
-        or own_offset != commit_log_offset
-        or version != RECORD_VERSION
-        or kind not in DECODABLE_KINDS
-    ):
-        raise InvalidRecordError("not the message of this place")
-    record = data[position : position + length]
-    if len(record) < length or crc32c(record[CRC_START:]) != crc:
-        raise InvalidRecordError("cut short or checksum")
-    found = RecordedMessage.__new__(RecordedMessage)
-    found.topic = record[MESSAGE_HEADER_SIZE : MESSAGE_HEADER_SIZE + topic_length].decode()
-    found.queue_id, found.queue_offset, found.commit_log_offset = queue_id, queue_offset, own_offset
-    found.record, found.is_retry = record, False
-    found.further_places = decode_message(record, 0, own_offset).further_places if flags & FURTHER_FLAG else ()
+    found: list[bytes | InvalidRecordError] = []
+    topic_end = MESSAGE_HEADER_SIZE + len(topic)
+    room = len(data) - MESSAGE_HEADER_SIZE
+    for offset, _, _ in entries:
+        position = offset - base
+        if position > room:
+            found.append(InvalidRecordError("no room for a header"))
+            queue_offset += 1
+            continue
+        magic, crc, version, kind, flags, length, own_offset, of_queue, at, topic_length = _unpack_place(data, position)
+        record = data[position : position + length]
+        if magic != RECORD_MAGIC or own_offset != offset or version != RECORD_VERSION or kind not in DECODABLE_KINDS:
+            found.append(InvalidRecordError("not the message of this place"))
+        elif len(record) < length or crc32c(record[CRC_START:]) != crc:
+            found.append(InvalidRecordError("cut short or checksum"))
+        elif (
+            at == queue_offset
+            and of_queue == queue_id
+            and MESSAGE_HEADER_SIZE + topic_length == topic_end
+            and record[MESSAGE_HEADER_SIZE:topic_end] == topic
+        ) or (flags & FURTHER_FLAG and (topic.decode(), queue_id, queue_offset) in _further_places(record)):
+            found.append(record)
+        else:
+            found.append(InvalidRecordError("another message than its entry names"))
+        queue_offset += 1
     return found
+
+
+def _further_places(record: bytes) -> tuple[Place, ...]:
+    return decode_message(record, 0, commit_log_offset_of(record), is_checked=True).further_places
+
+
+def check_length(record: bytes) -> None:
+    """Raises InvalidRecordError for bytes that are no record of a message by their lengths."""
+    if len(record) < MESSAGE_HEADER_SIZE or record[:4] != RECORD_MAGIC:
+        raise InvalidRecordError("no room for a header")
+    found = unpack_message(record, 0)
+    if found[5] != len(record) or MESSAGE_HEADER_SIZE + sum(found[13:]) > len(record):
+        raise InvalidRecordError("another length than it says")
+
+
+def commit_log_offset_of(record: bytes) -> int:
+    """The place that a checked record says of itself."""
+    return int.from_bytes(record[16:24], "big")
 
 
 def message_of(

@@ -11,7 +11,8 @@ from typing import Final
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from domain.message import Delivery, Message, PropertyValue, StoredMessage, SystemProperty, as_texts, dead_letter_origin
+from domain.delivery import Delivery
+from domain.message import Message, PropertyValue, StoredMessage, SystemProperty, as_texts, dead_letter_origin
 from domain.names import DEFAULT_NAMESPACE, split_name
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.mapping import (

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from domain.consumer_group import EARLIEST, ConsumerGroup, parse_start
+from domain.delivery import Delivery, single_delivery
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, Message, StoredMessage, is_over, ordering_key
+from domain.message import Message, StoredMessage, is_over, ordering_key
 from domain.names import dead_letter_group, is_retry_topic, retry_topic
 from domain.ports import PopRequest
 from domain.query import HopKind
@@ -118,7 +119,7 @@ class Claiming:
     def _deliver(self, claim: _Claim, queue: Queue, offset: int, message: StoredMessage, entry: Entry) -> None:
         entry.deliver(secrets.token_urlsafe(24), claim.deadline_ms)
         self.hands[entry.handle] = Hand(claim.topic.name, claim.group.name, queue.topic, queue.queue_id, offset)
-        claim.deliveries.append(Delivery(message, entry.handle, entry.attempt))
+        claim.deliveries.append(single_delivery(message, entry.handle, entry.attempt))
         self._state.trace(HopKind.DELIVERED, claim.topic.name, message, claim.group.name, entry.attempt)
 
     def entry_of(self, handle: str) -> Entry | None:

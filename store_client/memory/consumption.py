@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from domain.consumer_group import GroupStatus
+from domain.delivery import Deliveries, Receipt, handle_of
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, StoredMessage
+from domain.message import StoredMessage
 from domain.names import check_same_namespace, retry_topic
 from domain.ports import REJECTED, PopRequest
 from domain.position import LATEST_POSITION, Position
@@ -30,7 +31,7 @@ class Consumption:
         self.resend_dead_letters = retry.resend_dead_letters
         self._claiming = Claiming(state, retry, topology.latest_since)
 
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    async def pop(self, request: PopRequest) -> Deliveries:
         loop = asyncio.get_running_loop()
         end = loop.time() + request.wait_ms / 1000
         while True:
@@ -42,7 +43,7 @@ class Consumption:
             deliveries = self._claiming.claim(topic, group, request, now)
             remaining = end - loop.time()
             if deliveries or remaining <= 0 or self._state.is_draining:
-                return deliveries
+                return Deliveries.of_singles(deliveries)
             due = self._claiming.next_due(topic, group, now)
             await self._wait(remaining if due is None else min(remaining, (due - now) / 1000))
 
@@ -61,18 +62,20 @@ class Consumption:
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+    async def acknowledge(
+        self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
+    ) -> list[EntrepotError | None]:
         def consumed(hand: Hand, entry: Entry) -> None:
             entry.is_settled = True
             self._state.trace(HopKind.ACKNOWLEDGED, topic, self._message(hand), group, entry.attempt)
 
-        return self._settle(topic, group, receipt_handles, consumed)
+        return self._settle(topic, group, receipts, consumed)
 
     async def change_invisible_duration(
         self,
         topic: str,
         group: str,
-        receipt_handles: Sequence[str],
+        receipts: Sequence[Receipt],
         invisible_ms: int | None,
         *,
         release: bool,
@@ -94,15 +97,15 @@ class Consumption:
                 entry.handle = ""
                 self._state.trace(HopKind.RETRIED, topic, self._message(hand), group, entry.attempt, "given back")
 
-        return self._settle(topic, group, receipt_handles, change)
+        return self._settle(topic, group, receipts, change)
 
     async def reject(
-        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+        self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
         def bury(hand: Hand, entry: Entry) -> None:
             self._retry.bury(self._state.groups[group], topic, self._message(hand), entry, reason)
 
-        return self._settle(topic, group, receipt_handles, bury)
+        return self._settle(topic, group, receipts, bury)
 
     def _message(self, hand: Hand) -> StoredMessage:
         """What was delivered, as it was first stored."""
@@ -111,10 +114,10 @@ class Consumption:
         return stored if hand.queue_topic == hand.topic else as_first(stored)
 
     def _settle(
-        self, topic: str, group: str, handles: Sequence[str], change: Callable[[Hand, Entry], None]
+        self, topic: str, group: str, receipts: Sequence[Receipt], change: Callable[[Hand, Entry], None]
     ) -> list[EntrepotError | None]:
         outcomes: list[EntrepotError | None] = []
-        for handle in handles:
+        for handle in map(handle_of, receipts):
             hand, entry = self._claiming.hands.get(handle), self._claiming.entry_of(handle)
             if hand is None or entry is None or (hand.topic, hand.group) != (topic, group):
                 outcomes.append(EntrepotError(Code.INVALID_RECEIPT_HANDLE, "the receipt handle is not current"))

@@ -1,4 +1,4 @@
-"""RemoteConsumption: pop and what follows it over several brokers: a receipt handle says which broker it is from."""
+"""RemoteConsumption: pop and what follows it over several brokers: a receipt says which broker it is from."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from domain.consumer_group import ConsumerGroup, GroupStatus
+from domain.delivery import Deliveries, Delivery, Receipt, spans_of
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery
 from domain.ports import REJECTED, PopRequest
 from domain.position import Position
 from domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from domain.shard import broker_of_queue, local_queue
 from protocols.remoting import operations as wire
+from protocols.remoting.record_run import RecordRun
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.popping import Popping
@@ -33,65 +34,79 @@ class RemoteConsumption:
         self._routes: dict[str, str] = {}
         self.release_waiting = self._popping.release
 
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    async def pop(self, request: PopRequest) -> Deliveries:
         brokers = self._cluster.ready
         if request.topic in self._cluster.topics:
             await self._topology.ensure_group(request.group, self._group_defaults, brokers)
         return await self._popping.pop(request)
 
-    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
-        return await self._settle(wire.ACKNOWLEDGE, topic, group, receipt_handles)
+    async def acknowledge(
+        self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
+    ) -> list[EntrepotError | None]:
+        return await self._settle(wire.ACKNOWLEDGE, topic, group, receipts, may_wait)
 
     async def change_invisible_duration(
         self,
         topic: str,
         group: str,
-        receipt_handles: Sequence[str],
+        receipts: Sequence[Receipt],
         invisible_ms: int | None,
         *,
         release: bool,
         suspend: bool = False,
     ) -> list[EntrepotError | None]:
         operation = wire.CHANGE_INVISIBLE_DURATION
-        return await self._settle(operation, topic, group, receipt_handles, invisible_ms, release, suspend)
+        return await self._settle(operation, topic, group, receipts, invisible_ms, release, suspend)
 
     async def reject(
-        self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED
+        self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
-        return await self._settle(wire.REJECT, topic, group, receipt_handles, reason)
+        return await self._settle(wire.REJECT, topic, group, receipts, reason)
 
     async def _settle(
-        self, operation: wire.Operation, topic: str, group: str, handles: Sequence[str], *others: Any
+        self, operation: wire.Operation, topic: str, group: str, receipts: Sequence[Receipt], *others: Any
     ) -> list[EntrepotError | None]:
-        """Each handle's outcome, from the broker that it came from.  What concerns a whole broker is the outcome of
-        all of its handles, and is raised if there is no other broker."""
-        outcomes: list[EntrepotError | None] = [None] * len(handles)
+        """Each receipt's outcome, from the broker that it came from.  What concerns a whole broker is the outcome of
+        all that came from it, and is raised if there is no other broker."""
+        outcomes: list[EntrepotError | None] = [None] * len(receipts)
         by_broker: dict[BrokerClient, list[int]] = {}
-        for at, handle in enumerate(handles):
+        known: dict[int, BrokerClient] = {}
+        for at, receipt in enumerate(receipts):
             try:
-                by_broker.setdefault(self._broker_of(handle), []).append(at)
+                client = self._broker_named(receipt) if isinstance(receipt, str) else self._broker_of(receipt, known)
+                by_broker.setdefault(client, []).append(at)
             except EntrepotError as refusal:
                 outcomes[at] = refusal
         answers = await ask_all(
             list(by_broker),
-            lambda c: c.ask(operation, topic, group, [handles[at] for at in by_broker[c]], *others),
+            lambda c: c.ask(operation, topic, group, spans_of([receipts[at] for at in by_broker[c]]), *others),
         )
         for client, told in answers:
             places = by_broker[client]
             if isinstance(told, EntrepotError):
-                if len(places) == len(handles):
+                if len(places) == len(receipts):
                     raise told
                 told = [told] * len(places)
             for at, outcome in zip(places, told, strict=True):
                 outcomes[at] = outcome
         return outcomes
 
-    def _broker_of(self, handle: str) -> BrokerClient:
-        """Raises INVALID_RECEIPT_HANDLE for what is no handle, or of no broker that is known."""
-        head = handle[:-TAIL_TEXT_LENGTH]
+    def _broker_of(self, delivery: Delivery, known: dict[int, BrokerClient]) -> BrokerClient:
+        """Raises INVALID_RECEIPT_HANDLE for one of a broker that is not known."""
+        assert isinstance(delivery.run, RecordRun)
+        number = delivery.run.broker
+        client = known.get(number) or self._cluster.of_number(number)
+        if client is None:
+            raise EntrepotError(Code.INVALID_RECEIPT_HANDLE, f"the delivery is of broker {number}, not known here")
+        known[number] = client
+        return client
+
+    def _broker_named(self, receipt: str) -> BrokerClient:
+        """Raises INVALID_RECEIPT_HANDLE for what is no receipt handle, or of no broker that is known."""
+        head = receipt[:-TAIL_TEXT_LENGTH]
         name = self._routes.get(head)
         if name is None:
-            name = read_route(handle).broker
+            name = read_route(receipt).broker
             if len(self._routes) >= MAX_REMEMBERED_ROUTES:
                 self._routes.clear()
             self._routes[head] = name

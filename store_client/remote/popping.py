@@ -18,11 +18,11 @@ from functools import partial
 from typing import Final
 
 from broker.remoting.link import ClientStream
+from domain.delivery import Deliveries, Part, spans_of
 from domain.errors import AWAY, Code, EntrepotError
-from domain.message import Delivery
 from domain.ports import PopRequest
 from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_records
+from protocols.remoting.message_batch import decode_runs
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
@@ -53,7 +53,7 @@ class Popping:
         for waiting in self._waiting.values():
             waiting.release()
 
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    async def pop(self, request: PopRequest) -> Deliveries:
         deadline = self._loop.time() + request.wait_ms / 1000
         brokers = self._cluster.of_topic(request.topic)
         while len(brokers) == 1 and not self._cluster.absent_of(request.topic):
@@ -68,7 +68,7 @@ class Popping:
         while not self._released.done():
             waiting = self._waiting_for(request.topic, request.group)
             if not await waiting.wait(deadline):
-                return []
+                return Deliveries()
             is_enough = True
             try:
                 found = await self._round(request)
@@ -78,11 +78,11 @@ class Popping:
                     waiting.wake()
             if found:
                 return found
-        return []
+        return Deliveries()
 
     # -- one broker ----------------------------------------------------------------------------------------------
 
-    async def _pop_waiting(self, client: BrokerClient, request: PopRequest) -> list[Delivery] | None:
+    async def _pop_waiting(self, client: BrokerClient, request: PopRequest) -> Deliveries | None:
         """Let the broker wait; give it up when nobody is to wait any more, or, with None, when another has come that
         may have messages, too."""
         if request.wait_ms <= 0:
@@ -99,36 +99,35 @@ class Popping:
             return popping.result()
         popping.cancel()
         await asyncio.gather(popping, return_exceptions=True)
-        return [] if self._released.done() else None
+        return Deliveries() if self._released.done() else None
 
-    async def _pop_at(self, client: BrokerClient, request: PopRequest) -> list[Delivery]:
+    async def _pop_at(self, client: BrokerClient, request: PopRequest) -> Deliveries:
         seconds = request.wait_ms / 1000 + client.request_seconds
         if not request.wait_ms:
             seconds = min(seconds, AT_ONCE_SECONDS)
         # What an attempt was given that has a name is found again by it.
         on_late = None if request.attempt_id else partial(self._give_back_late, client, request)
-        answer = await client.ask(wire.POP_RECORDS, request, seconds=seconds, on_late=on_late)
-        return decode_records(answer, client.number)
+        answer = await client.ask(wire.POP_RUNS, request, seconds=seconds, on_late=on_late)
+        return decode_runs(answer, client.number)
 
     def _give_back_late(self, client: BrokerClient, request: PopRequest, answer: bytes) -> None:
-        self._give_back(client, request, decode_records(answer, client.number))
+        self._give_back(client, request, decode_runs(answer, client.number))
 
-    def _give_back(self, client: BrokerClient, request: PopRequest, deliveries: Sequence[Delivery]) -> None:
+    def _give_back(self, client: BrokerClient, request: PopRequest, deliveries: Deliveries) -> None:
         """Nobody waits any more for what a broker has given: others can have it at once."""
-        handles = [delivery.receipt_handle for delivery in deliveries]
-        if handles and not request.attempt_id:
+        if deliveries and not request.attempt_id:
             operation = wire.CHANGE_INVISIBLE_DURATION
-            payload = operation.encode_arguments(request.topic, request.group, handles, 0, True, True)
+            payload = operation.encode_arguments(request.topic, request.group, spans_of(deliveries), 0, True, True)
             client.send(operation, payload, lambda refusal, told: None)  # else when their invisible time is over
 
-    def _end(self, client: BrokerClient, request: PopRequest, popping: asyncio.Task[list[Delivery]]) -> None:
+    def _end(self, client: BrokerClient, request: PopRequest, popping: asyncio.Task[Deliveries]) -> None:
         """Cancel the pop of one broker, whose answer may have come just now."""
         if not popping.cancel() and not popping.cancelled() and popping.exception() is None:
             self._give_back(client, request, popping.result())
 
     # -- several -------------------------------------------------------------------------------------------------
 
-    async def _round(self, request: PopRequest) -> list[Delivery]:
+    async def _round(self, request: PopRequest) -> Deliveries:
         """Ask for what there is now; those that had better be avoided only where the others have nothing.  A try that
         has a name is first asked about everywhere, so that it finds again what it was given.  Raises only if none of
         them answers: one that refuses may not know the topic yet, or have given the group all that it may hold."""
@@ -142,7 +141,7 @@ class Popping:
                 return again
         return await self._ask_well(turn, replace(request, wait_ms=0))
 
-    async def _ask_well(self, turn: Sequence[BrokerClient], request: PopRequest) -> list[Delivery]:
+    async def _ask_well(self, turn: Sequence[BrokerClient], request: PopRequest) -> Deliveries:
         avoided = [client for client in turn if self._cluster.is_avoided(client)]
         asking = _Asking(request, [client for client in turn if client not in avoided])
         await self._ask(asking)
@@ -163,8 +162,8 @@ class Popping:
             except asyncio.CancelledError:
                 for client, task in tasks.items():
                     self._end(client, asking.request, task)
-                for client, deliveries in asking.found.items():
-                    self._give_back(client, asking.request, deliveries)
+                for client, parts_of in asking.found.items():
+                    self._give_back(client, asking.request, Deliveries(parts_of))
                 raise
             for client, task in tasks.items():
                 error = task.exception()
@@ -210,7 +209,7 @@ class _Asking:
 
     def __init__(self, request: PopRequest, turn: list[BrokerClient]) -> None:
         self.request, self.turn = request, turn
-        self.found: dict[BrokerClient, list[Delivery]] = {}
+        self.found: dict[BrokerClient, list[Part]] = {}
         self._missing = request.max_messages
         self._has_answer = False
         self._problem: EntrepotError | None = None
@@ -220,11 +219,11 @@ class _Asking:
         asked, self.turn = self.turn[: self._missing], self.turn[self._missing :]
         return {client: (self._missing + place) // len(asked) for place, client in enumerate(reversed(asked))}
 
-    def answered(self, client: BrokerClient, deliveries: list[Delivery], count: int) -> None:
+    def answered(self, client: BrokerClient, deliveries: Deliveries, count: int) -> None:
         self._has_answer = True
         self._missing -= len(deliveries)
         if deliveries:
-            self.found.setdefault(client, []).extend(deliveries)
+            self.found.setdefault(client, []).extend(deliveries.parts)
         if len(deliveries) >= count:
             self.turn.append(client)
 
@@ -232,11 +231,11 @@ class _Asking:
         if self._problem is None or error.code not in AWAY:
             self._problem = error
 
-    def result(self) -> list[Delivery]:
+    def result(self) -> Deliveries:
         """All that was found.  Raises the refusal where none of them answered."""
         if self._problem is not None and not self._has_answer:
             raise self._problem
-        return [delivery for deliveries in self.found.values() for delivery in deliveries]
+        return Deliveries([part for parts in self.found.values() for part in parts])
 
 
 class _Waiting:

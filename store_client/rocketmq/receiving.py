@@ -15,10 +15,10 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Final
 
+from domain.delivery import Deliveries, Delivery, single_delivery
 from domain.errors import Code, CorruptedError, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind, compile_filter
 from domain.measurement import Histogram
-from domain.message import Delivery
 from domain.names import check_same_namespace
 from domain.ports import PopRequest
 from protocols.rocketmq import v2_pb2 as v2
@@ -86,7 +86,7 @@ class Receiving:
         self._is_draining = False
         self.took = Histogram()
 
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    async def pop(self, request: PopRequest) -> Deliveries:
         """`Consumption.pop`.  One that does not wait gives the cluster `answer_ms` all the same."""
         check_same_namespace(request.topic, request.group)
         route = await self._cluster.routes.of(request.topic)
@@ -102,7 +102,7 @@ class Receiving:
         shelf = self._shelves.setdefault(wish, _Shelf(wish))
         shelf.pops += 1
         try:
-            return await self._wait(shelf, route, brokers, request)
+            return Deliveries.of_singles(await self._wait(shelf, route, brokers, request))
         finally:
             shelf.pops -= 1
             self._tidy(shelf)
@@ -220,7 +220,7 @@ class Receiving:
             attempt,
             system.queue_id,
         )
-        return Delivery(message, handle.encode(), attempt)
+        return single_delivery(message, handle.encode(), attempt)
 
     async def _wanted(self, wish: _Wish, found: list[Delivery]) -> list[Delivery]:
         """The protocol has no topic filters: what one does not want is settled here."""

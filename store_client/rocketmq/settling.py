@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
+from domain.delivery import Receipt, handle_of
 from domain.errors import Code, EntrepotError
 from domain.ports import REJECTED
 from protocols.rocketmq import v2_pb2 as v2
@@ -31,8 +32,11 @@ class Settling:
         self._cluster = cluster
         self._renewed: OrderedDict[str, str] = OrderedDict()
 
-    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> Refusals:
+    async def acknowledge(
+        self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
+    ) -> Refusals:
         """One call for all the handles of a broker."""
+        receipt_handles = [handle_of(receipt) for receipt in receipts]
         outcomes: Refusals = [None] * len(receipt_handles)
         by_broker: dict[str, list[tuple[int, ClusterHandle]]] = {}
         for index, text in enumerate(receipt_handles):
@@ -76,7 +80,7 @@ class Settling:
         self,
         topic: str,
         group: str,
-        receipt_handles: Sequence[str],
+        receipts: Sequence[Receipt],
         invisible_ms: int | None,
         *,
         release: bool,
@@ -101,9 +105,9 @@ class Settling:
             answer = await session.call(connection, CHANGE_INVISIBLE, question)
             self._remember(text, _VOID if release else answer.receipt_handle or handle.receipt_handle)
 
-        return await self._each(topic, group, receipt_handles, change)
+        return await self._each(topic, group, receipts, change)
 
-    async def reject(self, topic: str, group: str, receipt_handles: Sequence[str], reason: str = REJECTED) -> Refusals:
+    async def reject(self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED) -> Refusals:
         """A call for each handle: the protocol has no batch of them, and no reasons."""
 
         async def forward(text: str, handle: ClusterHandle) -> None:
@@ -119,7 +123,7 @@ class Settling:
             await session.call(connection, FORWARD_TO_DLQ, question)
             self._renewed.pop(text, None)
 
-        return await self._each(topic, group, receipt_handles, forward)
+        return await self._each(topic, group, receipts, forward)
 
     # -- shared ------------------------------------------------------------------------------------------------------
 
@@ -127,7 +131,7 @@ class Settling:
         self,
         topic: str,
         group: str,
-        receipt_handles: Sequence[str],
+        receipts: Sequence[Receipt],
         settle: Callable[[str, ClusterHandle], Awaitable[None]],
     ) -> Refusals:
         async def one(text: str) -> EntrepotError | None:
@@ -137,6 +141,7 @@ class Settling:
                 return refusal
             return None
 
+        receipt_handles = [handle_of(receipt) for receipt in receipts]
         texts = list(dict.fromkeys(receipt_handles))
         first = dict(zip(texts, await asyncio.gather(*map(one, texts)), strict=True))
         return [first[text] for text in receipt_handles]

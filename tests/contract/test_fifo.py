@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code
-from domain.message import Delivery
 from domain.ports import PopRequest, Store
 from domain.retry_policy import RetryKind, RetryPolicy
 from domain.topic import Topic
@@ -37,16 +38,16 @@ async def send(store: Store, *names: str, queue_id: int = 0) -> None:
     assert await append_all(store, *sent) == [None] * len(names)
 
 
-async def release(store: Store, deliveries: list[Delivery], delay_ms: int | None = 0) -> None:
+async def release(store: Store, deliveries: Sequence[Delivery], delay_ms: int | None = 0) -> None:
     outcomes = await store.consumption.change_invisible_duration("t", "g", handles(deliveries), delay_ms, release=True)
     assert codes(outcomes) == [None] * len(deliveries)
 
 
-async def acknowledge(store: Store, deliveries: list[Delivery]) -> None:
+async def acknowledge(store: Store, deliveries: Sequence[Delivery]) -> None:
     assert codes(await store.consumption.acknowledge("t", "g", handles(deliveries))) == [None] * len(deliveries)
 
 
-def of_group(found: list[Delivery], name: str) -> list[str]:
+def of_group(found: Sequence[Delivery], name: str) -> list[str]:
     return [body for body in bodies(found) if body.startswith(name)]
 
 
@@ -211,11 +212,11 @@ async def test_nothing_leaves_the_order_for_a_retry_topic(store: Store, clock: M
 # -- trying again with the same name -----------------------------------------------------------------------------------
 
 
-async def attempt(store: Store, attempt_id: str, group: str = "g", count: int = 32) -> list[Delivery]:
+async def attempt(store: Store, attempt_id: str, group: str = "g", count: int = 32) -> Sequence[Delivery]:
     return await store.consumption.pop(PopRequest("t", group, count, invisible_ms=10_000, attempt_id=attempt_id))
 
 
-def facts(found: list[Delivery]) -> list[tuple[bytes, int]]:
+def facts(found: Sequence[Delivery]) -> list[tuple[bytes, int]]:
     return [(delivery.message.body, delivery.attempt) for delivery in found]
 
 

@@ -6,6 +6,7 @@ in order, and never while another consumer has one of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
 from domain.consumer_group import ConsumerGroup
-from domain.message import Delivery
+from domain.delivery import Delivery
 from domain.ports import PopRequest
 from domain.topic import Topic
 from tests.support.store_machine import StoreMachine
@@ -147,7 +148,7 @@ class FifoRules(StoreMachine):
         assert record.message_group == delivery.message.message_group
         return record
 
-    def check(self, found: list[Delivery], *, is_all: bool) -> None:
+    def check(self, found: Sequence[Delivery], *, is_all: bool) -> None:
         now = self.clock.now_ms()
         delivered = [self.record_of(delivery) for delivery in found]
         assert len({(r.queue_id, r.offset) for r in delivered}) == len(delivered), "each once"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code
 from domain.expression.filter import MAX_SUB_TOPIC_FILTERS, FilterExpression, FilterKind, sub_topic_filters
 from domain.filter_hash import filter_hash
-from domain.message import Delivery, Message, PropertyValue
+from domain.message import Message, PropertyValue
 from domain.ports import PopRequest, Store
 from domain.query import ConsumptionState
 from domain.routing.topic_filter import matches
@@ -55,7 +57,7 @@ async def send_tags(store: Store, *tags: str) -> None:
 
 async def filtered(
     store: Store, expression: FilterExpression | None, group: str = "g", count: int = 32
-) -> list[Delivery]:
+) -> Sequence[Delivery]:
     return await store.consumption.pop(PopRequest("t", group, count, filter=expression))
 
 

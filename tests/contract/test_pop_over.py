@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code
-from domain.message import Delivery, Message, SystemProperty
+from domain.message import Message, SystemProperty
 from domain.names import queue_feed
 from domain.ports import PopRequest, Store
 from domain.topic import Topic
@@ -32,7 +35,7 @@ async def put(store: Store, clock: ManualClock, *names: str, expires_in_ms: int 
     assert set(await append_all(store, *messages)) == {None}
 
 
-async def over(store: Store, lifetime_ms: int | None = None, count: int = 32) -> list[Delivery]:
+async def over(store: Store, lifetime_ms: int | None = None, count: int = 32) -> Sequence[Delivery]:
     return await store.consumption.pop(PopRequest(FEED, GROUP, count, only_over=True, lifetime_ms=lifetime_ms))
 
 

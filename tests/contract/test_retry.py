@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code
-from domain.message import Delivery, SystemProperty
+from domain.message import SystemProperty
 from domain.ports import Store
 from domain.retry_policy import RetryKind, RetryPolicy
 from domain.topic import Topic
@@ -44,12 +46,12 @@ async def topic_and_group(store: Store) -> None:
     await store.topology.put_group(ConsumerGroup("g", invisible_seconds=10))
 
 
-async def release(store: Store, deliveries: list[Delivery], delay_ms: int | None = None) -> None:
+async def release(store: Store, deliveries: Sequence[Delivery], delay_ms: int | None = None) -> None:
     outcomes = await store.consumption.change_invisible_duration("t", "g", handles(deliveries), delay_ms, release=True)
     assert codes(outcomes) == [None] * len(deliveries)
 
 
-async def acknowledge(store: Store, deliveries: list[Delivery]) -> None:
+async def acknowledge(store: Store, deliveries: Sequence[Delivery]) -> None:
     assert codes(await store.consumption.acknowledge("t", "g", handles(deliveries))) == [None] * len(deliveries)
 
 
@@ -286,7 +288,7 @@ async def test_a_poisonous_message_ends_as_exactly_one_dead_letter(store: Store)
     await append(store, "t", "bad", *map(str, range(11)))
     attempts: list[int] = []
 
-    async def it_is_buried() -> list[Delivery]:
+    async def it_is_buried() -> Sequence[Delivery]:
         attempts.extend(await drive_poison(store, 1))
         return await pop(store, DEAD_LETTER_TOPIC, "reader")
 

@@ -11,9 +11,10 @@ import grpc
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
-from domain.message import Delivery, Message, StoredMessage, SystemProperty
+from domain.message import Message, StoredMessage, SystemProperty
 from domain.ports import PopRequest
 from domain.query import MessageQuery
 from domain.topic import Permission, Topic

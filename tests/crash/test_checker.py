@@ -60,13 +60,13 @@ def test_a_confirm_before_the_sync_is_found(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_skipped_acknowledgement_is_found(monkeypatch: pytest.MonkeyPatch):
-    apply = Progress.apply
+    change = Progress.change
 
-    def forgetful(progress: Progress, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
-        if payload[0] != ConsumptionOp.SETTLE or commit_log_offset % 3:
-            apply(progress, payload, commit_log_offset, store_time_ms)
+    def forgetful(progress: Progress, op: int, *others: Any) -> None:
+        if op != ConsumptionOp.SETTLE or others[-2] % 3:  # its commit-log offset
+            change(progress, op, *others)
 
-    monkeypatch.setattr(Progress, "apply", forgetful)
+    monkeypatch.setattr(Progress, "change", forgetful)
     monkeypatch.setattr(SimulatedStore, "drain", lambda store: drain_once(store))
     report = run()
     assert report.duplicated
@@ -98,7 +98,7 @@ def test_a_double_delivery_is_found(monkeypatch: pytest.MonkeyPatch):
     claim = ConsumeWindow.claim
 
     def twice(window: ConsumeWindow, now_ms: int, count: int, *bounds: int) -> list[int]:
-        offsets = claim(window, now_ms, count, *bounds)
+        offsets = list(claim(window, now_ms, count, *bounds))
         if offsets and count == 1:  # the second consumer gets one of the first's as well
             offsets.insert(0, offsets[0] - 1)
         return offsets
@@ -147,13 +147,18 @@ def test_deliveries_out_of_order_are_found(monkeypatch: pytest.MonkeyPatch):
 def _reversed_pop(pop: Any) -> Any:
     def reversed_pop(store: SimulatedStore, *args: Any, **options: Any) -> Any:
         found = pop(store, *args, **options)
-        found.reverse()  # the list that is handed out when durable
+        found._all().reverse()  # the list that is handed out when durable
         return found
 
     return reversed_pop
 
 
 def test_an_attempt_that_falls_is_found(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(ConsumeWindow, "attempts_of", lambda window, offsets: [1] * len(offsets))
+    delivered = ConsumeWindow.delivered_runs
+    monkeypatch.setattr(
+        ConsumeWindow,
+        "delivered_runs",
+        lambda window, *asked: [run._replace(attempt=1) for run in delivered(window, *asked)],
+    )
     monkeypatch.setattr(ConsumeWindow, "is_current", lambda window, offset, attempt: True)
     assert any("the attempt before" in line for line in run().duplicated)

@@ -4,14 +4,15 @@ time, and who lost an answer gets it again by its attempt id."""
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import StorageFullError
-from domain.message import Delivery
 from domain.ports import PopRequest
 from tests.support.derived_state import check_derived
 from tests.support.simulated_disk import Crash, SimulatedDisk
@@ -48,8 +49,8 @@ class Consumer:
     tries: int = 0
     held: list[Held] = field(default_factory=list)
     unanswered: list[Held] = field(default_factory=list)
-    asking: tuple[str, list[Delivery], int, int] | None = None
-    lost: tuple[str, list[Delivery], int, int] | None = None
+    asking: tuple[str, Sequence[Delivery], int, int] | None = None
+    lost: tuple[str, Sequence[Delivery], int, int] | None = None
 
 
 class FifoLife:
@@ -81,7 +82,7 @@ class FifoLife:
 
     # -- consumers -------------------------------------------------------------------------------------------------
 
-    def pop(self, consumer: Consumer, count: int, invisible_ms: int = INVISIBLE_MS) -> list[Delivery]:
+    def pop(self, consumer: Consumer, count: int, invisible_ms: int = INVISIBLE_MS) -> Sequence[Delivery]:
         """What is handed out when it is durable; who lost an answer asks for that again."""
         lost, consumer.lost = consumer.lost, None
         consumer.tries += 1
@@ -109,7 +110,7 @@ class FifoLife:
         self.store._when_durable(hand_out)
         return found
 
-    def _check_run(self, found: list[Delivery]) -> None:
+    def _check_run(self, found: Sequence[Delivery]) -> None:
         by_group: dict[str, list[bytes]] = defaultdict(list)
         for delivery in found:
             by_group[delivery.message.message_group].append(delivery.message.message_id)
@@ -209,7 +210,7 @@ class FifoLife:
         assert all(self.seen[group] == len(ids) for group, ids in self.order.items())
 
 
-def _facts(deliveries: list[Delivery]) -> list[tuple[bytes, int, str]]:
+def _facts(deliveries: Sequence[Delivery]) -> list[tuple[bytes, int, str]]:
     """By queue, in the order of each."""
     ordered = sorted(deliveries, key=lambda delivery: delivery.message.queue_id)
     return [(delivery.message.message_id, delivery.attempt, delivery.receipt_handle) for delivery in ordered]
@@ -320,7 +321,8 @@ def test_a_pop_without_room_for_its_record_gives_each_message_once_later(monkeyp
         def no_room(*_: object) -> int:
             raise StorageFullError
 
-        patch.setattr(type(life.store.engine), "append_record", no_room)
+        patch.setattr(type(life.store.engine.commit_log), "has_space", lambda *_: False)
+        patch.setattr(type(life.store.engine.commit_log), "make_space", no_room)
         with pytest.raises(StorageFullError):
             life.pop(consumer, 10)
     assert len(life.pop(consumer, 10)) == 3

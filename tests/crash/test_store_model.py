@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Deliveries
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.filter_hash import filter_hash
@@ -206,7 +207,7 @@ class RetryMachine(TwoStores):
             or self.store.engine.end > self.store.engine.confirmed_offset
         ):
             self.store.answer()
-            for delivery in found if isinstance(found, list) else ():
+            for delivery in found if isinstance(found, Deliveries) else ():
                 place = (delivery.message.queue_offset, delivery.attempt, delivery.message.body)
                 ours.setdefault(place, []).append(delivery.receipt_handle)
         while expected := self.ask(self.model.consumption.pop(request)):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
-from broker.consume.progress import decode_op
+from broker.consume.progress import decode_ops
 from broker.store import record
 from domain.errors import EntrepotError
 from domain.expression.cesql.expression import compile_cesql
@@ -30,7 +30,7 @@ from protocols.mqtt.encoder import encode
 from protocols.mqtt.packets import Connect, Publish, Subscribe, Subscription
 from protocols.proxy.header import MalformedProxyHeaderError, parse_header
 from protocols.remoting.frames import FrameReader, RemotingError
-from protocols.remoting.message_batch import decode_deliveries, decode_messages, decode_records, decode_stored
+from protocols.remoting.message_batch import decode_deliveries, decode_messages, decode_runs, decode_stored
 from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 from protocols.rocketmq import v2_pb2 as v2
 from protocols.rocketmq.errors import WireError
@@ -89,7 +89,7 @@ def remoting(data: bytes) -> None:
         decode_messages,
         lambda raw: decode_stored(raw, 3),
         lambda raw: decode_deliveries(raw, 3),
-        lambda raw: decode_records(raw, 3),
+        lambda raw: decode_runs(raw, 3),
     ):
         with contextlib.suppress(RemotingError):
             read(data)
@@ -101,7 +101,7 @@ def records(data: bytes) -> None:
         with contextlib.suppress(InvalidRecordError):
             record.decode_header(raw, 0, 0)
     with contextlib.suppress(ValueError, struct.error):
-        decode_op(data)
+        decode_ops(data)
 
 
 def cloudevents(data: bytes) -> None:

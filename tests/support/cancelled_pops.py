@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from domain.message import Delivery
+from domain.delivery import Delivery
 from domain.ports import Store
 from tests.support.store_steps import LONG_POLL_MS, handles, pop
 
@@ -40,7 +40,7 @@ async def cancel_at_every_step(
             ended = 0
         else:
             ended += 1
-            found = popping.result()
+            found = list(popping.result())
         missing = count - len(found)
         while missing:
             again = await pop(store, "t", count=missing, wait_ms=LONG_POLL_MS)

@@ -13,9 +13,10 @@ from broker.store.commit_log import CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import CorruptedError, EntrepotError, StorageFullError
 from domain.expression.filter import FilterExpression
-from domain.message import Delivery, Message, StoredMessage
+from domain.message import Message, StoredMessage
 from domain.ports import PopRequest
 from domain.topic import Topic
 from tests.support.checker import History, Report, check
@@ -134,7 +135,7 @@ class SimulatedStore:
         count: int = 10,
         invisible_ms: int = INVISIBLE_MS,
         wanted: FilterExpression | None = None,
-    ) -> list[Delivery]:
+    ) -> Sequence[Delivery]:
         """Claim; what is claimed is handed out when it is durable."""
         now = self.now_ms
         found = done(self.ports.consumption.pop(PopRequest(topic, group, count, 0, invisible_ms, wanted)))

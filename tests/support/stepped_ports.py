@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from broker.consume.decision_step import Decision
 from broker.opening import OpenedStore
 from broker.ports.consumption import Consumption
 from broker.ports.core import BrokerCore
@@ -24,8 +25,9 @@ T = TypeVar("T")
 class _NoWaiting:
     """In place of the group commit: every wait is over at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, core: BrokerCore) -> None:
         self.submitted: list[Confirmation] = []
+        self._core = core
 
     def submit(self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0) -> Confirmation:
         self.submitted.append(confirmation)
@@ -33,6 +35,13 @@ class _NoWaiting:
 
     async def wait(self) -> None:
         pass
+
+    def decide(self, decision: Decision, *, may_wait: bool = False) -> None:
+        """A step of its own, and the write behind it: what it claimed can be read, as if it were durable."""
+        self._core.step.add(decision)
+        for confirmation in self._core.step.run():
+            self._core.engine.commit_log.write()
+            confirmation.settle()
 
     def when_relieved(self, callback: Callable[[], None]) -> None:
         callback()
@@ -48,8 +57,8 @@ class SteppedPorts:
 
     def __init__(self, settings: BrokerSettings, clock: Clock, opened: OpenedStore) -> None:
         loop: Any = _StandingLoop()
-        commit: Any = _NoWaiting()
         self.core = core = BrokerCore(settings, clock, opened, loop)
+        commit: Any = _NoWaiting(core)
         core.commit = commit
         self.messages = Messages(core)
         self.consumption = Consumption(core)

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from domain.confirmation import Confirmation
+from domain.delivery import Deliveries, Delivery
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, Message, StoredMessage
+from domain.message import Message, StoredMessage
 from domain.ports import PopRequest, Store
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -39,7 +40,7 @@ async def append(store: Store, topic: str, *bodies: bytes | str, queue_id: int =
 
 async def pop(
     store: Store, topic: str, group: str = "g", count: int = 32, wait_ms: int = 0, invisible_ms: int | None = None
-) -> list[Delivery]:
+) -> Deliveries:
     return await asyncio.wait_for(
         store.consumption.pop(PopRequest(topic, group, count, wait_ms, invisible_ms)), PATIENCE_SECONDS
     )

@@ -11,15 +11,20 @@ from hypothesis import strategies as st
 
 from broker.consume.handle_mint import HandleContext, HandleMint
 from domain.errors import Code, EntrepotError
-from domain.receipt_handle import INDEX_TEXT_LENGTH, MAX_RUN, HandleRoute, read_route
+from domain.receipt_handle import INDEX_TEXT_LENGTH, MAX_RUN, HandleRoute, index_text, read_route
 
 NAMES = st.text(alphabet="abcXYZ019_-%|", min_size=1, max_size=120)
+
+
+def handles_of(context: HandleContext, queue_id: int, first: int, count: int, stamp: int) -> list[str]:
+    head = context.mint(queue_id, first, count, stamp)
+    return [head + index_text(index) for index in range(count)]
 
 
 @given(topic=NAMES, group=NAMES, epoch=st.integers(0, 2**32 - 1), offset=st.integers(0, 2**64 - 1))
 def test_the_route_is_read_as_it_was_minted(topic: str, group: str, epoch: int, offset: int):
     mint = HandleMint(b"k" * 32, b"12345678", "broker-a")
-    [handle] = mint.context(topic, group, epoch, (0, 0)).mint(3, [offset], [1])
+    [handle] = handles_of(mint.context(topic, group, epoch, (0, 0)), 3, offset, 1, 1)
     assert read_route(handle) == HandleRoute("default", topic, group, "broker-a", b"12345678", epoch)
 
 
@@ -41,15 +46,21 @@ def context_of(topic: str = "t", group: str = "g", key: bytes = b"k") -> HandleC
     return HandleMint(key * 32, b"12345678", "broker-a").context(topic, group, 0, (0, 0))
 
 
-PLACES = st.lists(st.tuples(st.integers(0, 400), st.integers(1, 3)), unique_by=lambda place: place[0], max_size=300)
+RUNS = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(1, 70), st.integers(1, 3)), unique_by=lambda run: run[0], max_size=9
+)
 
 
-@given(PLACES, st.sampled_from([0, 7, 0x8000_0001]), st.randoms())
-def test_what_is_minted_is_checked_in_any_order(places: list[tuple[int, int]], queue_id: int, random: Random):
+@given(RUNS, st.sampled_from([0, 7, 0x8000_0001]), st.randoms())
+def test_what_is_minted_is_checked_in_any_order(runs: list[tuple[int, int, int]], queue_id: int, random: Random):
     context = context_of()
-    handles = context.mint(queue_id, [offset for offset, _ in places], [stamp for _, stamp in places])
-    assert len(set(handles)) == len(places)
-    expected = {handle: (queue_id, *place) for handle, place in zip(handles, places, strict=True)}
+    expected = {
+        handle: (queue_id, first + index, stamp)
+        for first, count, stamp in runs
+        for index, handle in enumerate(handles_of(context, queue_id, first, count, stamp))
+    }
+    assert len(expected) == sum(count for _, count, _ in runs)
+    handles = list(expected)
     random.shuffle(handles)
     assert context.check(handles) == [expected[handle] for handle in handles]
 
@@ -58,7 +69,7 @@ def test_what_is_minted_is_checked_in_any_order(places: list[tuple[int, int]], q
 def test_a_handle_that_is_changed_is_refused_or_of_the_same_answer(stamp: int, first: int, data: st.DataObject):
     context = context_of()
     count = data.draw(st.integers(1, 100))
-    handles = context.mint(3, list(range(first, first + count)), [stamp] * count)
+    handles = handles_of(context, 3, first, count, stamp)
     handle = list(data.draw(st.sampled_from(handles)))
     at = data.draw(st.integers(0, len(handle) - 1))
     handle[at] = data.draw(st.sampled_from(sorted(set(ascii_letters + digits + "-_=+ü") - {handle[at]})))
@@ -68,25 +79,23 @@ def test_a_handle_that_is_changed_is_refused_or_of_the_same_answer(stamp: int, f
         assert found == (3, first + handles.index("".join(handle)), stamp)
 
 
-def test_more_than_a_run_can_count_are_several_runs():
-    context, count = context_of(), MAX_RUN + 2
-    handles = context.mint(0, list(range(count)), [1] * count)
-    assert context.check([handles[0], handles[MAX_RUN - 1], handles[-1]]) == [
-        (0, 0, 1),
-        (0, MAX_RUN - 1, 1),
-        (0, count - 1, 1),
-    ]
+def test_the_longest_run_has_handles_to_its_end():
+    context = context_of()
+    handles = handles_of(context, 0, 5, MAX_RUN, 1)
+    assert context.check([handles[0], handles[-1]]) == [(0, 5, 1), (0, 4 + MAX_RUN, 1)]
+    [beyond] = context.check([handles[0][:-INDEX_TEXT_LENGTH] + index_text(MAX_RUN)])
+    assert isinstance(beyond, EntrepotError)
 
 
 def test_a_handle_of_another_topic_group_or_store_is_refused():
-    [handle] = context_of().mint(0, [5], [1])
+    [handle] = handles_of(context_of(), 0, 5, 1, 1)
     for other in (context_of(topic="u"), context_of(group="h"), context_of(key=b"l")):
         [refused] = other.check([handle])
         assert isinstance(refused, EntrepotError) and refused.code is Code.INVALID_RECEIPT_HANDLE
 
 
 def test_a_handle_of_the_old_form_is_refused_with_a_word_that_says_so():
-    old = "AQA" + context_of().mint(0, [5], [1])[0][3:-16]
+    old = "AQA" + handles_of(context_of(), 0, 5, 1, 1)[0][3:-16]
     [checked] = context_of().check([old])
     with pytest.raises(EntrepotError) as refused:
         read_route(old)
@@ -97,7 +106,8 @@ def test_a_handle_of_the_old_form_is_refused_with_a_word_that_says_so():
 
 def test_each_run_is_checked_once(monkeypatch: pytest.MonkeyPatch):
     context = context_of()
-    handles = context.mint(0, list(range(50)), [1] * 50) + context.mint(1, [4, 9], [1, 1])
+    places = [(0, 0, 50), (1, 4, 1), (1, 9, 1)]
+    handles = [handle for queue_id, first, count in places for handle in handles_of(context, queue_id, first, count, 1)]
     looked: list[str] = []
     checked = HandleContext._checked
     monkeypatch.setattr(HandleContext, "_checked", lambda self, head: looked.append(head) or checked(self, head))

@@ -11,8 +11,8 @@ import structlog
 
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery
 from domain.ports import Store
 from gateway.frontends.rocketmq.access import RocketMqAccess
 from gateway.messaging.send import Sender

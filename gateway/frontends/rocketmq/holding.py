@@ -20,9 +20,9 @@ from urllib.parse import quote, unquote
 import msgspec
 import structlog
 
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
 from domain.key_value import ABSENT, MAX_SCAN, KeyValueChange
-from domain.message import Delivery
 from gateway.frontends.rocketmq.frontend import RocketMqFrontend
 from gateway.messaging.leased_consumer import LeasedConsumer
 from gateway.messaging.ticket import Ticket, by_consumer
@@ -43,7 +43,7 @@ RELEASE_SECONDS: Final = 5.0
 
 log = structlog.get_logger(__name__)
 
-Popped = Sequence[tuple[str, str, list[Delivery]]]
+Popped = Sequence[tuple[str, str, Sequence[Delivery]]]
 
 
 class HeldRecord(msgspec.Struct, array_like=True):
@@ -165,7 +165,7 @@ class Holding:
         self._forget(client, list(popped_ms))  # one that asked again with the same attempt id has the same handles
         for ticket in self._consumer(topic, group).adopt(list(popped_ms), is_due=is_due):
             ticket.member = client
-            client.held[ticket.handle] = _Held(ticket, popped_ms[ticket.handle])
+            client.held[ticket.receipt_handle] = _Held(ticket, popped_ms[ticket.receipt_handle])
 
     def _hold_recorded(self, client: HeldClient, record: HeldRecord | None) -> None:
         """Hold what a client has got from another gateway, and renew it at once."""
@@ -358,12 +358,12 @@ class Holding:
 
 def _ended(tickets: Sequence[Ticket], is_back: bool) -> None:
     for ticket in tickets:
-        ticket.member.held.pop(ticket.handle, None)
+        ticket.member.held.pop(ticket.receipt_handle, None)
 
 
 def _recorded(held: _Held) -> tuple[str, str, str, int]:
     of = held.ticket.consumer
-    return held.ticket.handle, of.topic, of.group, held.popped_ms
+    return held.ticket.receipt_handle, of.topic, of.group, held.popped_ms
 
 
 def _key(client_id: str) -> str:

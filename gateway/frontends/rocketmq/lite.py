@@ -18,10 +18,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.key_value import KeyValueChange, KeyValueEvent
-from domain.message import Delivery, StoredMessage
+from domain.message import StoredMessage
 from domain.names import qualified, split_name
 from domain.ports import PopRequest
 from domain.revision import BY_USE
@@ -42,7 +43,7 @@ MAX_KNOWN: Final = 50_000
 RESCAN_SECONDS: Final = 1.0
 """How often a waiting receive looks at all its lite topics, for what is due again."""
 
-Popped = list[tuple[str, str, list[Delivery]]]
+Popped = list[tuple[str, str, Sequence[Delivery]]]
 
 
 class LiteRecord(msgspec.Struct, array_like=True):
@@ -257,7 +258,7 @@ class LiteSubscriptions:
             await self._pop_each(names, request, popped)
         except BaseException:
             for group, _, deliveries in popped:
-                give_back(self._store, request.topic, group, [each.receipt_handle for each in deliveries])
+                give_back(self._store, request.topic, group, deliveries)
             raise
         return popped
 

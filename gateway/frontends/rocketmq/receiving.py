@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from domain.consumer_group import MAX_INVISIBLE_SECONDS
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery
 from domain.names import check_same_namespace
 from domain.ports import PopRequest
 from gateway.frontends.rocketmq.caller import Caller, Write
@@ -32,7 +32,7 @@ MAX_ENTRIES: Final = 10_000
 NOTHING: Final = v2.ReceiveMessageResponse(status=v2.Status(code=v2.MESSAGE_NOT_FOUND, message="no new message"))
 HAND_OVER: Final = v2.ReceiveMessageResponse(status=OK_STATUS)
 
-Popped = list[tuple[str, str, list[Delivery]]]
+Popped = list[tuple[str, str, Sequence[Delivery]]]
 """Deliveries by group, with the topic that its lite topics are below, or nothing."""
 
 Settle = Callable[[str, str, Sequence[str]], Awaitable[Sequence[EntrepotError | None]]]

@@ -191,9 +191,9 @@ class _Consumer:
         if not popped and self._loop.time() - asked < WAIT_MS / 2000:
             await asyncio.sleep(PAUSE_SECONDS)
         wanted = [ticket for ticket in popped if wants(self._filters, ticket.message, self._default_type)]
-        self._held.update((ticket.handle, ticket) for ticket in wanted)
+        self._held.update((ticket.receipt_handle, ticket) for ticket in wanted)
         if len(wanted) < len(popped):
-            self._leased.acknowledge([ticket for ticket in popped if ticket.handle not in self._held])
+            self._leased.acknowledge([ticket for ticket in popped if ticket.receipt_handle not in self._held])
         return wanted
 
     async def _hand_out(self, tickets: Sequence[Ticket]) -> None:
@@ -205,7 +205,7 @@ class _Consumer:
 
     def _settled_or_over(self, tickets: Sequence[Ticket], is_back: bool) -> None:
         for ticket in tickets:
-            self._held.pop(ticket.handle, None)
+            self._held.pop(ticket.receipt_handle, None)
         self._room.set()
 
     # -- what comes in -------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def decode_control(text: bytes) -> Control:
 def encode_delivery(ticket: Ticket, default_type: str) -> str:
     """One event of the group."""
     event = to_event(ticket.message, split_name(ticket.message.topic)[0], default_type)
-    event.attributes["locktoken"] = ticket.handle
+    event.attributes["locktoken"] = ticket.receipt_handle
     event.attributes["deliverycount"] = str(ticket.attempt)
     event.typed_extensions = {**event.typed_extensions, "deliverycount": ExtensionType.INTEGER}
     return encode_event(event).decode()

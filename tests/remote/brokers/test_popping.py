@@ -4,14 +4,15 @@ something."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.filter_hash import filter_hash
-from domain.message import Delivery
 from domain.ports import PopRequest
 from domain.shard import broker_of_queue
 from domain.topic import Topic
@@ -24,7 +25,7 @@ from tests.support.store_steps import LONG_POLL_MS, append, append_all, bodies, 
 from tests.support.waiting import PATIENCE_SECONDS, until
 
 
-def begin(store: RemoteStore, count: int = 1, invisible_ms: int | None = None) -> asyncio.Task[list[Delivery]]:
+def begin(store: RemoteStore, count: int = 1, invisible_ms: int | None = None) -> asyncio.Task[Sequence[Delivery]]:
     """A long poll."""
     return asyncio.create_task(pop(store, "t", count=count, wait_ms=LONG_POLL_MS, invisible_ms=invisible_ms))
 
@@ -37,7 +38,7 @@ async def waits(store: RemoteStore, count: int = 1) -> None:
     )
 
 
-async def soon(popping: asyncio.Task[list[Delivery]]) -> list[str]:
+async def soon(popping: asyncio.Task[Sequence[Delivery]]) -> list[str]:
     """What it got, long before its time is over."""
     return bodies(await asyncio.wait_for(popping, PATIENCE_SECONDS))
 

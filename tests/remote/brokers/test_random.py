@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
-from domain.message import ROUND_ROBIN, Delivery, Message
+from domain.message import ROUND_ROBIN, Message
 from domain.ports import PopRequest
 from store_client.remote import RemoteStore
 from tests.support.broker_world import BrokerWorld, sender_over

@@ -18,16 +18,22 @@ from tests.support.store_steps import append_all, bodies, pop
 from tests.support.waiting import until
 
 
-class HeldCommit:
-    """In place of the group commit: whoever waits for the log waits for `event`."""
+class HeldSync:
+    """In place of the answer of the sync process: it comes when it is let go."""
 
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-        self.waiting = 0
+    def __init__(self, store: Broker) -> None:
+        self._finish = store.core.commit._on_synced
+        self.is_waiting = False
+        store.core.loop.remove_reader(store.engine.log_channel.fileno())
+        store.core.loop.add_reader(store.engine.log_channel.fileno(), self._come)
+        self._store = store
 
-    async def wait(self) -> None:
-        self.waiting += 1
-        await self.event.wait()
+    def _come(self) -> None:
+        self.is_waiting = True
+        self._store.core.loop.remove_reader(self._store.engine.log_channel.fileno())
+
+    def let_go(self) -> None:
+        self._store.core.loop.add_reader(self._store.engine.log_channel.fileno(), self._finish)
 
 
 @pytest.fixture
@@ -46,22 +52,18 @@ async def held(store: Broker) -> list[int]:
 
 
 @pytest.mark.parametrize("is_cancelled", [False, True])
-async def test_an_answer_that_waits_is_nobody_s(
-    store: Broker, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
-) -> None:
-    commit = HeldCommit()
-    with monkeypatch.context() as patch:
-        patch.setattr(store.core.commit, "wait", commit.wait)
-        popping = asyncio.create_task(pop(store, "t"))
-        await until(lambda: commit.waiting, "the pop waits for the log")
-        assert await held(store) == [0, 0]
-        if is_cancelled:
-            popping.cancel()
-            await asyncio.wait((popping,))
-            assert await held(store) == [0, 0]
-        commit.event.set()
+async def test_an_answer_that_waits_is_nobody_s(store: Broker, is_cancelled: bool) -> None:
+    sync = HeldSync(store)
+    popping = asyncio.create_task(pop(store, "t"))
+    await until(lambda: sync.is_waiting, "the pop waits for the log")
+    assert await held(store) == [0, 0]
+    if is_cancelled:
+        popping.cancel()
         await asyncio.wait((popping,))
+        assert await held(store) == [0, 0]
+    sync.let_go()
+    await asyncio.wait((popping,))
     if is_cancelled:
         assert sorted(bodies(await pop(store, "t"))) == ["0", "1", "2", "3"]
     assert await held(store) == [2, 2]
-    assert not store.consumption._unanswered
+    assert not store.consumption._popping.unanswered

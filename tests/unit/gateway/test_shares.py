@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Delivery
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery
 from domain.ports import PopRequest
 from domain.topic import Topic
 from gateway.delivery.share import KEEP_SECONDS, MAX_HELD
@@ -49,7 +49,7 @@ class FailingStore(MemoryStore):
         if self.failures.get(call):
             raise EntrepotError(self.failures[call].pop(0), "it fails")
 
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    async def pop(self, request: PopRequest) -> Sequence[Delivery]:
         self.pops.append(request)
         self._fail("pop")
         self.popping += 1

@@ -10,8 +10,9 @@ from itertools import count
 from typing import Any, cast
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import Deliveries, Delivery, Receipt, handle_of, single_delivery
 from domain.errors import Code, EntrepotError
-from domain.message import Delivery, StoredMessage
+from domain.message import StoredMessage
 from domain.ports import REJECTED, PopRequest
 from domain.topic import Topic
 from gateway.messaging.settling import MAX_SETTLED
@@ -61,13 +62,13 @@ class SimulatedStore:
 
     # -- popping -------------------------------------------------------------------------------------------------
 
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    async def pop(self, request: PopRequest) -> Deliveries:
         assert request.invisible_ms is not None
         end = self._loop.time() + request.wait_ms / 1000
         await self._travel()
         while not (found := self.claim(request.max_messages, request.invisible_ms / 1000)):
             if self._loop.time() >= end:
-                return []
+                return Deliveries()
             await asyncio.sleep(LOOK_SECONDS)
         try:
             await self._travel()
@@ -78,7 +79,8 @@ class SimulatedStore:
         except EntrepotError:
             self.unheard.update(found)
             raise
-        return [_delivery(self.leases[handle].number, handle) for handle in found if handle in self.leases]
+        given = [_delivery(self.leases[handle].number, handle) for handle in found if handle in self.leases]
+        return Deliveries.of_singles(given)
 
     def claim(self, most: int, seconds: float) -> list[str]:
         """What can be had is somebody's from now on."""
@@ -108,19 +110,21 @@ class SimulatedStore:
 
     # -- settling ------------------------------------------------------------------------------------------------
 
-    async def acknowledge(self, topic: str, group: str, handles: Sequence[str]) -> list[EntrepotError | None]:
-        return await self._settle(handles, lambda lease: self.done.add(lease.number))
+    async def acknowledge(
+        self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
+    ) -> list[EntrepotError | None]:
+        return await self._settle(receipts, lambda lease: self.done.add(lease.number))
 
     async def reject(
-        self, topic: str, group: str, handles: Sequence[str], reason: str = REJECTED
+        self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
-        return await self._settle(handles, lambda lease: self.dead.add(lease.number))
+        return await self._settle(receipts, lambda lease: self.dead.add(lease.number))
 
     async def change_invisible_duration(
         self,
         topic: str,
         group: str,
-        handles: Sequence[str],
+        receipts: Sequence[Receipt],
         invisible_ms: int | None,
         *,
         release: bool,
@@ -128,9 +132,9 @@ class SimulatedStore:
     ) -> list[EntrepotError | None]:
         seconds = (invisible_ms or 0) / 1000
         if release:
-            return await self._settle(handles, lambda lease: self._give_back(lease, seconds))
-        self.on_renewal(handles)
-        return await self._ask(handles, lambda handle: self._renew(handle, seconds))
+            return await self._settle(receipts, lambda lease: self._give_back(lease, seconds))
+        self.on_renewal([handle_of(receipt) for receipt in receipts])
+        return await self._ask(receipts, lambda handle: self._renew(handle, seconds))
 
     def _give_back(self, lease: Lease, seconds: float) -> None:
         self.available[lease.number] = self._loop.time() + seconds
@@ -139,16 +143,16 @@ class SimulatedStore:
         self.leases[handle].ends = self._loop.time() + seconds
 
     def _settle(
-        self, handles: Sequence[str], settle: Callable[[Lease], None]
+        self, receipts: Sequence[Receipt], settle: Callable[[Lease], None]
     ) -> Coroutine[Any, Any, list[EntrepotError | None]]:
-        return self._ask(handles, lambda handle: settle(self.leases.pop(handle)))
+        return self._ask(receipts, lambda handle: settle(self.leases.pop(handle)))
 
-    async def _ask(self, handles: Sequence[str], change: Callable[[str], None]) -> list[EntrepotError | None]:
-        assert len(handles) <= MAX_SETTLED
+    async def _ask(self, receipts: Sequence[Receipt], change: Callable[[str], None]) -> list[EntrepotError | None]:
+        assert len(receipts) <= MAX_SETTLED
         self.calls += 1
         await self._travel()
         now, outcomes = self._loop.time(), list[EntrepotError | None]()
-        for handle in handles:
+        for handle in map(handle_of, receipts):
             lease = self.leases.get(handle)
             if lease is None or lease.ends <= now:
                 outcomes.append(ENDED)
@@ -161,7 +165,7 @@ class SimulatedStore:
 
 
 def _delivery(number: int, handle: str) -> Delivery:
-    return Delivery(cast("StoredMessage", _Message(number)), handle, 1)
+    return single_delivery(cast("StoredMessage", _Message(number)), handle, 1)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 
-from domain.message import Delivery
+from domain.delivery import Deliveries
 from domain.ports import PopRequest, Store
 from gateway.messaging import settling
 from gateway.messaging.leased_consumer import LeasedConsumer
@@ -83,7 +83,7 @@ class History:
     def _check_quiet(self) -> None:
         self._check()
         at_store = set(self.store.leases) - self.store.unheard
-        here = {ticket.handle for ticket in self.hand}
+        here = {ticket.receipt_handle for ticket in self.hand}
         if self.is_rough:  # a lease that has just ended may not be known here yet
             here &= at_store
         assert at_store == here, f"the store has leases for {at_store - here} that nobody holds"
@@ -142,7 +142,7 @@ class History:
             return
         for ticket in tickets:
             self.hand[ticket] = None
-            self.tickets[ticket.handle] = ticket
+            self.tickets[ticket.receipt_handle] = ticket
 
     def _cancel_some(self) -> None:
         for task in self.poppers:
@@ -226,7 +226,7 @@ async def renews_once(self: LeasedConsumer, due: list[Ticket]) -> None:
         self._held.pop(ticket, None)
 
 
-def takes_after_the_end(self: LeasedConsumer, deliveries: Sequence[Delivery]) -> list[Ticket]:
+def takes_after_the_end(self: LeasedConsumer, deliveries: Deliveries) -> list[Ticket]:
     is_closed, self._is_closed = self._is_closed, False
     try:
         return TAKE(self, deliveries)

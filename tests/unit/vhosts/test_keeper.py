@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from domain.clock import Clock
-from domain.message import Delivery
+from domain.delivery import Delivery
 from domain.ports import PopRequest
 from domain.queue_declaration import declared_queue
 from gateway.delivery.queue_feeds import QueueFeeds
@@ -39,7 +39,7 @@ class CountingStore(MemoryStore):
         self.own = self.consumption
         self.consumption = replaced(self.own, pop=self.pop)
 
-    async def pop(self, request: PopRequest) -> list[Delivery]:
+    async def pop(self, request: PopRequest) -> Sequence[Delivery]:
         self.looks += request.only_over
         return await self.own.pop(request)
 

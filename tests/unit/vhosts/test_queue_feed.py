@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup, GroupStatus
-from domain.message import Delivery, Message
+from domain.delivery import Delivery
+from domain.message import Message
 from domain.names import queue_feed
 from domain.ports import PopRequest
 from domain.topic import Topic
@@ -202,7 +203,7 @@ async def test_a_feed_is_kept_while_something_is_got_of_it(monkeypatch: pytest.M
     store = MemoryStore(ManualClock())
     own = store.consumption
 
-    async def pop_slowly(request: PopRequest) -> list[Delivery]:
+    async def pop_slowly(request: PopRequest) -> Sequence[Delivery]:
         await answer
         return await own.pop(request)
 

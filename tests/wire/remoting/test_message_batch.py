@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -10,21 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.record import RecordKind, encode_message
+from broker.store.record_trailer import encode_trailer
+from domain.delivery import Deliveries, Delivery, DeliverySpan, Part, single_delivery, spans_of
 from domain.errors import Code, EntrepotError
-from domain.message import NO_SYSTEM_PROPERTIES, Delivery, Message, StoredMessage
+from domain.message import NO_SYSTEM_PROPERTIES, Message, StoredMessage
+from domain.receipt_handle import index_text
 from domain.shard import MAX_BROKER_NUMBER, first_place, first_queue, local_queue
 from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import (
     decode_deliveries,
     decode_messages,
-    decode_records,
+    decode_runs,
     decode_stored,
     encode_deliveries,
     encode_messages,
-    encode_records,
+    encode_runs,
     encode_stored,
 )
-from protocols.remoting.stored_record import InvalidRecordError, decode_message, recorded_message
+from protocols.remoting.record_run import RecordRun
+from protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
 from tests.support.cases import cases
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -98,43 +103,77 @@ def test_stored_messages_come_with_the_worlds_numbers(messages: list[StoredMessa
     assert decode_stored(encode_stored(messages), broker) == [shifted(message, broker) for message in messages]
 
 
-@given(st.lists(st.builds(Delivery, stored_messages(), TEXT, st.integers(1, 10_000)), max_size=4), BROKERS)
-def test_deliveries_do_too(deliveries: list[Delivery], broker: int):
-    expected = [Delivery(shifted(d.message, broker), d.receipt_handle, d.attempt) for d in deliveries]
-    assert decode_deliveries(encode_deliveries(deliveries), broker) == expected
+HANDED = st.lists(st.builds(single_delivery, stored_messages(), TEXT, st.integers(1, 10_000)), max_size=4)
 
 
-@given(st.lists(st.tuples(MESSAGES, PLACES, NUMBERS, NUMBERS), max_size=4), BROKERS)
-def test_records_come_as_the_messages_that_they_are(given: list[tuple[Message, int, int, int]], broker: int):
-    handed, expected = [], []
-    for number, (message, place, offset, read_at) in enumerate(given):
-        message = replace(message, queue_id=local_queue(message.queue_id))
-        data = b"".join(encode_message(message, RecordKind.MESSAGE, place, 0, 7, offset))
-        record = recorded_message(b"before" + data + b"after", 6, place)
-        assert (record.record, record.topic, record.queue_id, record.queue_offset) == (
-            data,
-            message.topic,
-            message.queue_id,
-            offset,
-        )
-        record.queue_offset = read_at  # as at a further place
-        handed.append(Delivery(record, f"h{number}", 1 + number))
-        message = replace(decode_message(data, 0, place), queue_offset=read_at)
-        assert record.decoded() == message
-        expected.append(Delivery(shifted(message, broker), f"h{number}", 1 + number))
-    assert decode_records(encode_records(handed), broker) == expected
+def facts(deliveries: Sequence[Delivery]) -> list[tuple[StoredMessage, str, int]]:
+    return [(each.message, each.receipt_handle, each.attempt) for each in deliveries]
+
+
+@given(HANDED, BROKERS)
+def test_deliveries_do_too(deliveries: Sequence[Delivery], broker: int):
+    expected = [(shifted(d.message, broker), d.receipt_handle, d.attempt) for d in deliveries]
+    assert facts(decode_deliveries(encode_deliveries(deliveries), broker)) == expected
+
+
+def record_of(message: Message, place: int, offset: int) -> bytes:
+    return b"".join(encode_message(message, RecordKind.MESSAGE, place, 0, 7, offset))
+
+
+def run_of(queue_id: int, first: int, count: int, attempt: int = 1) -> RecordRun:
+    return RecordRun(DeliverySpan(queue_id, b"epoch", 9, first, count, 1), attempt, "head")
+
+
+@given(st.lists(st.tuples(st.lists(MESSAGES, min_size=1, max_size=3), PLACES, NUMBERS), max_size=3), BROKERS)
+def test_runs_come_as_the_messages_that_they_are(given: list[tuple[list[Message], int, int]], broker: int):
+    parts: list[Part] = []
+    expected = []
+    for number, (messages, place, read_at) in enumerate(given):
+        records = [record_of(replace(each, queue_id=local_queue(each.queue_id)), place, 5) for each in messages]
+        parts.append((run_of(3, read_at, len(records), 1 + number), records))
+        for index, record in enumerate(records):  # as at a further place
+            message = replace(decode_message(record, 0, place), queue_id=3, queue_offset=read_at + index)
+            expected.append((shifted(message, broker), "head" + index_text(index), 1 + number))
+    runs = Deliveries(parts)
+    come = decode_runs(encode_runs(runs), broker)
+    assert facts(come) == expected
+    assert spans_of(come) == spans_of(runs)
+    assert {each.run.broker for each in come if isinstance(each.run, RecordRun)} <= {broker}
+
+
+def cut(data: bytes, base: int, place: int, queue_offset: int, topic: bytes = b"t") -> bytes | InvalidRecordError:
+    [found] = cut_records(data, base, [(place, len(data), 0)], topic, 0, queue_offset)
+    return found
 
 
 def test_a_record_that_is_harmed_or_of_another_place_is_refused():
-    data = b"".join(encode_message(Message("t", b"x", queue_id=0), RecordKind.MESSAGE, 5, 0, 7, 3))
-    record = recorded_message(data, 0, 5)
-    for harmed, place in ((data[:-1] + b"y", 5), (data[:-1], 5), (data, 6)):
-        with pytest.raises(InvalidRecordError):
-            recorded_message(harmed, 0, place)
-    for harmed, place in ((data[:-1], 5), (data, 6), (b"x" + data[1:], 5)):
-        record.record, record.commit_log_offset = harmed, place
+    data = record_of(Message("t", b"x", queue_id=0), 5, 3)
+    assert cut(data, 5, 5, 3) == data
+    assert cut(b"before" + data + b"after", -1, 5, 3) == data
+    others = [
+        (data[:-1] + b"y", 5, 3),
+        (data[:-1], 5, 3),
+        (data, 6, 3),
+        (data, 5, 4),
+        (b"x" + data[1:], 5, 3),
+        (b"", 5, 3),
+    ]
+    for harmed, place, offset in others:
+        assert isinstance(cut(harmed, place, place, offset), InvalidRecordError)
+    assert isinstance(cut(data, 5, 5, 3, b"u"), InvalidRecordError)
+    for harmed in (data[:-1], data + b"x", b"x" + data[1:], b""):
         with pytest.raises(RemotingError):
-            decode_records(encode_records([Delivery(record, "h", 1)]), 0)
+            decode_runs(encode_runs(Deliveries([(run_of(0, 3, 1), [harmed])])), 0)
+
+
+def test_a_record_of_further_places_is_that_of_each():
+    message = Message("t", b"x", queue_id=0, further_queues=(("u", 2),))
+    trailer, flags = encode_trailer(None, [("u", 2, 8)])
+    data = b"".join(encode_message(message, RecordKind.MESSAGE, 5, 0, 7, 3, trailer, flags))
+    entry = (5, len(data), 0)
+    assert cut_records(data, 5, [entry], b"u", 2, 8) == [data]
+    [found] = cut_records(data, 5, [entry], b"u", 2, 9)
+    assert isinstance(found, InvalidRecordError)
 
 
 def test_messages_without_system_properties_share_their_absence():
@@ -146,7 +185,7 @@ DECODERS = [
     decode_messages,
     lambda data: decode_stored(data, 3),
     lambda data: decode_deliveries(data, 3),
-    lambda data: decode_records(data, 3),
+    lambda data: decode_runs(data, 3),
 ]
 
 

@@ -1,0 +1,93 @@
+"""DecisionStep: claims and settlements, gathered, and decided in the order of their arrival right before the log is
+written.  What they decide is one record of that write (`journal.py`), so it is durable with the messages it is about.
+
+Before it decides, a step wakes long polls of topics that have taken messages since the last one: a message that comes
+and its delivery are one sync.
+
+Invariant: nothing that a step decided is told before its record is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from broker.consume.journal import Journal
+from domain.confirmation import Confirmation
+
+T = TypeVar("T")
+
+
+class Decision(Protocol):
+    """A decision that waits for its step."""
+
+    confirmation: Confirmation
+    """Settled when what it decided is durable, or with the failure of the store."""
+
+    def decide(self) -> bool:
+        """Decide, and raise nothing; returns False if there is nothing to tell yet: then it comes again by itself."""
+        ...
+
+
+class Decided(Generic[T]):
+    """A decision of one call."""
+
+    __slots__ = ("_decide", "_error", "_result", "confirmation")
+
+    def __init__(self, decide: Callable[[], T]) -> None:
+        self._decide = decide
+        self._error: Exception | None = None
+        self._result: T
+        self.confirmation = Confirmation()
+
+    def decide(self) -> bool:
+        try:
+            self._result = self._decide()
+        except Exception as error:  # told to who asked: the other decisions of the step go on
+            self._error = error
+        return True
+
+    async def outcome(self) -> T:
+        """The result once it is durable.  Raises what the decision raised, or the failure of the store."""
+        await self.confirmation.wait()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class DecisionStep:
+    """`wake_taken` lets long polls add themselves whose topics have taken messages."""
+
+    def __init__(self, journal: Journal, now_ms: Callable[[], int], wake_taken: Callable[[], None]) -> None:
+        self._journal, self._now_ms, self._wake_taken = journal, now_ms, wake_taken
+        self._gathered: list[Decision] = []
+        self._told: list[Confirmation] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing waits to be decided."""
+        return not self._gathered
+
+    def add(self, decision: Decision) -> None:
+        self._gathered.append(decision)
+
+    def run(self) -> list[Confirmation]:
+        """Decide all that was gathered, what the decisions themselves add included; returns the confirmations that are
+        to be settled once the log is durable up to its end of now."""
+        self._wake_taken()
+        if self._gathered:
+            self._journal.begin_step(self._now_ms())
+            try:
+                while self._gathered:
+                    gathered, self._gathered = self._gathered, []
+                    self._told += [decision.confirmation for decision in gathered if decision.decide()]
+            finally:
+                self._journal.end_step()
+        told, self._told = self._told, []
+        return told
+
+    def fail(self) -> list[Confirmation]:
+        """The store has failed: the confirmations of all that will never be durable here, or was never decided."""
+        gathered, self._gathered = self._gathered, []
+        told, self._told = self._told, []
+        return told + [decision.confirmation for decision in gathered]

@@ -1,0 +1,94 @@
+"""Journal: how operations on windows get into the log, and are applied.
+
+Alone each is a record of its own.  While a decision step is under way they gather in one TICK record: each is applied
+at once, so that the next decision knows of it, and the record is appended at the end of the step, or before any other
+record is.  Space for it is there before anything is applied, so the record cannot fail that says what was done.
+
+Invariant: between two steps nothing is applied that is not in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.consume.progress import ConsumptionOp, Progress, encode_op, new_tick
+from broker.consume.tick_record import MAX_TICK_BYTES, TickWriter, ranges_of
+from broker.store.engine import StorageEngine
+from broker.store.record import RecordKind
+
+ALONE: Final = frozenset({ConsumptionOp.START, ConsumptionOp.RESET})
+"""Operations that are records of their own: their place in the log means something."""
+
+
+class Journal:
+    """Of one store."""
+
+    def __init__(self, engine: StorageEngine, progress: Progress) -> None:
+        self._engine, self._progress = engine, progress
+        self._tick: TickWriter | None = None
+        self._now_ms = 0
+        self._offset = 0
+
+    def begin_step(self, now_ms: int) -> None:
+        """Gather from here on."""
+        self._tick, self._now_ms = new_tick(), now_ms
+        self._engine.flush_gathered = self._flush
+
+    def end_step(self) -> None:
+        """Append what was gathered."""
+        try:
+            self._flush()
+        finally:
+            self._tick = self._engine.flush_gathered = None
+
+    def append(
+        self,
+        op: ConsumptionOp,
+        group: str,
+        topic: str,
+        queue_id: int,
+        offsets: Sequence[int],
+        deadline_ms: int,
+        now_ms: int,
+    ) -> None:
+        """One operation; without offsets none.  Raises StorageFullError, StoreFailedError: then nothing was done."""
+        if not offsets:
+            return
+        tick = self._tick
+        if tick is not None and op not in ALONE:
+            ranges = ranges_of(offsets)
+            most = tick.most(group, topic, len(ranges))
+            if most <= MAX_TICK_BYTES:
+                self._gather(tick, op, group, topic, queue_id, ranges, most, deadline_ms)
+                self._progress.change(op, group, topic, queue_id, offsets, deadline_ms, self._offset, self._now_ms)
+                return
+        payload = encode_op(op, group, topic, queue_id, offsets, deadline_ms)
+        self._engine.append_record(RecordKind.CONSUMPTION, payload, now_ms)
+
+    def _gather(
+        self,
+        tick: TickWriter,
+        op: ConsumptionOp,
+        group: str,
+        topic: str,
+        queue_id: int,
+        ranges: list[tuple[int, int]],
+        most: int,
+        deadline_ms: int,
+    ) -> None:
+        """Let the record have it, once there is space."""
+        if tick.size + most > MAX_TICK_BYTES or not self._engine.has_space(tick.size + most):
+            self._flush()
+            tick = self._tick = new_tick()
+            self._offset = self._engine.make_space(tick.size + most, self._now_ms)
+        elif tick.is_empty:
+            self._offset = self._engine.end
+        tick.add(op, group, topic, queue_id, ranges, deadline_ms)
+
+    def _flush(self) -> None:
+        tick = self._tick
+        if tick is not None and not tick.is_empty:
+            self._tick = new_tick()
+            offset = self._engine.append_gathered(RecordKind.CONSUMPTION, tick.encode(), self._now_ms)
+            assert offset == self._offset, "what was applied is said at another place of the log"

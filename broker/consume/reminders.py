@@ -1,0 +1,44 @@
+"""Reminders: when deliveries of a window may come back, by deadline.
+
+A reminder is kept for as long as it lasts, whatever became of its messages: whoever is reminded looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import heappop, heappush
+
+
+class Reminders:
+    """Batches of offsets by deadline."""
+
+    __slots__ = ("_batches", "_timers")
+
+    def __init__(self) -> None:
+        self._timers: list[int] = []
+        self._batches: dict[int, list[Sequence[int]]] = {}
+
+    def add(self, deadline_ms: int, offsets: Sequence[int]) -> None:
+        """Remind of offsets at a time."""
+        batches = self._batches.get(deadline_ms)
+        if batches is None:
+            self._batches[deadline_ms] = [offsets]
+            heappush(self._timers, deadline_ms)
+        else:
+            batches.append(offsets)
+
+    def next_ms(self) -> int | None:
+        """The first time of all; None without any."""
+        return self._timers[0] if self._timers else None
+
+    def take_due(self, now_ms: int) -> Iterator[tuple[int, Sequence[int]]]:
+        """Deadline and offsets of each batch whose time has come, which is forgotten."""
+        while self._timers and self._timers[0] <= now_ms:
+            deadline = heappop(self._timers)
+            for offsets in self._batches.pop(deadline):
+                yield deadline, offsets
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._timers.clear()
+        self._batches.clear()

@@ -1,0 +1,228 @@
+"""WindowState: a window's arrays, and how the records of the log change them.
+
+See `window.py`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from broker.consume.reminders import Reminders
+from broker.consume.window_row import Try
+
+if TYPE_CHECKING:
+    from broker.consume.fifo import MessageGroups
+
+PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
+"""Delivered; waiting for its next delivery, or for its first (no attempts yet); consumed or moved elsewhere; not wanted
+by the filter.  From SETTLED on a message is done with."""
+MAX_TRIES = 1024
+MAX_UNCOUNTED = 0x7FFF
+"""How many deliveries of one message may not count: those behind them do."""
+DONE = bytes((SETTLED, FILTERED))
+RUN = 256
+"""Status bytes that are looked at together."""
+ATTEMPT_BITS = 16
+MAX_NUMBER = 0xFFFF
+"""Of deliveries of one message that are told apart."""
+MAX_GENERATION = 0xFFFF
+COMPACT_AFTER = 4096
+"""Settled messages at the head that are kept before the arrays are moved down."""
+
+
+class WindowState:
+    """Written by what a record says, live and in recovery alike, and by nothing else."""
+
+    __slots__ = (
+        "_attempts",
+        "_deadlines",
+        "_due",
+        "_head",
+        "_origin",
+        "_reminders",
+        "_status",
+        "_uncounted",
+        "as_of",
+        "delivered_end",
+        "is_changed",
+        "is_unlisted",
+        "generation",
+        "groups",
+        "since",
+        "stated",
+        "tries",
+        "unsettled",
+    )
+
+    def __init__(self, base: int = 0, *, since: int = 0) -> None:
+        self.since = self.stated = since
+        self.as_of = 0
+        self.generation = 0
+        self.delivered_end = base
+        self.tries: dict[str, Try] = {}
+        self.groups: MessageGroups | None = None  # of a FIFO group's window, in memory only
+        self.is_changed = False
+        self.is_unlisted = False  # something may wait of which there is no reminder (FIFO looks at all there is)
+        self._origin = base
+        self._head = 0
+        self._status = bytearray()
+        self._attempts = array("H")
+        self._deadlines = array("q")
+        self._reminders = Reminders()
+        self._due: deque[int] = deque()
+        self._uncounted: dict[int, tuple[int, int]] = {}  # by offset: how many, and the number of the last of them
+        self.unsettled = 0
+
+    @property
+    def base(self) -> int:
+        """The committed offset: everything before it is settled."""
+        return self._origin + self._head
+
+    @property
+    def frontier(self) -> int:
+        """The first offset that was never delivered."""
+        return self._origin + len(self._status)
+
+    def attempt(self, offset: int) -> int:
+        """Deliveries so far that count; 0 for one never delivered or long settled."""
+        return self._deliveries(offset) - self._uncounted_of(offset)
+
+    def _deliveries(self, offset: int) -> int:
+        index = offset - self._origin
+        return self._attempts[index] if self._head <= index < len(self._attempts) else 0
+
+    def _uncounted_of(self, offset: int) -> int:
+        return self._uncounted[offset][0] if offset in self._uncounted else 0
+
+    def is_settled(self, offset: int) -> bool:
+        """Whether it is done with."""
+        index = offset - self._origin
+        return index < self._head or (index < len(self._status) and self._status[index] >= SETTLED)
+
+    def stamp(self, offset: int) -> int:
+        """What a handle for the current delivery bears: deliveries begin anew with each reset, stamps do not."""
+        return self.stamp_of(self._deliveries(offset))
+
+    def stamp_of(self, delivery: int) -> int:
+        """The stamp of a delivery."""
+        return self.generation << ATTEMPT_BITS | delivery
+
+    # -- changes, as the log says them ---------------------------------------------------------------------------
+
+    def deliver(self, offsets: Sequence[int], deadline_ms: int) -> None:
+        """One more delivery for each, invisible until the deadline.  What lies between new ones is not wanted."""
+        status, attempts, deadlines, origin = self._status, self._attempts, self._deadlines, self._origin
+        new = 0
+        if isinstance(offsets, range) and offsets[0] == self.frontier:
+            new = len(offsets)
+        for offset in offsets if not new else ():
+            index = offset - origin
+            if index == len(status) + new:
+                new += 1
+            elif self._head <= index < len(status):
+                status[index] = PENDING
+                attempts[index] = min(attempts[index] + 1, MAX_NUMBER)
+                deadlines[index] = deadline_ms
+            elif index > len(status) + new:
+                self._extend(new, PENDING, 1, deadline_ms)
+                self._extend(index - len(status), FILTERED, 0, 0)
+                new = 1
+        if new:
+            self._extend(new, PENDING, 1, deadline_ms)
+        self._reminders.add(deadline_ms, offsets)
+        last = offsets[-1] if isinstance(offsets, range) else max(offsets)
+        self.delivered_end = max(self.delivered_end, last + 1)
+        if status[self._head] >= SETTLED:  # what lay between is at the head
+            self.settle(())
+
+    def remember_try(self, attempt_id: str, offsets: Sequence[int], deadline_ms: int, now_ms: int) -> None:
+        """What a consumer that names its attempts was just given: it may ask for it again until the deadline."""
+        for known in [known for known, found in self.tries.items() if found[0] <= now_ms]:
+            del self.tries[known]
+        if len(self.tries) < MAX_TRIES:
+            self.tries[attempt_id] = (deadline_ms, [(offset, self.stamp(offset)) for offset in offsets])
+
+    def skip(self, end: int) -> None:
+        """Nothing from the frontier up to an offset is wanted."""
+        self._extend(end - self.frontier, FILTERED, 0, 0)
+        self.settle(())
+
+    def trim(self, end: int) -> None:
+        """Nothing before an offset can be read any more."""
+        self._extend(end - self.frontier, FILTERED, 0, 0)
+        self.settle(range(self.base, end))
+
+    def hold(self, end: int) -> None:
+        """All from the frontier up to an offset waits for its first delivery."""
+        self._extend(end - self.frontier, RELEASED, 0, 0)
+        self.is_unlisted = True
+
+    def admit(self, offset: int, attempts: int, deadline_ms: int) -> None:
+        """A message that was delivered elsewhere before waits here from now on."""
+        if offset >= self.frontier:
+            self._extend(offset - self.frontier, FILTERED, 0, 0)
+            self._extend(1, RELEASED, attempts, deadline_ms)
+            self.settle(())
+            self._reminders.add(deadline_ms, (offset,))
+
+    def _extend(self, count: int, status: int, attempts: int, deadline_ms: int) -> None:
+        if count > 0:
+            self._status.extend(bytes((status,)) * count)
+            self._attempts.extend(array("H", (attempts,)) * count)
+            self._deadlines.extend(array("q", (deadline_ms,)) * count)
+            if status < SETTLED:
+                self.unsettled += count
+
+    def settle(self, offsets: Iterable[int]) -> None:
+        """Consumed, or moved to the dead letters."""
+        status, origin, head = self._status, self._origin, self._head
+        length = len(status)
+        if isinstance(offsets, range) and self._settle_all(offsets):
+            offsets = ()
+        for offset in offsets:
+            index = offset - origin
+            if head <= index < length and status[index] < SETTLED:
+                status[index] = SETTLED
+                self.unsettled -= 1
+                if self._uncounted:
+                    self._uncounted.pop(offset, None)
+        while head < length and status[head] >= SETTLED:
+            run = status[head : head + RUN]
+            head += len(run) - len(run.lstrip(DONE))
+        self._head = head
+        if head > COMPACT_AFTER or head == length:
+            del status[:head], self._attempts[:head], self._deadlines[:head]
+            self._origin += head
+            self._head = 0
+        if not self.unsettled:
+            self._reminders.clear()
+            self._due.clear()
+
+    def _settle_all(self, offsets: range) -> bool:
+        """Settle neighbours that are all with consumers, at once; says whether they are."""
+        count, first = len(offsets), offsets.start - self._origin
+        if self._uncounted or first < self._head or self._status[first : first + count] != bytes(count):
+            return False
+        self._status[first : first + count] = bytes((SETTLED,)) * count
+        self.unsettled -= count
+        return True
+
+    def change(self, offsets: Sequence[int], deadline_ms: int, *, release: bool) -> None:
+        """A new deadline; a released one's handle is void."""
+        for offset in offsets:
+            index = offset - self._origin
+            if self._head <= index < len(self._status) and self._status[index] < SETTLED:
+                self._deadlines[index] = deadline_ms
+                if release:
+                    self._status[index] = RELEASED
+        self._reminders.add(deadline_ms, offsets)
+
+    def uncount(self, offsets: Sequence[int]) -> None:
+        """The last delivery of each does not count as an attempt."""
+        for offset in offsets:
+            delivery, (count, last) = self._deliveries(offset), self._uncounted.get(offset, (0, 0))
+            if delivery > last and count < MAX_UNCOUNTED and not self.is_settled(offset):
+                self._uncounted[offset] = count + 1, delivery

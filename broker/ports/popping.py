@@ -1,0 +1,198 @@
+"""Pop: one pop on its way: decided in a step, parked while nothing is there, read once it is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from time import perf_counter
+
+from broker.consume.consumption import ClaimedRun, PopTerms
+from broker.metadata.registry import put_topic
+from broker.ports.core import BrokerCore
+from broker.store.record import RecordKind
+from domain.confirmation import Confirmation
+from domain.consumer_group import ConsumerGroup
+from domain.delivery import Deliveries, DeliverySpan
+from domain.errors import Code, EntrepotError
+from domain.expression.filter import compile_filter
+from domain.names import dead_letter_group
+from domain.ports import PopRequest
+from domain.topic import Topic
+
+
+class Popping:
+    """Pops of one broker."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        self._core = core
+        self.unanswered: Counter[tuple[str, str, int]] = Counter()
+        """Deliveries that wait for the log, by group, topic and message queue: no consumer has them yet."""
+
+    async def pop(self, request: PopRequest) -> Deliveries:
+        core, deadline = self._core, self._core.loop.time() + request.wait_ms / 1000
+        readable_topic(core, request.topic)
+        while True:
+            pop = Pop(core, request, deadline, self.unanswered)
+            core.commit.decide(pop)
+            try:
+                await pop.confirmation.wait()
+            except BaseException:
+                pop.cancel()
+                raise
+            found = pop.hand_out()
+            if found or not pop.has_claimed:
+                return found
+            core.commit.submit(Confirmation())  # all of it was harmed, and is held back: there may be more
+
+
+class Pop:
+    """A decision, and a waiter of long polling.  `unanswered` counts what it has claimed and nobody has yet."""
+
+    def __init__(
+        self, core: BrokerCore, request: PopRequest, deadline: float, unanswered: Counter[tuple[str, str, int]]
+    ) -> None:
+        self.confirmation = Confirmation()
+        self.sees_taken = True
+        self._core, self._request, self._deadline = core, request, deadline
+        self._unanswered = unanswered
+        self._claimed: list[ClaimedRun] = []
+        self._claimed_at = 0.0
+        self._now_ms = 0
+        self._error: Exception | None = None
+        self._is_cancelled = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def has_claimed(self) -> bool:
+        return bool(self._claimed)
+
+    # -- deciding ------------------------------------------------------------------------------------------------
+
+    def decide(self) -> bool:
+        request, polling = self._request, self._core.polling
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_cancelled:
+            polling.wake(request.topic, request.group)  # its turn must not be lost with it
+            return False
+        try:
+            return self._decide()
+        except Exception as error:  # told to who asked: the other decisions of the step go on
+            self._error = error
+            return True
+
+    def _decide(self) -> bool:
+        core, request = self._core, self._request
+        topic = readable_topic(core, request.topic)
+        now_ms = core.now_ms()
+        group = core.consumption.group(request.group, topic.name, now_ms)
+        terms = terms_of(request, group, now_ms)
+        self._claimed = core.consumption.claim(topic, terms)
+        if self._claimed:
+            self._now_ms, self._claimed_at = now_ms, perf_counter()
+            self._count(1)
+            core.polling.wake(request.topic, request.group)
+            return True
+        if request.is_again or request.only_over:
+            return True
+        self.sees_taken = not group.fifo and terms.filter is None
+        return self._park(topic, group, now_ms)
+
+    def _park(self, topic: Topic, group: ConsumerGroup, now_ms: int) -> bool:
+        """Wait, unless the time is over."""
+        core, request = self._core, self._request
+        if core.consumption.has_more(topic, group, now_ms):
+            core.loop.call_soon(self.wake)  # a filter passed over much: others have their turn, then it looks on
+            return False
+        remaining = self._deadline - core.loop.time()
+        if remaining <= 0 or core.polling.is_released:
+            return True
+        due = core.consumption.next_due(topic, group, now_ms)
+        if due is not None:
+            remaining = min(remaining, max(due - now_ms, 1) / 1000)
+        core.polling.park(request.topic, request.group, self)
+        self._timer = core.loop.call_later(remaining, self._look_again)
+        return False
+
+    def _look_again(self) -> None:
+        self._timer = None
+        if self._core.polling.unpark(self._request.topic, self._request.group, self):
+            self.wake()
+
+    def wake(self) -> None:
+        self._core.commit.decide(self)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def hand_out(self) -> Deliveries:
+        """What was claimed, which is durable by now.  Raises what the decision was refused with."""
+        if self._error is not None:
+            raise self._error
+        core, request = self._core, self._request
+        if not self._claimed:
+            return Deliveries()
+        self._count(-1)
+        found = core.consumption.hand_out(request.topic, request.group, self._claimed, core.now_ms())
+        core.measured.pop.observe(perf_counter() - self._claimed_at)
+        if request.topic in core.registry.traced:
+            core.tracer.delivered(request.topic, request.group, found, self._now_ms)
+        return found
+
+    def cancel(self) -> None:
+        """The consumer has gone: give back what it never saw."""
+        core, request = self._core, self._request
+        self._is_cancelled = True
+        if core.polling.unpark(request.topic, request.group, self) and self._timer is not None:
+            self._timer.cancel()
+        if not self._claimed or core.engine.failure is not None:
+            return
+        self._count(-1)
+        epoch = core.consumption.epoch
+        spans = [DeliverySpan(queue_id, epoch, since, *run[:3]) for _, queue_id, since, run in self._claimed]
+        core.consumption.change_invisible(
+            request.topic, request.group, spans, 0, release=True, suspend=True, now_ms=core.now_ms()
+        )
+        core.commit.submit(Confirmation())
+        core.polling.wake(request.topic, request.group)
+
+    def _count(self, sign: int) -> None:
+        for queue, _, _, run in self._claimed:
+            place = self._request.group, queue.topic, queue.queue_id
+            self._unanswered[place] += sign * run.length
+            if not self._unanswered[place]:
+                del self._unanswered[place]
+
+
+def readable_topic(core: BrokerCore, name: str) -> Topic:
+    """The topic, that of a group's dead letters made where it is not there.  Raises TOPIC_NOT_FOUND, FORBIDDEN."""
+    topic = core.registry.topics.get(name)
+    if topic is None:
+        owner = dead_letter_group(name)
+        if owner is None or owner not in core.registry.groups:
+            raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {name!r}")
+        topic = Topic(name, queues=1)
+        core.engine.append_record(RecordKind.METADATA, put_topic(topic), core.now_ms())
+    if not topic.permission.readable:
+        raise EntrepotError(Code.FORBIDDEN, f"topic {name!r} is not readable")
+    return topic
+
+
+def terms_of(request: PopRequest, group: ConsumerGroup, now_ms: int) -> PopTerms:
+    """The request with what it leaves to the group."""
+    invisible_ms = group.invisible_seconds * 1000 if request.invisible_ms is None else request.invisible_ms
+    expression = request.filter or group.filter
+    wanted = None if expression is None else compile_filter(expression)
+    if wanted is not None and wanted.accepts_all:
+        wanted = None
+    return PopTerms(
+        group,
+        request.max_messages,
+        now_ms + invisible_ms,
+        now_ms,
+        wanted,
+        request.attempt_id,
+        request.is_again,
+        request.only_over,
+        request.lifetime_ms,
+    )

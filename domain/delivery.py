@@ -1,0 +1,201 @@
+"""Deliveries: the messages that a pop hands out, and the names by which they are settled.
+
+A run is what one pop gave of one message queue: neighbours that were delivered equally often.  Inside our own processes
+a delivery is named by its run and its index in it, which needs no text and no key.  A receipt handle is the text of
+that, made where a client is shown one (HTTP, gRPC): one MAC for a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias, overload
+
+from domain.message import StoredMessage
+
+ANY_INCARNATION: Final = -1
+"""Of a span that a genuine receipt handle names: its MAC proves the incarnation."""
+
+
+class DeliverySpan(NamedTuple):
+    """Neighbouring deliveries as the store that made them knows them.
+
+    `queue_id` as receipt handles bear it.  `epoch` (store id and recovery epoch) and `since` (commit-log offset at which
+    the group's window on the queue began) are the incarnation: without them a span from before a topic was made anew, or
+    before a store lost what was not durable, would settle messages of now.  `stamp` names the delivery.
+    """
+
+    queue_id: int
+    epoch: bytes
+    since: int
+    first: int
+    length: int
+    stamp: int
+
+
+class DeliveryRun(Protocol):
+    """Neighbours that one pop gave.  What a store has of each message, its `item`, is a record or the message."""
+
+    @property
+    def attempt(self) -> int:
+        """Attempts so far of each message, this one included: they count from 1."""
+        ...
+
+    def message(self, index: int, item: bytes | StoredMessage) -> StoredMessage:
+        """The message at an index, made of its item."""
+        ...
+
+    def handle(self, index: int) -> str:
+        """The receipt handle of the message at an index."""
+        ...
+
+    def span(self, index: int, count: int) -> DeliverySpan | None:
+        """Names neighbours of the run; None where the store knows its deliveries by their receipt handles alone."""
+        ...
+
+
+class Delivery:
+    """One message handed to one consumer of a group until its invisible time ends.
+
+    `record` is the message as its record lies in the log (`protocols.remoting.stored_record`), where the store has it.
+    """
+
+    __slots__ = ("_item", "index", "run")
+
+    def __init__(self, run: DeliveryRun, index: int, item: bytes | StoredMessage) -> None:
+        self.run = run
+        self.index = index
+        self._item = item
+
+    @property
+    def message(self) -> StoredMessage:
+        """The message, made of its record when it is first asked for."""
+        item = self._item
+        if isinstance(item, bytes):
+            item = self._item = self.run.message(self.index, item)
+        return item
+
+    @property
+    def record(self) -> bytes | None:
+        """The record; None once the message was made of it, or where the store has no records."""
+        item = self._item
+        return item if isinstance(item, bytes) else None
+
+    @property
+    def attempt(self) -> int:
+        """Counts from 1 and never falls."""
+        return self.run.attempt
+
+    @property
+    def receipt_handle(self) -> str:
+        """Settles exactly this attempt, at any gateway."""
+        return self.run.handle(self.index)
+
+
+Receipt: TypeAlias = Delivery | str
+"""Names one delivery: itself inside, its receipt handle from outside."""
+Part: TypeAlias = tuple[DeliveryRun, Sequence[bytes | StoredMessage]]
+"""A run and the items of its messages."""
+
+
+class Deliveries(Sequence[Delivery]):
+    """The answer of a pop: runs with their items, and a sequence of deliveries to who looks at each."""
+
+    __slots__ = ("_count", "_made", "parts")
+
+    def __init__(self, parts: Sequence[Part] = ()) -> None:
+        self.parts = parts
+        self._count = sum([len(items) for _, items in parts])
+        self._made: list[Delivery] | None = None
+
+    @classmethod
+    def of_singles(cls, deliveries: Sequence[Delivery]) -> Deliveries:
+        """An answer of deliveries that are each the only one of their run."""
+        return cls([(delivery.run, (delivery.message,)) for delivery in deliveries])
+
+    def _all(self) -> list[Delivery]:
+        made = self._made
+        if made is None:
+            made = [Delivery(run, index, item) for run, items in self.parts for index, item in enumerate(items)]
+            self._made = made
+        return made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Delivery]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, place: int) -> Delivery: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Delivery]: ...
+
+    def __getitem__(self, place: int | slice) -> Delivery | list[Delivery]:
+        return self._all()[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and self._all() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class MessageRun:
+    """A run of a store that has messages, each with a receipt handle of its own."""
+
+    __slots__ = ("_handles", "attempt")
+
+    def __init__(self, handles: Sequence[str], attempt: int) -> None:
+        self._handles = handles
+        self.attempt = attempt
+
+    def message(self, index: int, item: bytes | StoredMessage) -> StoredMessage:
+        assert isinstance(item, StoredMessage)
+        return item
+
+    def handle(self, index: int) -> str:
+        return self._handles[index]
+
+    def span(self, index: int, count: int) -> DeliverySpan | None:
+        return None
+
+
+def single_delivery(message: StoredMessage, receipt_handle: str, attempt: int) -> Delivery:
+    """A delivery that is known by its receipt handle."""
+    return Delivery(MessageRun((receipt_handle,), attempt), 0, message)
+
+
+def handle_of(receipt: Receipt) -> str:
+    """Its receipt handle."""
+    return receipt if isinstance(receipt, str) else receipt.receipt_handle
+
+
+def spans_of(receipts: Sequence[Receipt | DeliverySpan]) -> list[DeliverySpan | str]:
+    """The same with neighbours of a run as one span, in order."""
+    found: list[DeliverySpan | str] = []
+    run: DeliveryRun | None = None
+    first = end = 0
+    for receipt in receipts:
+        if not isinstance(receipt, Delivery):
+            if run is not None:
+                _add_span(found, run, first, end)
+                run = None
+            found.append(receipt)
+        elif receipt.run is run and receipt.index == end:
+            end += 1
+        else:
+            if run is not None:
+                _add_span(found, run, first, end)
+            run, first = receipt.run, receipt.index
+            end = first + 1
+    if run is not None:
+        _add_span(found, run, first, end)
+    return found
+
+
+def _add_span(found: list[DeliverySpan | str], run: DeliveryRun, first: int, end: int) -> None:
+    span = run.span(first, end - first)
+    if span is None:
+        found += [run.handle(index) for index in range(first, end)]
+    else:
+        found.append(span)

@@ -1,0 +1,61 @@
+"""RecordRun: a run of deliveries whose messages are records, as the broker cut them out of its log.
+
+Queue id and offsets are the broker's own.  `shift` is what makes them those of the cluster, where it has several
+(`domain.shard`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from domain.delivery import DeliverySpan
+from domain.message import StoredMessage
+from domain.receipt_handle import index_text
+from protocols.remoting.stored_record import commit_log_offset_of, message_of
+
+RETRY_QUEUE = 0x8000_0000
+"""In the queue id of a delivery: the message lies in that queue of the group's retry topic."""
+Shift = Callable[[StoredMessage], StoredMessage]
+
+
+class RecordRun:
+    """See the module, and `domain.delivery.DeliveryRun`.  `broker`: the number of the one that gave it.  `head`: the part
+    that the receipt handles of the run have in common, or the way to make it when it is first asked for."""
+
+    __slots__ = ("_head", "_shift", "attempt", "broker", "epoch", "first", "queue_id", "since", "stamp")
+
+    def __init__(
+        self,
+        place: DeliverySpan,
+        attempt: int,
+        head: str | Callable[[], str],
+        broker: int = 0,
+        shift: Shift | None = None,
+    ) -> None:
+        self.queue_id, self.epoch, self.since, self.first, _, self.stamp = place
+        self.attempt = attempt
+        self.broker = broker
+        self._head = head
+        self._shift = shift
+
+    @property
+    def head(self) -> str:
+        """The receipt handle but for its index."""
+        head = self._head
+        if not isinstance(head, str):
+            head = self._head = head()
+        return head
+
+    def message(self, index: int, item: bytes | StoredMessage) -> StoredMessage:
+        if not isinstance(item, bytes):
+            return item
+        is_retry = self.queue_id >= RETRY_QUEUE
+        queue_id = self.queue_id - RETRY_QUEUE if is_retry else self.queue_id
+        message = message_of(item, queue_id, self.first + index, commit_log_offset_of(item), is_retry)
+        return message if self._shift is None else self._shift(message)
+
+    def handle(self, index: int) -> str:
+        return self.head + index_text(index)
+
+    def span(self, index: int, count: int) -> DeliverySpan:
+        return DeliverySpan(self.queue_id, self.epoch, self.since, self.first + index, count, self.stamp)
