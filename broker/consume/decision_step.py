@@ -43,7 +43,7 @@ class Decided(Generic[T]):
     def decide(self) -> bool:
         try:
             self._result = self._decide()
-        except Exception as error:  # told to who asked: the other decisions of the step go on
+        except Exception as error:  # noqa: BLE001 told to who asked: the other decisions of the step go on
             self._error = error
         return True
 

@@ -156,7 +156,9 @@ def read_tick(payload: bytes) -> Iterator[TickOp]:
             if offsets:
                 yield TickOp(op ^ BITMAP, group, topic, queue_id, offsets, deadline_ms)
             continue
-        found = [range(first, first + length) for first, length in _RANGE.iter_unpack(payload[at : at + n * _RANGE.size])]
+        found = [
+            range(first, first + length) for first, length in _RANGE.iter_unpack(payload[at : at + n * _RANGE.size])
+        ]
         at += n * _RANGE.size
         if len(found) != n or not all(found):
             raise ValueError("ranges that are cut short, or of nothing")

@@ -63,7 +63,7 @@ def records(log: LogFiles, wanted: Wanted) -> Iterator[dict[str, Any]]:
 def _is_of(described: dict[str, Any], wanted: Wanted) -> bool:
     if wanted.topic is None and wanted.queue_id is None:
         return True
-    places = [described, *described.get("further", ())]
+    places = [described, *described.get("further", ()), *described.get("ops", ())]
     return any(
         wanted.topic in (None, place.get("topic")) and wanted.queue_id in (None, place.get("queue")) for place in places
     )
@@ -137,7 +137,7 @@ def _value(value: str | bytes) -> str:
 def _consumption(payload: bytes) -> dict[str, Any]:
     """One operation as fields of the record; of several, which one step decided, a list of them."""
     told = [_operation(found) for found in decode_ops(payload)]
-    return told[0] if len(told) == 1 else {"ops": told}
+    return told[0] if len(told) == 1 else {"op": "tick", "ops": told}
 
 
 def _operation(found: Consumed) -> dict[str, Any]:
@@ -162,10 +162,21 @@ def line(described: dict[str, Any]) -> str:
     rest.pop("durableFloor")
     if "queueOffset" in rest:
         head += f"  {rest.pop('topic')}/{rest.pop('queue')}/{rest.pop('queueOffset')}"
+    elif "ops" in rest:
+        head += f"  {rest.pop('op')}  " + "; ".join([_op_words(dict(op)) for op in rest.pop("ops")])
     elif "offsets" in rest:
-        head += f"  {rest.pop('op')} {rest.pop('group')} {rest.pop('topic')}/{rest.pop('queue')} {rest.pop('offsets')}"
-    words = [f"{name}={_word(value)}" for name, value in rest.items()]
-    return "  ".join([head, *words])
+        return f"{head}  {_op_words(rest)}"
+    return "  ".join([head, *_fields(rest)])
+
+
+def _op_words(op: dict[str, Any]) -> str:
+    """An operation on a window."""
+    head = f"{op.pop('op')} {op.pop('group')} {op.pop('topic')}/{op.pop('queue')} {op.pop('offsets')}"
+    return "  ".join([head, *_fields(op)])
+
+
+def _fields(rest: dict[str, Any]) -> list[str]:
+    return [f"{name}={_word(value)}" for name, value in rest.items()]
 
 
 def _word(value: Any) -> str:

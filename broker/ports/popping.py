@@ -78,7 +78,7 @@ class Pop:
             return False
         try:
             return self._decide()
-        except Exception as error:  # told to who asked: the other decisions of the step go on
+        except Exception as error:  # noqa: BLE001 told to who asked: the other decisions of the step go on
             self._error = error
             return True
 

@@ -38,7 +38,8 @@ def test_dump_shows_every_record(clean: Path):
     assert len(records) == report_of(clean)["log"]["records"]
     assert not any("unreadable" in record or "gap" in record for record in records)
     assert {record["kind"] for record in records} == {k.name.lower().replace("_", "-") for k in RecordKind}
-    by_op = {record["op"]: record for record in records if record["kind"] == "consumption"}
+    consumption = [record for record in records if record["kind"] == "consumption"]
+    by_op = {op["op"]: op for record in consumption for op in record.get("ops", [record])}
     assert by_op["deliver"]["group"]
     assert by_op["attempt"]["attemptId"] == "try-1"
     [first, *_] = [r for r in records if r.get("keys") == ["order-0"] and r["kind"] == "message"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from domain.consumer_group import ConsumerGroup
-from domain.delivery import Delivery
+from domain.delivery import Deliveries, Delivery, Receipt
 from domain.errors import Code, EntrepotError
 from domain.ports import PopRequest
 from domain.topic import Topic
@@ -49,7 +49,7 @@ class FailingStore(MemoryStore):
         if self.failures.get(call):
             raise EntrepotError(self.failures[call].pop(0), "it fails")
 
-    async def pop(self, request: PopRequest) -> Sequence[Delivery]:
+    async def pop(self, request: PopRequest) -> Deliveries:
         self.pops.append(request)
         self._fail("pop")
         self.popping += 1
@@ -70,15 +70,17 @@ class FailingStore(MemoryStore):
             await self.own.change_invisible_duration(request.topic, request.group, found, 0, release=True, suspend=True)
             raise
 
-    async def acknowledge(self, topic: str, group: str, receipt_handles: Sequence[str]) -> list[EntrepotError | None]:
+    async def acknowledge(
+        self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
+    ) -> list[EntrepotError | None]:
         self._fail("acknowledge")
-        return await self.own.acknowledge(topic, group, receipt_handles)
+        return await self.own.acknowledge(topic, group, receipts, may_wait=may_wait)
 
     async def change_invisible_duration(
         self,
         topic: str,
         group: str,
-        receipt_handles: Sequence[str],
+        receipts: Sequence[Receipt],
         invisible_ms: int | None,
         *,
         release: bool,
@@ -86,7 +88,7 @@ class FailingStore(MemoryStore):
     ) -> list[EntrepotError | None]:
         self._fail("release" if release else "renew")
         return await self.own.change_invisible_duration(
-            topic, group, receipt_handles, invisible_ms, release=release, suspend=suspend
+            topic, group, receipts, invisible_ms, release=release, suspend=suspend
         )
 
 
