@@ -89,8 +89,8 @@ class GroupCommit:
         return confirmation
 
     def decide(self, decision: Decision, *, may_wait: bool = False) -> None:
-        """Let it be decided right before the next write.  `may_wait`: nobody waits for it, so it asks for no sync of its
-        own but waits a while for that of others."""
+        """Let it be decided right before the next write.  `may_wait`: nobody waits for it, so it asks for no sync of
+        its own but waits a while for that of others."""
         if self._engine.failure is not None:
             decision.confirmation.settle(self._engine.failure)
             return

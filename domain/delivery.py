@@ -19,9 +19,9 @@ ANY_INCARNATION: Final = -1
 class DeliverySpan(NamedTuple):
     """Neighbouring deliveries as the store that made them knows them.
 
-    `queue_id` as receipt handles bear it.  `epoch` (store id and recovery epoch) and `since` (commit-log offset at which
-    the group's window on the queue began) are the incarnation: without them a span from before a topic was made anew, or
-    before a store lost what was not durable, would settle messages of now.  `stamp` names the delivery.
+    `queue_id` as receipt handles bear it.  `epoch` (store id and recovery epoch) and `since` (commit-log offset at
+    which the group's window on the queue began) are the incarnation: without them a span from before a topic was made
+    anew, or a store lost what was not durable, would settle messages of now.  `stamp` names the delivery.
     """
 
     queue_id: int

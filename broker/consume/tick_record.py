@@ -1,7 +1,7 @@
 """The TICK record: all operations of one decision step on consumption, in the order in which they were decided.
 
-Payload (big-endian): u8 op (TICK), u16 count of names, then each name: u16 topic length, u16 group length, topic, group;
-then sections up to the end:
+Payload (big-endian): u8 op (TICK), u16 count of names; each name as u16 topic length, u16 group length, topic, group;
+sections up to the end:
 
     u8 op  u16 name  u32 queue id  i64 deadline ms  u16 n  n ranges: u64 first queue offset, u32 count
     u8 op | 0x80  u16 name  u32 queue id  i64 deadline ms  u16 n  bitmap: u64 first queue offset, n bytes
@@ -62,8 +62,8 @@ class _Section:
 
 
 class TickWriter:
-    """Gathers the operations of one record.  `settle_op`: the one whose offsets may be in any order.  `joined_ops`: those
-    that do the same to ranges one by one as to all of them together."""
+    """Gathers the operations of one record.  `settle_op`: the one whose offsets may be in any order.  `joined_ops`:
+    those that do the same to ranges one by one as to all of them together."""
 
     def __init__(self, tick_op: int, settle_op: int, joined_ops: frozenset[int]) -> None:
         self._tick_op, self._settle_op, self._joined_ops = tick_op, settle_op, joined_ops

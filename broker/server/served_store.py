@@ -32,8 +32,8 @@ class ServedMessages(Messages, Protocol):
 
 
 class ServedConsumption(Consumption, Protocol):
-    """Consumption that says when there may be something to pop.  A receipt may be a span, which has an outcome for each of
-    its messages."""
+    """Consumption that says when there may be something to pop.  A receipt may be a span, which has an outcome for each
+    of its messages."""
 
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt | DeliverySpan], *, may_wait: bool = False

@@ -71,8 +71,8 @@ class Consumption(Protocol):
     ) -> list[EntrepotError | None]:
         """Mark as consumed; durable when this returns.  INVALID_RECEIPT_HANDLE where an attempt is not current.
 
-        `may_wait`: nobody waits for the answer, so it need not ask for a sync of its own, but may wait some milliseconds
-        for one that others ask for."""
+        `may_wait`: nobody waits for the answer, so it need not ask for a sync of its own, but may wait some
+        milliseconds for one that others ask for."""
         ...
 
     async def change_invisible_duration(

@@ -4,8 +4,8 @@ A message: topic, body, sub-topic, queue id, qos, tag, keys, message group, mess
 properties, system properties, further queues.  A stored one goes on with queue offset, commit-log offset, store time,
 further places; a delivery with receipt handle and attempt behind them.
 
-A run of deliveries: queue id, recovery epoch, `since`, first queue offset, stamp, attempt, what its receipt handles begin
-with, records.
+A run of deliveries: queue id, epoch, `since`, first queue offset, stamp, attempt, the beginning of its receipt handles,
+records.
 
 Queue ids and places are the broker's own (`domain.shard`); who reads says which broker it was.
 """

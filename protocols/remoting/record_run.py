@@ -19,8 +19,8 @@ Shift = Callable[[StoredMessage], StoredMessage]
 
 
 class RecordRun:
-    """See the module, and `domain.delivery.DeliveryRun`.  `broker`: the number of the one that gave it.  `head`: the part
-    that the receipt handles of the run have in common, or the way to make it when it is first asked for."""
+    """See the module, and `domain.delivery.DeliveryRun`.  `broker`: the number of the one that gave it.  `head`: the
+    part that the receipt handles of the run have in common, or the way to make it when it is first asked for."""
 
     __slots__ = ("_head", "_shift", "attempt", "broker", "epoch", "first", "queue_id", "since", "stamp")
 
