@@ -10,26 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias, overload
 
-from domain.message import StoredMessage
+from domain.message import StoredMessage, is_over
 
 ANY_INCARNATION: Final = -1
-"""Of a span that a genuine receipt handle names: its MAC proves the incarnation."""
+"""Of places that a genuine receipt handle names: its MAC proves the incarnation."""
 
 
-class DeliverySpan(NamedTuple):
-    """Neighbouring deliveries as the store that made them knows them.
+class DeliveryPlaces(NamedTuple):
+    """Deliveries of one run, as the store that made them knows them.
 
     `queue_id` as receipt handles bear it.  `epoch` (store id and recovery epoch) and `since` (commit-log offset at
-    which the group's window on the queue began) are the incarnation: without them a span from before a topic was made
+    which the group's window on the queue began) are the incarnation: without them places from before a topic was made
     anew, or a store lost what was not durable, would settle messages of now.  `stamp` names the delivery.
     """
 
     queue_id: int
     epoch: bytes
     since: int
-    first: int
-    length: int
     stamp: int
+    offsets: list[int]
 
 
 class DeliveryRun(Protocol):
@@ -44,12 +43,20 @@ class DeliveryRun(Protocol):
         """The message at an index, made of its item."""
         ...
 
+    def size(self, item: bytes | StoredMessage) -> int:
+        """Bytes of a message's body."""
+        ...
+
+    def is_over(self, index: int, item: bytes | StoredMessage, now_ms: int, lifetime_ms: int | None) -> bool:
+        """`domain.message.is_over` of a message."""
+        ...
+
     def handle(self, index: int) -> str:
         """The receipt handle of the message at an index."""
         ...
 
-    def span(self, index: int, count: int) -> DeliverySpan | None:
-        """Names neighbours of the run; None where the store knows its deliveries by their receipt handles alone."""
+    def places(self, indexes: Sequence[int]) -> DeliveryPlaces | None:
+        """Names messages of the run; None where the store knows its deliveries by their receipt handles alone."""
         ...
 
 
@@ -79,6 +86,15 @@ class Delivery:
         """The record; None once the message was made of it, or where the store has no records."""
         item = self._item
         return item if isinstance(item, bytes) else None
+
+    @property
+    def size(self) -> int:
+        """Bytes of the body."""
+        return self.run.size(self._item)
+
+    def is_over(self, now_ms: int, lifetime_ms: int | None) -> bool:
+        """Whether its own time has come, or it was born so many milliseconds ago."""
+        return self.run.is_over(self.index, self._item, now_ms, lifetime_ms)
 
     @property
     def attempt(self) -> int:
@@ -153,10 +169,16 @@ class MessageRun:
         assert isinstance(item, StoredMessage)
         return item
 
+    def size(self, item: bytes | StoredMessage) -> int:
+        return len(self.message(0, item).body)
+
+    def is_over(self, index: int, item: bytes | StoredMessage, now_ms: int, lifetime_ms: int | None) -> bool:
+        return is_over(self.message(index, item), now_ms, lifetime_ms)
+
     def handle(self, index: int) -> str:
         return self._handles[index]
 
-    def span(self, index: int, count: int) -> DeliverySpan | None:
+    def places(self, indexes: Sequence[int]) -> DeliveryPlaces | None:
         return None
 
 
@@ -170,32 +192,31 @@ def handle_of(receipt: Receipt) -> str:
     return receipt if isinstance(receipt, str) else receipt.receipt_handle
 
 
-def spans_of(receipts: Sequence[Receipt | DeliverySpan]) -> list[DeliverySpan | str]:
-    """The same with neighbours of a run as one span, in order."""
-    found: list[DeliverySpan | str] = []
+def places_of(receipts: Sequence[Receipt | DeliveryPlaces]) -> list[DeliveryPlaces | str]:
+    """The same, with deliveries of a run that follow each other named together; in order."""
+    found: list[DeliveryPlaces | str] = []
     run: DeliveryRun | None = None
-    first = end = 0
+    indexes: list[int] = []
     for receipt in receipts:
-        if not isinstance(receipt, Delivery):
-            if run is not None:
-                _add_span(found, run, first, end)
-                run = None
-            found.append(receipt)
-        elif receipt.run is run and receipt.index == end:
-            end += 1
+        if isinstance(receipt, Delivery):
+            if receipt.run is not run:
+                if run is not None:
+                    _add_places(found, run, indexes)
+                run, indexes = receipt.run, []
+            indexes.append(receipt.index)
         else:
             if run is not None:
-                _add_span(found, run, first, end)
-            run, first = receipt.run, receipt.index
-            end = first + 1
+                _add_places(found, run, indexes)
+                run = None
+            found.append(receipt)
     if run is not None:
-        _add_span(found, run, first, end)
+        _add_places(found, run, indexes)
     return found
 
 
-def _add_span(found: list[DeliverySpan | str], run: DeliveryRun, first: int, end: int) -> None:
-    span = run.span(first, end - first)
-    if span is None:
-        found += [run.handle(index) for index in range(first, end)]
+def _add_places(found: list[DeliveryPlaces | str], run: DeliveryRun, indexes: list[int]) -> None:
+    places = run.places(indexes)
+    if places is None:
+        found += [run.handle(index) for index in indexes]
     else:
-        found.append(span)
+        found.append(places)

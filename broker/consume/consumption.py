@@ -22,7 +22,7 @@ from broker.consume.settling import Settling
 from broker.consume.window import MAX_SPREAD, ConsumeWindow, DeliveredRun
 from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries, DeliverySpan, Part
+from domain.delivery import Deliveries, Part
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import MessageFilter
 from domain.message import is_over
@@ -307,8 +307,7 @@ class Consumption(Settling):
             if records:
                 at = offset - len(records)
                 mint = partial(context.mint, queue_id, at, len(records), stamp)
-                place = DeliverySpan(queue_id, self.epoch, since, at, len(records), stamp)
-                parts.append((RecordRun(place, attempt, mint), records))
+                parts.append((RecordRun(queue_id, self.epoch, since, at, stamp, attempt, mint), records))
                 records = []
             if item is not None:
                 corrupted.append(offset)

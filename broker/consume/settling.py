@@ -10,15 +10,15 @@ from broker.consume.progress import ConsumptionOp
 from broker.consume.window import ConsumeWindow
 from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup
-from domain.delivery import ANY_INCARNATION, DeliverySpan, Receipt, spans_of
+from domain.delivery import ANY_INCARNATION, DeliveryPlaces, Receipt, places_of
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, as_first_stored
 from domain.names import retry_topic
 from domain.ports import REJECTED
 from protocols.remoting.record_run import RETRY_QUEUE
 
-Receipts: TypeAlias = Sequence[Receipt | DeliverySpan]
-"""Names of deliveries; gateways on other machines send spans, each for all of its messages."""
+Receipts: TypeAlias = Sequence[Receipt | DeliveryPlaces]
+"""Names of deliveries; gateways on other machines send places, each for all that it names."""
 Found: TypeAlias = dict[ConsumeQueue, Sequence[int]]
 
 
@@ -92,48 +92,54 @@ class Settling(GroupWindows):
         """Which offsets the receipts may settle, by queue; a refusal for each message that may not be."""
         outcomes: list[EntrepotError | None] = []
         taken: dict[int, set[int]] = {}
-        only: DeliverySpan | None = None
-        for span in self._spans(topic, group, receipts):
-            if isinstance(span, EntrepotError):
-                outcomes.append(span)
+        for places in self._places(topic, group, receipts):
+            if isinstance(places, EntrepotError):
+                outcomes.append(places)
                 continue
-            window = self._window_of(topic, group, span.queue_id)
-            first, end = span.first, span.first + span.length
-            known = taken.setdefault(span.queue_id, set())
-            if window is None or not self._is_of_now(window, span):
-                outcomes += [_not_current()] * span.length
-            elif window.are_current(first, span.length, span.stamp) and known.isdisjoint(range(first, end)):
-                outcomes += [None] * span.length
-                known.update(range(first, end))
-                only = span
-            else:
-                for offset in range(first, end):
-                    is_current = window.is_current(offset, span.stamp) and offset not in known
-                    outcomes.append(None if is_current else _not_current())
-                    if is_current:
-                        known.add(offset)
-        if only is not None and len(taken) == 1 and len(taken[only.queue_id]) == only.length:
-            return {self._queue_of(topic, group, only.queue_id): range(only.first, only.first + only.length)}, outcomes
+            queue_id, _, _, stamp, offsets = places
+            window = self._window_of(topic, group, queue_id)
+            known = taken.setdefault(queue_id, set())
+            if window is None or not offsets or not self._is_of_now(window, places):
+                outcomes += [_not_current()] * len(offsets)
+                continue
+            count = len(known) + len(offsets)
+            if window.are_current(offsets, stamp) and len(known.union(offsets)) == count:
+                known.update(offsets)
+                outcomes += [None] * len(offsets)
+                continue
+            for offset in offsets:
+                is_current = window.is_current(offset, stamp) and offset not in known
+                outcomes.append(None if is_current else _not_current())
+                if is_current:
+                    known.add(offset)
         return {
-            self._queue_of(topic, group, queue_id): sorted(offsets) for queue_id, offsets in taken.items() if offsets
+            self._queue_of(topic, group, queue_id): _in_order(offsets) for queue_id, offsets in taken.items() if offsets
         }, outcomes
 
-    def _spans(self, topic: str, group: str, receipts: Receipts) -> list[DeliverySpan | EntrepotError]:
+    def _places(self, topic: str, group: str, receipts: Receipts) -> list[DeliveryPlaces | EntrepotError]:
         """What the receipts name, in order; a refusal for a receipt handle that is not genuine."""
-        joined = spans_of(receipts)
+        joined = places_of(receipts)
         texts = [receipt for receipt in joined if isinstance(receipt, str)]
         if not texts:
             return [receipt for receipt in joined if not isinstance(receipt, str)]
         checked = iter(self.context(topic, group).check(texts))
-        found: list[DeliverySpan | EntrepotError] = []
+        found: list[DeliveryPlaces | EntrepotError] = []
+        named: tuple[int, int] | None = None
+        offsets: list[int] = []
         for receipt in joined:
             if not isinstance(receipt, str):
                 found.append(receipt)
-            elif isinstance(named := next(checked), EntrepotError):
-                found.append(named)
+                named = None
+            elif isinstance(each := next(checked), EntrepotError):
+                found.append(each)
+                named = None
             else:
-                queue_id, offset, stamp = named
-                found.append(DeliverySpan(queue_id, self.epoch, ANY_INCARNATION, offset, 1, stamp))
+                queue_id, offset, stamp = each
+                if (queue_id, stamp) == named:
+                    offsets.append(offset)
+                    continue
+                named, offsets = (queue_id, stamp), [offset]
+                found.append(DeliveryPlaces(queue_id, self.epoch, ANY_INCARNATION, stamp, offsets))
         return found
 
     def _window_of(self, topic: str, group: str, marked_id: int) -> ConsumeWindow | None:
@@ -141,11 +147,11 @@ class Settling(GroupWindows):
             return self.progress.windows.get((group, topic), {}).get(marked_id)
         return self.retry_windows(group, topic).get(marked_id - RETRY_QUEUE)
 
-    def _is_of_now(self, window: ConsumeWindow, span: DeliverySpan) -> bool:
-        """Whether the span is of this window, and of no earlier one of its name."""
-        if span.since == ANY_INCARNATION:
+    def _is_of_now(self, window: ConsumeWindow, places: DeliveryPlaces) -> bool:
+        """Whether they are of this window, and of no earlier one of its name."""
+        if places.since == ANY_INCARNATION:
             return True
-        return span.since == window.since and span.epoch == self.epoch
+        return places.since == window.since and places.epoch == self.epoch
 
     def _queue_of(self, topic: str, group: str, marked_id: int) -> ConsumeQueue:
         if marked_id < RETRY_QUEUE:
@@ -188,3 +194,9 @@ def _not_current() -> EntrepotError:
         Code.INVALID_RECEIPT_HANDLE,
         "the receipt handle is no longer current: the message was settled, released or delivered again",
     )
+
+
+def _in_order(offsets: set[int]) -> Sequence[int]:
+    """Ascending; neighbours as a range."""
+    first, last = min(offsets), max(offsets)
+    return range(first, last + 1) if last - first + 1 == len(offsets) else sorted(offsets)

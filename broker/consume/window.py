@@ -152,14 +152,19 @@ class ConsumeWindow(WindowState):
             and self.stamp_of(self._attempts[index]) == stamp
         )
 
-    def are_current(self, first: int, count: int, stamp: int) -> bool:
-        """Whether handles with this stamp may settle all of these neighbours."""
-        index = first - self._origin
-        end = index + count
-        if index < self._head or end > len(self._status) or self._status[index:end] != bytes(count):
+    def are_current(self, offsets: Sequence[int], stamp: int) -> bool:
+        """Whether handles with this stamp may settle all of these."""
+        origin, status, attempts = self._origin, self._status, self._attempts
+        first, last = min(offsets), max(offsets)
+        if first < origin + self._head or last - origin >= len(status):
             return False
         number = stamp & MAX_NUMBER
-        return self.stamp_of(number) == stamp and self._attempts[index:end].count(number) == count
+        if self.stamp_of(number) != stamp:
+            return False
+        if last - first + 1 == len(offsets):
+            index, end = first - origin, last - origin + 1
+            return status[index:end] == bytes(end - index) and attempts[index:end].count(number) == end - index
+        return [attempts[at - origin] for at in offsets if not status[at - origin]].count(number) == len(offsets)
 
     def offsets_of_try(self, attempt_id: str, now_ms: int) -> list[int]:
         """What of an attempt is still with its consumer."""

@@ -12,7 +12,7 @@ from broker.ports.core import BrokerCore
 from broker.store.record import RecordKind
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup
-from domain.delivery import Deliveries, DeliverySpan
+from domain.delivery import Deliveries, DeliveryPlaces
 from domain.errors import Code, EntrepotError
 from domain.expression.filter import compile_filter
 from domain.names import dead_letter_group
@@ -149,9 +149,12 @@ class Pop:
             return
         self._count(-1)
         epoch = core.consumption.epoch
-        spans = [DeliverySpan(queue_id, epoch, since, *run[:3]) for _, queue_id, since, run in self._claimed]
+        places = [
+            DeliveryPlaces(queue_id, epoch, since, run.stamp, [*range(run.first, run.first + run.length)])
+            for _, queue_id, since, run in self._claimed
+        ]
         core.consumption.change_invisible(
-            request.topic, request.group, spans, 0, release=True, suspend=True, now_ms=core.now_ms()
+            request.topic, request.group, places, 0, release=True, suspend=True, now_ms=core.now_ms()
         )
         core.commit.submit(Confirmation())
         core.polling.wake(request.topic, request.group)

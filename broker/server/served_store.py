@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from domain.delivery import DeliverySpan, Receipt
+from domain.delivery import DeliveryPlaces, Receipt
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.ports import REJECTED, Consumption, Messages, Store, Topology
@@ -32,18 +32,18 @@ class ServedMessages(Messages, Protocol):
 
 
 class ServedConsumption(Consumption, Protocol):
-    """Consumption that says when there may be something to pop.  A receipt may be a span, which has an outcome for each
-    of its messages."""
+    """Consumption that says when there may be something to pop.  Places stand for each of the
+    deliveries that they name."""
 
     async def acknowledge(
-        self, topic: str, group: str, receipts: Sequence[Receipt | DeliverySpan], *, may_wait: bool = False
+        self, topic: str, group: str, receipts: Sequence[Receipt | DeliveryPlaces], *, may_wait: bool = False
     ) -> list[EntrepotError | None]: ...
 
     async def change_invisible_duration(
         self,
         topic: str,
         group: str,
-        receipts: Sequence[Receipt | DeliverySpan],
+        receipts: Sequence[Receipt | DeliveryPlaces],
         invisible_ms: int | None,
         *,
         release: bool,
@@ -51,7 +51,7 @@ class ServedConsumption(Consumption, Protocol):
     ) -> list[EntrepotError | None]: ...
 
     async def reject(
-        self, topic: str, group: str, receipts: Sequence[Receipt | DeliverySpan], reason: str = REJECTED
+        self, topic: str, group: str, receipts: Sequence[Receipt | DeliveryPlaces], reason: str = REJECTED
     ) -> list[EntrepotError | None]: ...
 
     def watch_available(self, topic: str, group: str, callback: Callable[[], None]) -> Callable[[], None]:

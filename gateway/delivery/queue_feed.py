@@ -191,9 +191,19 @@ class QueueFeed:
 
     def _hand_out(self, tickets: list[Ticket]) -> None:
         """One to each in turn."""
+        active = self._active()
+        each = -(-len(tickets) // len(active)) if active else 0
+        if tickets and all(other.priority == active[0].priority and other.credit >= each for other in active):
+            self._turn += len(tickets)
+            for place, consumer in enumerate(active[: len(tickets)]):
+                consumer.take(tickets[place :: len(active)])
+            return
+        self._hand_out_by_rank(tickets, active)
+
+    def _hand_out_by_rank(self, tickets: list[Ticket], active: Sequence[QueueConsumer]) -> None:
+        """The same where consumers differ in priority, or lack credit."""
         parts: dict[QueueConsumer, list[Ticket]] = {}
         at = 0
-        active = self._active()
         rooms = {consumer: consumer.credit for consumer in active}
         while at < len(tickets):
             best = max((consumer.priority for consumer in active if rooms[consumer] > 0), default=None)

@@ -57,7 +57,7 @@ class Traffic:
     def count_out(self, topic: str, group: str, deliveries: Sequence[Delivery | Ticket], door: str = "http") -> None:
         """Count one answer to a consumer."""
         if deliveries:
-            self.add_out(topic, group, [len(delivery.message.body) for delivery in deliveries], door)
+            self.add_out(topic, group, [delivery.size for delivery in deliveries], door)
 
     def add_out(self, topic: str, group: str, sizes: list[int], door: str) -> None:
         """Count one answer, by the sizes of its messages."""

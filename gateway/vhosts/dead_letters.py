@@ -14,7 +14,7 @@ import structlog
 
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
-from domain.message import Message, is_over
+from domain.message import Message
 from domain.routing.exchange_routing import UnknownExchange
 from gateway.messaging.send import Refusals, Sender, first_refusal
 from gateway.messaging.settling import PASSING
@@ -59,7 +59,7 @@ class DeadLetters:
     def sort_out(self, queue: Queue, tickets: list[Ticket]) -> list[Ticket]:
         """What of these may be delivered: those whose time is over are dead."""
         now_ms, lifetime_ms = self._clock.now_ms(), queue.declaration.arguments.message_ttl_ms
-        over = [each for each in tickets if is_over(each.message, now_ms, lifetime_ms)]
+        over = [each for each in tickets if each.is_over(now_ms, lifetime_ms)]
         if not over:
             return tickets
         self._spawn(self.bury(queue, over, DeathReason.EXPIRED))

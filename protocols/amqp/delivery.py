@@ -1,7 +1,6 @@
 """Messages on their way to clients: method, header and body frames in one piece.
 
-A `ContentTemplate` is made once for each message.  The frames behind the method are the same for every consumer whose
-channel and frame_max are: in a fan-out nearly all, so they are made once and handed out again.
+The three frames of a message of usual size are made by one format call.
 """
 
 from __future__ import annotations
@@ -29,34 +28,34 @@ _routes: Final[dict[tuple[str, str], bytes]] = {}
 
 
 class ContentTemplate:
-    """A message encoded once for many consumers.  `properties`: the bytes of its `ContentHeader`.  ValueError for names
-    above 255 bytes."""
+    """A message on its way to a consumer.  `route_end`: exchange and routing key as arguments, and the end of a method
+    frame behind them.  `properties`: the bytes of its `ContentHeader`."""
 
-    __slots__ = ("_channel", "_frame_max", "_frames", "_properties", "body", "route_end")
+    __slots__ = ("body", "properties", "route_end")
 
-    def __init__(self, exchange: str, routing_key: str, properties: bytes, body: bytes) -> None:
-        self.route_end = _routes.get((exchange, routing_key)) or _encode_route(exchange, routing_key)
-        """Exchange and routing key as arguments, and the end of a method frame behind them."""
-        self._properties = properties
+    def __init__(self, route_end: bytes, properties: bytes, body: bytes) -> None:
+        self.route_end = route_end
+        self.properties = properties
         self.body = body
-        self._channel = -1
-        self._frame_max = 0
-        self._frames = b""
 
     def frames(self, channel: int, frame_max: int) -> bytes:
         """Header and bodies; bodies are cut where frame_max wants it.  ValueError as `content_frames`."""
-        if channel == self._channel and frame_max == self._frame_max:
-            return self._frames
-        self._frames = content_frames(channel, self._properties, self.body, frame_max)
-        self._channel, self._frame_max = channel, frame_max
-        return self._frames
+        return content_frames(channel, self.properties, self.body, frame_max)
 
 
-def _encode_route(exchange: str, routing_key: str) -> bytes:
-    encoded = encode_short_string(exchange) + encode_short_string(routing_key) + b"\xce"
-    if len(_routes) >= ROUTE_CACHE_ENTRIES:
-        _routes.clear()
-    _routes[exchange, routing_key] = encoded
+def content_template(exchange: str, routing_key: str, properties: bytes, body: bytes) -> ContentTemplate:
+    """The same by names.  ValueError for names above 255 bytes."""
+    return ContentTemplate(route_end(exchange, routing_key), properties, body)
+
+
+def route_end(exchange: str, routing_key: str) -> bytes:
+    """`ContentTemplate.route_end` of names.  ValueError for names above 255 bytes."""
+    encoded = _routes.get((exchange, routing_key))
+    if encoded is None:
+        encoded = encode_short_string(exchange) + encode_short_string(routing_key) + b"\xce"
+        if len(_routes) >= ROUTE_CACHE_ENTRIES:
+            _routes.clear()
+        _routes[exchange, routing_key] = encoded
     return encoded
 
 
@@ -74,13 +73,27 @@ def content_frames(channel: int, properties: bytes, body: bytes, frame_max: int)
     return b"".join(out)
 
 
-def deliver_frame(
-    channel: int, consumer: bytes, delivery_tag: int, redelivered: bool, message: ContentTemplate
+def deliver_frames(
+    channel: int, consumer: bytes, delivery_tag: int, redelivered: bool, message: ContentTemplate, frame_max: int
 ) -> bytes:
-    """basic.deliver; `consumer`: the consumer tag as a short string."""
-    end = message.route_end
+    """basic.deliver and its content.  `consumer`: its tag as a short string.  ValueError as `content_frames`."""
+    end, properties, body = message.route_end, message.properties, message.body
+    size = len(body)
+    most = frame_max - FRAME_OVERHEAD
     head = _DELIVER_HEAD(1, channel, len(consumer) + len(end) + 12, _DELIVER)
-    return b"%b%b%b%b" % (head, consumer, _DELIVER_TAG(delivery_tag, redelivered), end)
+    tag = _DELIVER_TAG(delivery_tag, redelivered)
+    if 0 < size <= most and len(properties) + 12 <= most:
+        return b"%b%b%b%b%b%b\xce%b%b\xce" % (
+            head,
+            consumer,
+            tag,
+            end,
+            _SMALL_HEAD(HEADER, channel, len(properties) + 12, 60, 0, size),
+            properties,
+            _BODY_HEAD(BODY, channel, size),
+            body,
+        )
+    return b"%b%b%b%b%b" % (head, consumer, tag, end, content_frames(channel, properties, body, frame_max))
 
 
 def get_ok_frame(

@@ -31,7 +31,7 @@ from domain.message import (
 )
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.content import ContentHeader
-from protocols.amqp.delivery import ContentTemplate
+from protocols.amqp.delivery import ContentTemplate, content_template
 from protocols.amqp.field_table import FieldTable, FieldValue
 
 MQTT_EXCHANGE: Final = "amq.topic"
@@ -124,11 +124,15 @@ def origin_of(message: Message) -> tuple[str, str, bytes]:
     """Exchange, routing key and properties that an AMQP consumer sees."""
     kept = message.system.get(SystemProperty.AMQP)
     if isinstance(kept, bytes):
-        middle = 1 + kept[0]
-        end = middle + 1 + kept[middle]
-        exchange = kept[1:middle].decode()
-        return exchange, kept[middle + 1 : end].decode(), kept[end:]
+        return read_origin(kept)
     return MQTT_EXCHANGE, routing_key_of(message.sub_topic or message.topic), _header_of(message).data
+
+
+def read_origin(kept: bytes) -> tuple[str, str, bytes]:
+    """The reverse of `origin`: exchange, routing key and properties."""
+    middle = 1 + kept[0]
+    end = middle + 1 + kept[middle]
+    return kept[1:middle].decode(), kept[middle + 1 : end].decode(), kept[end:]
 
 
 def routing_key_of(sub_topic: str) -> str:
@@ -147,7 +151,7 @@ def template_of(message: StoredMessage, more: FieldTable | None = None) -> Conte
     if more:
         header = ContentHeader(properties)
         properties = header.replaced(headers={**(header.headers or {}), **more}).data
-    return ContentTemplate(exchange, routing_key, properties, message.body)
+    return content_template(exchange, routing_key, properties, message.body)
 
 
 def _header_of(message: Message) -> ContentHeader:

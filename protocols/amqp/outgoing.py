@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from protocols.amqp.channel import OPEN, Channel
-from protocols.amqp.delivery import ContentTemplate, deliver_frame, get_ok_frame
+from protocols.amqp.delivery import ContentTemplate, deliver_frames, get_ok_frame
 from protocols.amqp.field_table import encode_short_string
 from protocols.amqp.frames import HEARTBEAT_FRAME, METHOD, frame, max_payload
 from protocols.amqp.heartbeats import Heartbeats
@@ -70,9 +70,7 @@ class Outgoing:
             consumer = self._encode_consumer(consumer_tag)
         add, frame_max = self._out.append, self.frame_max
         for delivery_tag, redelivered, message in deliveries:
-            frames = message.frames(channel, frame_max)
-            add(deliver_frame(channel, consumer, delivery_tag, redelivered, message))
-            add(frames)
+            add(deliver_frames(channel, consumer, delivery_tag, redelivered, message, frame_max))
 
     def get_ok(
         self, channel: int, delivery_tag: int, redelivered: bool, message: ContentTemplate, message_count: int

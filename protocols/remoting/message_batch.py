@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from domain.delivery import Deliveries, Delivery, DeliveryRun, DeliverySpan, Part, single_delivery
+from domain.delivery import Deliveries, Delivery, DeliveryRun, Part, single_delivery
 from domain.errors import Code, EntrepotError
 from domain.message import (
     NO_SYSTEM_PROPERTIES,
@@ -196,8 +196,8 @@ def decode_runs(data: bytes, broker: int) -> Deliveries:
         for queue_id, epoch, since, first, stamp, attempt, head, records in _decode_runs(data):
             for record in records:
                 check_length(record)
-            place = DeliverySpan(queue_id, epoch, since, first, len(records), stamp)
-            parts.append((RecordRun(place, attempt, head, broker, shift), records))
+            run = RecordRun(queue_id, epoch, since, first, stamp, attempt, head, broker, shift)
+            parts.append((run, records))
     except (*_UNREADABLE, InvalidRecordError) as error:
         raise RemotingError(f"records cannot be read: {error}") from error
     return Deliveries(parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from domain.consumer_group import ConsumerGroup, GroupStatus
-from domain.delivery import DeliverySpan
+from domain.delivery import DeliveryPlaces
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValue, KeyValueChange, KeyValueEvent
@@ -85,8 +85,8 @@ BYTES_BETWEEN: Final = _operation(17, "bytes_between", tuple[str, int, int, int]
 # -- consumption -----------------------------------------------------------------------------------------------------
 POP: Final = _operation(20, "pop", tuple[PopRequest], RAW)
 POP_RUNS: Final = _operation(28, "pop_runs", tuple[PopRequest], RAW)
-Receipts = list[str | DeliverySpan]
-"""Receipt handles, and spans of deliveries, each for all of its messages."""
+Receipts = list[str | DeliveryPlaces]
+"""Receipt handles, and places of deliveries, which have an outcome for each of them."""
 
 
 class Acknowledged(NamedTuple):

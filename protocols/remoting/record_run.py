@@ -6,12 +6,12 @@ Queue id and offsets are the broker's own.  `shift` is what makes them those of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from domain.delivery import DeliverySpan
-from domain.message import StoredMessage
+from domain.delivery import DeliveryPlaces
+from domain.message import StoredMessage, is_over
 from domain.receipt_handle import index_text
-from protocols.remoting.stored_record import commit_log_offset_of, message_of
+from protocols.remoting.stored_record import body_size, born_time_ms_of, commit_log_offset_of, may_expire, message_of
 
 RETRY_QUEUE = 0x8000_0000
 """In the queue id of a delivery: the message lies in that queue of the group's retry topic."""
@@ -26,13 +26,18 @@ class RecordRun:
 
     def __init__(
         self,
-        place: DeliverySpan,
+        queue_id: int,
+        epoch: bytes,
+        since: int,
+        first: int,
+        stamp: int,
         attempt: int,
         head: str | Callable[[], str],
         broker: int = 0,
         shift: Shift | None = None,
     ) -> None:
-        self.queue_id, self.epoch, self.since, self.first, _, self.stamp = place
+        self.queue_id, self.epoch, self.since = queue_id, epoch, since
+        self.first, self.stamp = first, stamp
         self.attempt = attempt
         self.broker = broker
         self._head = head
@@ -54,8 +59,18 @@ class RecordRun:
         message = message_of(item, queue_id, self.first + index, commit_log_offset_of(item), is_retry)
         return message if self._shift is None else self._shift(message)
 
+    def size(self, item: bytes | StoredMessage) -> int:
+        return body_size(item) if isinstance(item, bytes) else len(item.body)
+
+    def is_over(self, index: int, item: bytes | StoredMessage, now_ms: int, lifetime_ms: int | None) -> bool:
+        if isinstance(item, bytes) and not may_expire(item):
+            return lifetime_ms is not None and now_ms - born_time_ms_of(item) >= lifetime_ms
+        return is_over(self.message(index, item), now_ms, lifetime_ms)
+
     def handle(self, index: int) -> str:
         return self.head + index_text(index)
 
-    def span(self, index: int, count: int) -> DeliverySpan:
-        return DeliverySpan(self.queue_id, self.epoch, self.since, self.first + index, count, self.stamp)
+    def places(self, indexes: Sequence[int]) -> DeliveryPlaces:
+        first = self.first
+        offsets = [first + index for index in indexes]
+        return DeliveryPlaces(self.queue_id, self.epoch, self.since, self.stamp, offsets)

@@ -21,6 +21,7 @@ from domain.message import (
     Properties,
     PropertyValue,
     StoredMessage,
+    SystemProperty,
     SystemValue,
     as_first_stored,
     of_texts,
@@ -39,6 +40,10 @@ MESSAGE_FORMAT: Final = ">BBHIQQQ IQQQHHHBBHII"
 """A message record's fields from the version on, in the order of the layout's table."""
 
 unpack_message: Final = struct.Struct(">4sI" + MESSAGE_FORMAT[1:]).unpack_from
+_unpack_lengths = struct.Struct(">HHHBBHII").unpack_from
+_unpack_size = struct.Struct(">I").unpack_from
+BODY_SIZE_AT: Final = 82
+_EXPIRES: Final = SystemProperty.EXPIRES_AT_MS.encode()
 _unpack_place = struct.Struct(">4sIBBHIQ16xIQ16xH").unpack_from
 PROPERTIES: Final = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]])
 """The part `properties` of a record: the system's, then the user's."""
@@ -97,6 +102,31 @@ def check_length(record: bytes) -> None:
     found = unpack_message(record, 0)
     if found[5] != len(record) or MESSAGE_HEADER_SIZE + sum(found[13:]) > len(record):
         raise InvalidRecordError("another length than it says")
+
+
+def body_size(record: bytes) -> int:
+    """Bytes of the body of a checked record."""
+    size: int = _unpack_size(record, BODY_SIZE_AT)[0]
+    return size
+
+
+def born_time_ms_of(record: bytes) -> int:
+    """The time at which the message of a checked record was born."""
+    return int.from_bytes(record[52:60], "big")
+
+
+def may_expire(record: bytes) -> bool:
+    """Whether a checked record names a time at which its message is over."""
+    *_, properties, body = _unpack_lengths(record, 68)
+    return properties > 0 and record.find(_EXPIRES, MESSAGE_HEADER_SIZE, len(record) - body) >= 0
+
+
+def properties_and_body(record: bytes) -> tuple[bytes, bytes]:
+    """The encoded properties and the body of a checked record."""
+    topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, 68)
+    start = MESSAGE_HEADER_SIZE + topic + sub_topic + group + tag + message_id + keys
+    end = start + properties
+    return record[start:end], record[end : end + body]
 
 
 def commit_log_offset_of(record: bytes) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from domain.consumer_group import ConsumerGroup, GroupStatus
-from domain.delivery import Deliveries, Delivery, Receipt, spans_of
+from domain.delivery import Deliveries, Delivery, Receipt, places_of
 from domain.errors import Code, EntrepotError
 from domain.ports import REJECTED, PopRequest
 from domain.position import Position
@@ -79,7 +79,7 @@ class RemoteConsumption:
                 outcomes[at] = refusal
         answers = await ask_all(
             list(by_broker),
-            lambda c: c.ask(operation, topic, group, spans_of([receipts[at] for at in by_broker[c]]), *others),
+            lambda c: c.ask(operation, topic, group, places_of([receipts[at] for at in by_broker[c]]), *others),
         )
         for client, told in answers:
             places = by_broker[client]

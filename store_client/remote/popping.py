@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from broker.remoting.link import ClientStream
-from domain.delivery import Deliveries, Part, spans_of
+from domain.delivery import Deliveries, Part, places_of
 from domain.errors import AWAY, Code, EntrepotError
 from domain.ports import PopRequest
 from protocols.remoting import operations as wire
@@ -117,7 +117,7 @@ class Popping:
         """Nobody waits any more for what a broker has given: others can have it at once."""
         if deliveries and not request.attempt_id:
             operation = wire.CHANGE_INVISIBLE_DURATION
-            payload = operation.encode_arguments(request.topic, request.group, spans_of(deliveries), 0, True, True)
+            payload = operation.encode_arguments(request.topic, request.group, places_of(deliveries), 0, True, True)
             client.send(operation, payload, lambda refusal, told: None)  # else when their invisible time is over
 
     def _end(self, client: BrokerClient, request: PopRequest, popping: asyncio.Task[Deliveries]) -> None:

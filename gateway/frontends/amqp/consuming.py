@@ -7,7 +7,7 @@ goes back to its place in its queue.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, TypeAlias
 from weakref import ref
 
 from domain.message import StoredMessage
@@ -18,10 +18,12 @@ from gateway.frontends.amqp.streams import StreamTicket, stream_start
 from gateway.messaging.ticket import Ticket, acknowledge_all
 from gateway.vhosts.vhost import Queue
 from protocols.amqp.connection_events import ACK, Settlement
+from protocols.amqp.delivery import ContentTemplate
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.field_table import FieldTable
 from protocols.amqp.mapping import template_of
 from protocols.amqp.methods import BasicCancel
+from protocols.amqp.recorded import template_of_record
 from protocols.amqp.reply_codes import ReplyCode
 
 if TYPE_CHECKING:
@@ -31,13 +33,17 @@ NO_ACK_BATCH: Final = 200
 """Messages that a consumer without acknowledgements is handed at a time, as long as the socket takes them."""
 
 
-class Held(NamedTuple):
-    """A message that was delivered and is not settled."""
+class Handed:
+    """One hand-out: the `member` of the tickets that it was of.  `since`: when, in seconds of the process's clock."""
 
-    ticket: Ticket | StreamTicket
-    queue: Queue
-    consumer: Consumer | None
-    since: float
+    __slots__ = ("consumer", "queue", "since")
+
+    def __init__(self, queue: Queue, consumer: Consumer | None, since: float) -> None:
+        self.queue, self.consumer, self.since = queue, consumer, since
+
+
+Held: TypeAlias = Ticket | StreamTicket
+"""A message that was delivered and is not settled; its `member` is the `Handed` that it was of."""
 
 
 class Consumer:
@@ -151,43 +157,46 @@ class ChannelConsuming:
 
     # -- deliveries ----------------------------------------------------------------------------------------------
 
-    def deliver(self, consumer: Consumer, tickets: Sequence[Ticket | StreamTicket]) -> None:
+    def deliver(self, consumer: Consumer, tickets: Sequence[Held]) -> None:
         """Send messages to a consumer."""
         conversation = self.channel.conversation
-        now = conversation.frontend.time()
-        sizes = [len(ticket.message.body) for ticket in tickets]
+        frontend = conversation.frontend
+        first = self._next_tag
+        self._next_tag = end = first + len(tickets)
+        queue = consumer.queue
+        queue_type = queue.declaration.arguments.queue_type
+        templates = [_template(ticket, queue_type) for ticket in tickets]
+        again = [ticket.attempt > 1 for ticket in tickets]
+        sizes = [len(template.body) for template in templates]
         self._fit.note(max(sizes))
-        tag = self._next_tag
-        self._next_tag += len(tickets)
-        queue_type = consumer.queue.declaration.arguments.queue_type
-        run = [
-            (tag + place, ticket.attempt > 1, template_of(ticket.message, _more_headers(queue_type, ticket)))
-            for place, ticket in enumerate(tickets)
-        ]
-        redelivered = sum([is_again for _, is_again, _ in run])
-        conversation.frontend.consumption.delivered(consumer.queue, sizes, redelivered)
+        frontend.consumption.delivered(queue, sizes, sum(again))
         if consumer.no_ack:
             acknowledge_all([ticket for ticket in tickets if isinstance(ticket, Ticket)])
         else:
-            for place, ticket in enumerate(tickets):
-                self.held[tag + place] = Held(ticket, consumer.queue, consumer, now)
+            self._hold(tickets, first, Handed(queue, consumer, frontend.time()))
             consumer.held += len(tickets)
+        run = zip(range(first, end), again, templates, strict=True)
         conversation.machine.deliver_run(self.channel.number, consumer.tag, run)
         conversation.flush()
+
+    def _hold(self, tickets: Sequence[Held], first: int, handed: Handed) -> None:
+        for ticket in tickets:
+            ticket.member = handed
+        self.held.update(enumerate(tickets, first))
 
     def get_ok(self, queue: Queue, ticket: Ticket, message_count: int, *, no_ack: bool) -> None:
         """Answer basic.get with a message."""
         conversation = self.channel.conversation
         tag = self._next_tag
         self._next_tag += 1
+        template = _template(ticket, queue.declaration.arguments.queue_type)
         if no_ack:
             ticket.acknowledge()
         else:
-            self.held[tag] = Held(ticket, queue, None, conversation.frontend.time())
-        consumption = conversation.frontend.consumption
-        consumption.delivered(queue, [len(ticket.message.body)], int(ticket.attempt > 1))
-        template = template_of(ticket.message, _more_headers(queue.declaration.arguments.queue_type, ticket))
-        conversation.machine.get_ok(self.channel.number, tag, ticket.attempt > 1, template, message_count)
+            self._hold((ticket,), tag, Handed(queue, None, conversation.frontend.time()))
+        is_again = ticket.attempt > 1
+        conversation.frontend.consumption.delivered(queue, [len(template.body)], int(is_again))
+        conversation.machine.get_ok(self.channel.number, tag, is_again, template, message_count)
 
     # -- settlements ---------------------------------------------------------------------------------------------
 
@@ -211,14 +220,14 @@ class ChannelConsuming:
                 else:
                     dead += found
         finally:
-            acknowledge_all([held.ticket for held in acknowledged if isinstance(held.ticket, Ticket)])
+            acknowledge_all([held for held in acknowledged if isinstance(held, Ticket)])
             if acknowledged:
                 consumption = self.channel.conversation.frontend.consumption
-                consumption.acknowledged([held.queue for held in acknowledged])
+                consumption.acknowledged([held.member.queue for held in acknowledged])
             self._settled(acknowledged)
             self._settled(dead)
         if dead:
-            letters = [(held.queue, held.ticket) for held in dead if isinstance(held.ticket, Ticket)]
+            letters = [(held.member.queue, held) for held in dead if isinstance(held, Ticket)]
             return self.channel.conversation.frontend.dead_letters.reject(letters)
         return None
 
@@ -238,11 +247,11 @@ class ChannelConsuming:
         """Give back; what has come back too often is returned: it is a dead letter."""
         dead: list[Held] = []
         for held in found:
-            limit = held.queue.declaration.arguments.attempts_allowed
-            if limit is not None and held.ticket.attempt > limit:
+            limit = held.member.queue.declaration.arguments.attempts_allowed
+            if limit is not None and held.attempt > limit:
                 dead.append(held)
             else:
-                held.ticket.release()
+                held.release()
         self._settled([held for held in found if held not in dead])
         return dead
 
@@ -250,8 +259,9 @@ class ChannelConsuming:
         if not found:
             return
         for held in found:
-            if held.consumer is not None:
-                held.consumer.held -= 1
+            consumer = held.member.consumer
+            if consumer is not None:
+                consumer.held -= 1
         self.has_room()
 
     def recover(self) -> None:
@@ -259,14 +269,15 @@ class ChannelConsuming:
         found = list(self.held.values())
         self.held.clear()
         for held in found:
-            held.ticket.release()
+            held.release()
         self._settled(found)
 
     def holds_too_long(self, now: float, seconds: float) -> bool:
         """Whether a message is held for longer than that, or than its queue allows."""
         for held in self.held.values():
-            own_ms = held.queue.declaration.arguments.consumer_timeout_ms
-            if now - held.since > (seconds if own_ms is None else own_ms / 1000):
+            handed = held.member
+            own_ms = handed.queue.declaration.arguments.consumer_timeout_ms
+            if now - handed.since > (seconds if own_ms is None else own_ms / 1000):
                 return True
         return False
 
@@ -312,13 +323,18 @@ class ChannelConsuming:
         held, self.held = self.held, {}
         self.tx = []
         for each in held.values():
-            each.ticket.release()
+            each.release()
 
 
-def _more_headers(queue_type: QueueType, ticket: Ticket | StreamTicket) -> FieldTable | None:
-    """What a queue of this type says of a delivery in its headers."""
+def _template(ticket: Held, queue_type: QueueType) -> ContentTemplate:
+    """The message as a queue of this type gives it: out of its record, where nothing is to be added."""
+    more: FieldTable | None = None
     if queue_type is QueueType.QUORUM:
-        return {"x-delivery-count": ticket.attempt - 1}
-    if queue_type is QueueType.STREAM:
-        return {"x-stream-offset": ticket.message.queue_offset}
-    return None
+        more = {"x-delivery-count": ticket.attempt - 1}
+    elif queue_type is QueueType.STREAM:
+        more = {"x-stream-offset": ticket.message.queue_offset}
+    elif isinstance(ticket, Ticket) and (record := ticket.record) is not None:
+        found = template_of_record(record)
+        if found is not None:
+            return found
+    return template_of(ticket.message, more)

@@ -191,7 +191,7 @@ async def tx_commit(channel: AmqpChannel, method: TxCommit) -> None:
     _check_tx(channel)
     await channel.publishing.commit()
     settlements, channel.consuming.tx = channel.consuming.tx, []
-    queues = {held.queue for held in channel.consuming.held.values()}
+    queues = {held.member.queue for held in channel.consuming.held.values()}
     work = channel.consuming.apply(settlements)
     if work is not None:
         await work

@@ -19,7 +19,7 @@ from domain.routing.exchange_routing import UnknownExchange
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE
 from gateway.messaging.send import Refusals
 from protocols.amqp.connection_events import Publish
-from protocols.amqp.delivery import ContentTemplate
+from protocols.amqp.delivery import content_template
 from protocols.amqp.errors import AmqpError
 from protocols.amqp.mapping import expiration_ms
 from protocols.amqp.reply_codes import ReplyCode
@@ -196,7 +196,7 @@ class ChannelPublishing:
 
     def _return(self, publish: Publish) -> None:
         self._channel.conversation.frontend.counters.returned += 1
-        template = ContentTemplate(publish.exchange, publish.routing_key, publish.header.data, publish.body)
+        template = content_template(publish.exchange, publish.routing_key, publish.header.data, publish.body)
         channel = self._channel
         channel.conversation.machine.return_(
             channel.number, ReplyCode.NO_ROUTE, "NO_ROUTE", publish.exchange, publish.routing_key, template

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from domain.message import StoredMessage
 from domain.position import Position, PositionKind
@@ -20,7 +20,9 @@ _INTERVAL: Final = re.compile(r"([1-9][0-9]{0,8})([YMDhms])")
 class StreamTicket:
     """A message of a stream that a consumer has been sent: to settle it only gives credit."""
 
-    __slots__ = ("attempt", "is_open", "message")
+    __slots__ = ("attempt", "is_open", "member", "message")
+
+    member: Any
 
     def __init__(self, message: StoredMessage) -> None:
         self.message = message

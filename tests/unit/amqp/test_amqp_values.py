@@ -11,7 +11,7 @@ from protocols.amqp import content, decoder, delivery
 from protocols.amqp.connection_events import Login, LoginContinues
 from protocols.amqp.content import PERSISTENT, ContentHeader, received_header
 from protocols.amqp.decoder import publish_target
-from protocols.amqp.delivery import ContentTemplate
+from protocols.amqp.delivery import content_template
 from protocols.amqp.field_table import MAX_DEPTH, MAX_TABLE_BYTES, Timestamp, decode_table, encode_table
 from protocols.amqp.methods import (
     BasicAck,
@@ -169,7 +169,7 @@ def test_what_is_kept_for_all_connections_has_an_end() -> None:
         data = ContentHeader.of(type=f"{at}").data
         assert received_header(data).type == f"{at}"
         assert publish_target(b"\0\0\x01e\x05%05d\0" % at) == ("e", f"{at:05}", False)
-        ContentTemplate("e", f"{at}", data, b"")
+        content_template("e", f"{at}", data, b"")
     assert 0 < len(content._checked) <= content.HEADER_CACHE_ENTRIES
     assert 0 < len(decoder._targets) <= decoder.TARGET_CACHE_ENTRIES
     assert 0 < len(delivery._routes) <= delivery.ROUTE_CACHE_ENTRIES

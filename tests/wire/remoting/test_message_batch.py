@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.store.record import RecordKind, encode_message
 from broker.store.record_trailer import encode_trailer
-from domain.delivery import Deliveries, Delivery, DeliverySpan, Part, single_delivery, spans_of
+from domain.delivery import Deliveries, Delivery, Part, places_of, single_delivery
 from domain.errors import Code, EntrepotError
 from domain.message import NO_SYSTEM_PROPERTIES, Message, StoredMessage
 from domain.receipt_handle import index_text
@@ -120,8 +120,8 @@ def record_of(message: Message, place: int, offset: int) -> bytes:
     return b"".join(encode_message(message, RecordKind.MESSAGE, place, 0, 7, offset))
 
 
-def run_of(queue_id: int, first: int, count: int, attempt: int = 1) -> RecordRun:
-    return RecordRun(DeliverySpan(queue_id, b"epoch", 9, first, count, 1), attempt, "head")
+def run_of(queue_id: int, first: int, attempt: int = 1) -> RecordRun:
+    return RecordRun(queue_id, b"epoch", 9, first, 1, attempt, "head")
 
 
 @given(st.lists(st.tuples(st.lists(MESSAGES, min_size=1, max_size=3), PLACES, NUMBERS), max_size=3), BROKERS)
@@ -130,14 +130,14 @@ def test_runs_come_as_the_messages_that_they_are(given: list[tuple[list[Message]
     expected = []
     for number, (messages, place, read_at) in enumerate(given):
         records = [record_of(replace(each, queue_id=local_queue(each.queue_id)), place, 5) for each in messages]
-        parts.append((run_of(3, read_at, len(records), 1 + number), records))
+        parts.append((run_of(3, read_at, 1 + number), records))
         for index, record in enumerate(records):  # as at a further place
             message = replace(decode_message(record, 0, place), queue_id=3, queue_offset=read_at + index)
             expected.append((shifted(message, broker), "head" + index_text(index), 1 + number))
     runs = Deliveries(parts)
     come = decode_runs(encode_runs(runs), broker)
     assert facts(come) == expected
-    assert spans_of(come) == spans_of(runs)
+    assert places_of(come) == places_of(runs)
     assert {each.run.broker for each in come if isinstance(each.run, RecordRun)} <= {broker}
 
 
@@ -163,7 +163,7 @@ def test_a_record_that_is_harmed_or_of_another_place_is_refused():
     assert isinstance(cut(data, 5, 5, 3, b"u"), InvalidRecordError)
     for harmed in (data[:-1], data + b"x", b"x" + data[1:], b""):
         with pytest.raises(RemotingError):
-            decode_runs(encode_runs(Deliveries([(run_of(0, 3, 1), [harmed])])), 0)
+            decode_runs(encode_runs(Deliveries([(run_of(0, 3), [harmed])])), 0)
 
 
 def test_a_record_of_further_places_is_that_of_each():
