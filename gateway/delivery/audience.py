@@ -6,15 +6,17 @@ A client whose filters overlap gets one copy, at the highest QoS of them and wit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final, NamedTuple, Protocol
 
+from domain.delivery import Delivery
 from domain.message import NO_SYSTEM_PROPERTIES, StoredMessage, SystemProperty
 from protocols.mqtt.encoder import PublishTemplate, publish_template
 from protocols.mqtt.mapping import to_properties
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId
+from protocols.mqtt.recorded import template_of_record
 
 QueueKey = tuple[str, int]
 MAX_JOINED: Final = 16
@@ -196,11 +198,23 @@ def encoded(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, *,
 
 def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int) -> Run:
     """Encode messages for an audience."""
-    templates = []
-    for message in messages:
-        retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
-        templates.append(encoded(message, grant, is_five, now_ms, retain=retain))
+    templates = [_encoded_as_published(message, grant, is_five, now_ms) for message in messages]
     return _run_of(messages, templates, grant.identifiers)
+
+
+def _encoded_as_published(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int) -> PublishTemplate:
+    retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
+    return encoded(message, grant, is_five, now_ms, retain=retain)
+
+
+def make_share_run(tickets: Sequence[Delivery], grant: Grant, is_five: bool, now_ms: int) -> Run:
+    """The same of a share's deliveries, out of their records where that does."""
+    templates, version = [], 5 if is_five else 4
+    for ticket in tickets:
+        record = None if grant.identifiers else ticket.record
+        template = None if record is None else template_of_record(record, grant.qos, version)
+        templates.append(template or _encoded_as_published(ticket.message, grant, is_five, now_ms))
+    return _run_of([], templates, grant.identifiers)
 
 
 def _run_of(messages: list[StoredMessage], templates: list[PublishTemplate], identifiers: tuple[int, ...]) -> Run:

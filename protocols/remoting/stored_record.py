@@ -110,6 +110,18 @@ def body_size(record: bytes) -> int:
     return size
 
 
+def name_and_body(record: bytes) -> tuple[bytes, bytes, int] | None:
+    """The name (sub-topic, else topic), the body and the QoS of a checked record; None where it has properties."""
+    topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, 68)
+    if properties:
+        return None
+    start = MESSAGE_HEADER_SIZE + topic
+    end = start + sub_topic
+    name = record[start:end] if sub_topic else record[MESSAGE_HEADER_SIZE:start]
+    end += group + tag + message_id + keys
+    return name, record[end : end + body], record[11] & 3
+
+
 def born_time_ms_of(record: bytes) -> int:
     """The time at which the message of a checked record was born."""
     return int.from_bytes(record[52:60], "big")

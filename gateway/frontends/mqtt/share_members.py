@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from domain.share import shared_queue
-from gateway.delivery.audience import Grant, SubscriptionOptions, make_run
+from gateway.delivery.audience import Grant, SubscriptionOptions, make_share_run
 from gateway.frontends.mqtt.names import Share
-from protocols.mqtt.mapping import is_expired
 
 if TYPE_CHECKING:
     from gateway.frontends.mqtt.conversation import MqttConversation
@@ -56,12 +55,12 @@ class Membership:
         wanted: list[Ticket] = []
         for ticket in tickets:
             # What is over in an AMQP queue was sorted out, to be a dead letter: it is not for this door to drop.
-            if ticket.message.system and not self._is_of_queue and is_expired(ticket.message, now_ms):
+            if not self._is_of_queue and ticket.is_over(now_ms, None):
                 ticket.acknowledge()
             else:
                 wanted.append(ticket)
         if wanted:
-            run = make_run([each.message for each in wanted], self._grant, conversation.version == 5, now_ms)
+            run = make_share_run(wanted, self._grant, conversation.version == 5, now_ms)
             conversation.frontend.hub.delivered += len(wanted)
             conversation.outbox.deliver_shares(run, wanted)
 
