@@ -34,9 +34,6 @@ from domain.ports import MAX_POP_BYTES, MAX_POP_MESSAGES
 from domain.topic import Topic, TopicType
 from protocols.remoting.record_run import RETRY_QUEUE, RecordRun
 
-NARROW_SPAN = 1 << 20
-"""Bytes of the log within which claimed records are not measured one by one."""
-
 
 @dataclass(slots=True)
 class PopTerms:
@@ -65,13 +62,19 @@ class PopTerms:
         return count
 
 
+Entry = tuple[int, int, int]
+"""Of a consume queue: commit-log offset, size, filter hash."""
+
+
 class ClaimedRun(NamedTuple):
-    """Neighbours of one queue that a pop has claimed, and that nobody has read yet.  `queue_id` as handles bear it."""
+    """Neighbours of one queue that a pop has claimed, and that nobody has read yet.  `queue_id` as handles bear it.
+    `entries` of the queue, where they were read already."""
 
     queue: ConsumeQueue
     queue_id: int
     since: int
     run: DeliveredRun
+    entries: list[Entry] | None = None
 
 
 @dataclass(slots=True)
@@ -136,6 +139,8 @@ class Consumption(Settling):
             end = window.frontier
         limit = self.settings.max_in_flight_per_queue
         while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):
+            if isinstance(offsets, range) and not terms.only_over:
+                return self._claim_new(queue, window, terms, marked_id, offsets)
             offsets = self._cut_at_room(queue, window, terms, offsets)
             if terms.only_over:
                 offsets = self._cut_at_first_alive(queue, window, terms, offsets)
@@ -152,16 +157,25 @@ class Consumption(Settling):
             return []
         return self._claim_filtered(queue, window, terms, terms.filter, count)
 
+    def _claim_new(
+        self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, marked_id: int, offsets: range
+    ) -> list[ClaimedRun]:
+        """Deliver neighbours that were never delivered before, as far as the pop may take them into memory."""
+        first = offsets.start
+        entries = queue.claimed_entries(first, len(offsets))
+        taken = terms.taken([size for _, size, _ in entries])
+        if not taken:
+            return []
+        del entries[taken:]
+        group = terms.group.name
+        self._append(ConsumptionOp.DELIVER, group, queue, range(first, first + taken), terms.deadline_ms, terms.now_ms)
+        [run] = window.delivered_runs(range(first, first + taken), taken)
+        return [ClaimedRun(queue, marked_id, window.since, run, entries)]
+
     def _cut_at_room(
         self, queue: ConsumeQueue, window: ConsumeWindow, terms: PopTerms, offsets: Sequence[int]
     ) -> Sequence[int]:
         """The claimed ones that the pop may take into memory; the rest is still to be delivered."""
-        if isinstance(offsets, range):
-            (start, _, _), (last, size, _) = queue.claimed_entry(offsets[0]), queue.claimed_entry(offsets[-1])
-            span = last + size - start
-            if span < min(NARROW_SPAN, terms.room_bytes):
-                terms.room_bytes -= span
-                return offsets
         taken = terms.taken([queue.claimed_entry(offset)[1] for offset in offsets])
         if taken < len(offsets):
             window.unclaim(offsets[taken:])
@@ -257,12 +271,11 @@ class Consumption(Settling):
     ) -> Sequence[int]:
         """Deliver what can be of the claimed offsets, and return it: spent ones go to the dead letters."""
         group, now_ms = terms.group, terms.now_ms
-        if not isinstance(offsets, range):
-            spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
-            if spent:
-                self._bury(queue, window, group, spent, "max attempts reached", now_ms)
-                gone = set(spent)
-                offsets = [offset for offset in offsets if offset not in gone]
+        spent = [offset for offset in offsets if window.attempt(offset) >= group.max_attempts]
+        if spent:
+            self._bury(queue, window, group, spent, "max attempts reached", now_ms)
+            gone = set(spent)
+            offsets = [offset for offset in offsets if offset not in gone]
         self._append(ConsumptionOp.DELIVER, group.name, queue, offsets, terms.deadline_ms, now_ms)
         return offsets
 
@@ -294,11 +307,13 @@ class Consumption(Settling):
 
     def _read_claimed(self, claimed: ClaimedRun, context: HandleContext) -> tuple[list[Part], list[int]]:
         """Runs of whole records, and the offsets of those that are not."""
-        queue, queue_id, since, (first, count, stamp, attempt) = claimed
+        queue, queue_id, since, (first, count, stamp, attempt), entries = claimed
         parts: list[Part] = []
         corrupted: list[int] = []
         start = max(first, queue.min_offset)
-        items = self.engine.read_records(queue, start, count - (start - first))
+        if entries is None or start > first:
+            entries = queue.claimed_entries(start, first + count - start)
+        items = self.engine.read_records(queue, start, entries)
         records: list[bytes] = []
         for offset, item in enumerate([*items, None], start):
             if isinstance(item, bytes):

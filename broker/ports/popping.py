@@ -151,7 +151,7 @@ class Pop:
         epoch = core.consumption.epoch
         places = [
             DeliveryPlaces(queue_id, epoch, since, run.stamp, [*range(run.first, run.first + run.length)])
-            for _, queue_id, since, run in self._claimed
+            for _, queue_id, since, run, _ in self._claimed
         ]
         core.consumption.change_invisible(
             request.topic, request.group, places, 0, release=True, suspend=True, now_ms=core.now_ms()
@@ -160,7 +160,7 @@ class Pop:
         core.polling.wake(request.topic, request.group)
 
     def _count(self, sign: int) -> None:
-        for queue, _, _, run in self._claimed:
+        for queue, _, _, run, _ in self._claimed:
             place = self._request.group, queue.topic, queue.queue_id
             self._unanswered[place] += sign * run.length
             if not self._unanswered[place]:

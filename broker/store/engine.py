@@ -386,9 +386,10 @@ class StorageEngine:
         entries = queue.entries(from_offset, count)
         return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
 
-    def read_records(self, queue: ConsumeQueue, from_offset: int, count: int) -> list[bytes | CorruptedError]:
-        """The records of claimed messages, as they lie in the log; harmed ones as errors in their place."""
-        entries = queue.claimed_entries(from_offset, count)
+    def read_records(
+        self, queue: ConsumeQueue, from_offset: int, entries: list[tuple[int, int, int]]
+    ) -> list[bytes | CorruptedError]:
+        """The records of neighbours from an offset on, as they lie in the log; harmed ones as errors in their place."""
         return self.commit_log.read_records(entries, queue.topic.encode(), queue.queue_id, from_offset)
 
     def read_taken(self, queue: ConsumeQueue, from_offset: int) -> list[StoredMessage | CorruptedError]:

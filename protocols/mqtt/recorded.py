@@ -3,10 +3,20 @@ record, which is not decoded."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from protocols.mqtt.encoder import PublishTemplate
 from protocols.mqtt.properties import EMPTY
 from protocols.mqtt.wire import write_varint
 from protocols.remoting.stored_record import name_and_body
+
+KEPT_HEADS: Final = 4096
+KEPT_NAME_BYTES: Final = 512
+"""Beginnings of packets that are kept, of all connections together: so many, of names of so many bytes at most.  All
+are forgotten when there is no room."""
+
+_heads: Final[dict[tuple[bytes, int, int], bytes]] = {}
+"""By name, bytes behind the packet identifier, and QoS."""
 
 
 def template_of_record(record: bytes, most_qos: int, version: int) -> PublishTemplate | None:
@@ -15,13 +25,22 @@ def template_of_record(record: bytes, most_qos: int, version: int) -> PublishTem
     if found is None:
         return None
     name, payload, qos = found
-    qos = min(qos, most_qos)
-    is_five = version == 5
-    tail = b"\0" + payload if is_five else payload
-    size = len(name) + 2
-    aliasable = (name.decode(), payload, False, EMPTY) if is_five else None
+    if qos > most_qos:
+        qos = most_qos
+    tail, aliasable = payload, None
+    if version == 5:
+        tail, aliasable = b"\0" + payload, (name.decode(), payload, False, EMPTY)
+    head = _heads.get((name, len(tail), qos)) or _encode_head(name, len(tail), qos)
     if not qos:
-        head = b"\x30%b%b%b%b" % (write_varint(size + len(tail)), len(name).to_bytes(2), name, tail)
-        return PublishTemplate(head, b"", 0, aliasable)
-    head = b"%c%b%b%b" % (0x30 | qos << 1, write_varint(size + 2 + len(tail)), len(name).to_bytes(2), name)
+        return PublishTemplate(head + tail, b"", 0, aliasable)
     return PublishTemplate(head, tail, qos, aliasable)
+
+
+def _encode_head(name: bytes, tail_bytes: int, qos: int) -> bytes:
+    size = len(name) + tail_bytes + (4 if qos else 2)
+    head = b"%c%b%b%b" % (0x30 | qos << 1, write_varint(size), len(name).to_bytes(2), name)
+    if len(name) <= KEPT_NAME_BYTES:
+        if len(_heads) >= KEPT_HEADS:
+            _heads.clear()
+        _heads[name, tail_bytes, qos] = head
+    return head

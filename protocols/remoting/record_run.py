@@ -11,7 +11,15 @@ from collections.abc import Callable, Sequence
 from domain.delivery import DeliveryPlaces
 from domain.message import StoredMessage, is_over
 from domain.receipt_handle import index_text
-from protocols.remoting.stored_record import body_size, born_time_ms_of, commit_log_offset_of, may_expire, message_of
+from protocols.remoting.stored_record import (
+    BODY_SIZE_AT,
+    born_time_ms_of,
+    commit_log_offset_of,
+    has_no_properties,
+    may_expire,
+    message_of,
+    unpack_body_size,
+)
 
 RETRY_QUEUE = 0x8000_0000
 """In the queue id of a delivery: the message lies in that queue of the group's retry topic."""
@@ -60,10 +68,13 @@ class RecordRun:
         return message if self._shift is None else self._shift(message)
 
     def size(self, item: bytes | StoredMessage) -> int:
-        return body_size(item) if isinstance(item, bytes) else len(item.body)
+        if isinstance(item, bytes):
+            size: int = unpack_body_size(item, BODY_SIZE_AT)[0]
+            return size
+        return len(item.body)
 
     def is_over(self, index: int, item: bytes | StoredMessage, now_ms: int, lifetime_ms: int | None) -> bool:
-        if isinstance(item, bytes) and not may_expire(item):
+        if isinstance(item, bytes) and (has_no_properties(item) or not may_expire(item)):
             return lifetime_ms is not None and now_ms - born_time_ms_of(item) >= lifetime_ms
         return is_over(self.message(index, item), now_ms, lifetime_ms)
 

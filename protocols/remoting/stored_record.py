@@ -41,8 +41,9 @@ MESSAGE_FORMAT: Final = ">BBHIQQQ IQQQHHHBBHII"
 
 unpack_message: Final = struct.Struct(">4sI" + MESSAGE_FORMAT[1:]).unpack_from
 _unpack_lengths = struct.Struct(">HHHBBHII").unpack_from
-_unpack_size = struct.Struct(">I").unpack_from
+unpack_body_size: Final = struct.Struct(">I").unpack_from
 BODY_SIZE_AT: Final = 82
+"""Where a record says how many bytes its body has."""
 _EXPIRES: Final = SystemProperty.EXPIRES_AT_MS.encode()
 _unpack_place = struct.Struct(">4sIBBHIQ16xIQ16xH").unpack_from
 PROPERTIES: Final = msgspec.msgpack.Decoder(tuple[dict[str, Any], tuple[tuple[str, Any], ...]])
@@ -104,10 +105,9 @@ def check_length(record: bytes) -> None:
         raise InvalidRecordError("another length than it says")
 
 
-def body_size(record: bytes) -> int:
-    """Bytes of the body of a checked record."""
-    size: int = _unpack_size(record, BODY_SIZE_AT)[0]
-    return size
+def has_no_properties(record: bytes) -> bool:
+    """Whether the message of a checked record has properties of neither kind."""
+    return record[78:82] == b"\0\0\0\0"
 
 
 def name_and_body(record: bytes) -> tuple[bytes, bytes, int] | None:
