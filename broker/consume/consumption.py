@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from broker.consume.consumption_op import ConsumptionOp
 from broker.consume.fifo import FifoClaim, MessageGroups
 from broker.consume.handle_mint import HandleContext
-from broker.consume.progress import ConsumptionOp
 from broker.consume.scan import scan_filtered
 from broker.consume.settling import Settling
 from broker.consume.window import MAX_SPREAD, ConsumeWindow, DeliveredRun

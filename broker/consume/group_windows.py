@@ -8,10 +8,11 @@ from typing import Final
 
 import structlog
 
+from broker.consume.consumption_op import ConsumptionOp
 from broker.consume.handle_mint import HandleContext, HandleMint
 from broker.consume.journal import Journal
 from broker.consume.moves import Moves
-from broker.consume.progress import ConsumptionOp, Progress
+from broker.consume.progress import Progress
 from broker.consume.window import MAX_SPREAD, ConsumeWindow
 from broker.metadata.registry import Registry, put_group
 from broker.settings import BrokerSettings

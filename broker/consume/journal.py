@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.consume.progress import ConsumptionOp, Progress, encode_op, new_tick
+from broker.consume.consumption_op import ConsumptionOp
+from broker.consume.progress import Progress, encode_op
 from broker.consume.tick_record import MAX_TICK_BYTES, TickWriter, ranges_of
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
@@ -32,7 +33,7 @@ class Journal:
 
     def begin_step(self, now_ms: int) -> None:
         """Gather from here on."""
-        self._tick, self._now_ms = new_tick(), now_ms
+        self._tick, self._now_ms = TickWriter(), now_ms
         self._engine.flush_gathered = self._flush
 
     def end_step(self) -> None:
@@ -80,7 +81,7 @@ class Journal:
         """Let the record have it, once there is space."""
         if tick.size + most > MAX_TICK_BYTES or not self._engine.has_space(tick.size + most):
             self._flush()
-            tick = self._tick = new_tick()
+            tick = self._tick = TickWriter()
             self._offset = self._engine.make_space(tick.size + most, self._now_ms)
         elif tick.is_empty:
             self._offset = self._engine.end
@@ -89,6 +90,6 @@ class Journal:
     def _flush(self) -> None:
         tick = self._tick
         if tick is not None and not tick.is_empty:
-            self._tick = new_tick()
+            self._tick = TickWriter()
             offset = self._engine.append_gathered(RecordKind.CONSUMPTION, tick.encode(), self._now_ms)
             assert offset == self._offset, "what was applied is said at another place of the log"

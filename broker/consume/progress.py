@@ -11,10 +11,10 @@ import struct
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
-from broker.consume.tick_record import TickOp, TickWriter, read_tick
+from broker.consume.consumption_op import ConsumptionOp
+from broker.consume.tick_record import TickOp, read_tick
 from broker.consume.window import ConsumeWindow
 from broker.consume.window_state import MAX_GENERATION
 from broker.store.changed_rows import ChangedRows
@@ -26,38 +26,6 @@ _HEAD = struct.Struct(">BIqQHHI")
 
 MOVED_QUEUE: Final = 0
 """The one queue of a dead-letter or retry topic."""
-
-
-class ConsumptionOp(IntEnum):
-    START = 1
-    DELIVER = 2
-    SETTLE = 3
-    RENEW = 4
-    RELEASE = 5
-    RESET = 6  # like START, by an operator: handles from before are void
-    SKIP = 7  # nothing before the one offset is wanted, as far as it was never delivered
-    HOLD = 8  # everything before the one offset waits, as far as it was never delivered (FIFO)
-    TRIM = 10  # nothing before the one offset can be read any more
-    ATTEMPT = 9  # what was just delivered belongs to an attempt id, which stands behind the topic and a NUL
-    UNCOUNT = 11  # the last delivery is no attempt (suspended)
-    TICK = 12  # all that one decision step decided (`tick_record.py`)
-
-
-_JOINED: Final = frozenset(
-    {
-        ConsumptionOp.DELIVER,
-        ConsumptionOp.SETTLE,
-        ConsumptionOp.RENEW,
-        ConsumptionOp.RELEASE,
-        ConsumptionOp.UNCOUNT,
-    }
-)
-"""Operations on each offset by itself."""
-
-
-def new_tick() -> TickWriter:
-    """A TICK record to be filled."""
-    return TickWriter(ConsumptionOp.TICK, ConsumptionOp.SETTLE, _JOINED)
 
 
 def encode_op(

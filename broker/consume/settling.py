@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from broker.consume.consumption_op import ConsumptionOp
 from broker.consume.group_windows import GroupWindows
-from broker.consume.progress import ConsumptionOp
 from broker.consume.window import ConsumeWindow
 from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup

@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
+from broker.consume.consumption_op import JOINED_OPS, ConsumptionOp
+
 MAX_TICK_BYTES: Final = 64 * 1024
 """Payload of one record; what a step decides beyond it is another one."""
 BITMAP: Final = 0x80
@@ -39,16 +41,15 @@ class TickOp(NamedTuple):
 
 
 class _Section:
-    __slots__ = ("deadline_ms", "is_settling", "name", "op", "queue_id", "ranges")
+    __slots__ = ("deadline_ms", "name", "op", "queue_id", "ranges")
 
-    def __init__(self, op: int, name: int, queue_id: int, deadline_ms: int, *, is_settling: bool) -> None:
+    def __init__(self, op: int, name: int, queue_id: int, deadline_ms: int) -> None:
         self.op, self.name, self.queue_id, self.deadline_ms = op, name, queue_id, deadline_ms
-        self.is_settling = is_settling
         self.ranges: list[tuple[int, int]] = []
 
     def encode(self) -> bytes:
         ranges = self.ranges
-        if self.is_settling and len(ranges) > 1:
+        if self.op == ConsumptionOp.SETTLE and len(ranges) > 1:
             first, end = min(ranges)[0], max([first + count for first, count in ranges])
             size = (end - first + 7) // 8
             if _FIRST.size + size < len(ranges) * _RANGE.size:
@@ -62,11 +63,9 @@ class _Section:
 
 
 class TickWriter:
-    """Gathers the operations of one record.  `settle_op`: the one whose offsets may be in any order.  `joined_ops`:
-    those that do the same to ranges one by one as to all of them together."""
+    """Gathers the operations of one record."""
 
-    def __init__(self, tick_op: int, settle_op: int, joined_ops: frozenset[int]) -> None:
-        self._tick_op, self._settle_op, self._joined_ops = tick_op, settle_op, joined_ops
+    def __init__(self) -> None:
         self._names: dict[tuple[str, str], int] = {}
         self._encoded_names: list[bytes] = []
         self._sections: list[_Section] = []
@@ -96,9 +95,9 @@ class TickWriter:
             self._encoded_names.append(name)
             self.size += len(name)
         section = self._last.get((number, queue_id))
-        is_joined = op in self._joined_ops
+        is_joined = op in JOINED_OPS
         if section is None or section.op != op or section.deadline_ms != deadline_ms or not is_joined:
-            section = _Section(op, number, queue_id, deadline_ms, is_settling=op == self._settle_op)
+            section = _Section(op, number, queue_id, deadline_ms)
             self._sections.append(section)
             self._last[number, queue_id] = section
             self.size += _SECTION.size
@@ -112,7 +111,7 @@ class TickWriter:
 
     def encode(self) -> bytes:
         """The record's payload."""
-        head = _HEAD.pack(self._tick_op, len(self._encoded_names))
+        head = _HEAD.pack(ConsumptionOp.TICK, len(self._encoded_names))
         return b"".join([head, *self._encoded_names, *[section.encode() for section in self._sections]])
 
 
@@ -162,7 +161,10 @@ def read_tick(payload: bytes) -> Iterator[TickOp]:
         at += n * _RANGE.size
         if len(found) != n or not all(found):
             raise ValueError("ranges that are cut short, or of nothing")
-        yield TickOp(op, group, topic, queue_id, found[0] if n == 1 else list(chain(*found)), deadline_ms)
+        if op not in JOINED_OPS and sum(map(len, found)) > MAX_TICK_BYTES:
+            raise ValueError("more offsets than a record can name one by one")
+        for each in found if op in JOINED_OPS else [list(chain(*found))]:
+            yield TickOp(op, group, topic, queue_id, each, deadline_ms)
 
 
 def _offsets_in(bitmap: bytes, first: int) -> list[int]:

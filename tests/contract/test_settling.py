@@ -8,6 +8,7 @@ from domain.consumer_group import ConsumerGroup
 from domain.errors import Code
 from domain.message import SystemProperty
 from domain.ports import Store
+from domain.position import EARLIEST_POSITION
 from domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.store_steps import append, bodies, codes, handles, pop
@@ -237,3 +238,59 @@ async def test_no_handles_no_outcomes(store: Store):
     assert await store.consumption.acknowledge("t", "g", []) == []
     assert await store.consumption.reject("t", "g", []) == []
     assert await store.consumption.change_invisible_duration("t", "g", [], None, release=False) == []
+
+
+# -- deliveries as themselves ---------------------------------------------------------------------------------------
+
+
+async def test_deliveries_settle_what_their_receipt_handles_do(store: Store, clock: ManualClock):
+    a, b, c = await pop(store, "t")
+    assert codes(await store.consumption.acknowledge("t", "g", [b, c.receipt_handle, b])) == [None, None, VOID]
+    assert codes(await store.consumption.acknowledge("t", "g", [b.receipt_handle, c])) == [VOID, VOID]
+    assert codes(await store.consumption.change_invisible_duration("t", "g", [a], 60_000, release=False)) == [None]
+    clock.advance(10_000)
+    assert await pop(store, "t") == []
+    assert codes(await store.consumption.change_invisible_duration("t", "g", [a], 0, release=True)) == [None]
+    [again] = await pop(store, "t")
+    assert codes(await store.consumption.reject("t", "g", [a, again])) == [VOID, None]
+    assert bodies(await pop(store, "%DLQ%g", "reader")) == ["a"]
+
+
+async def test_a_delivery_is_of_its_topic_and_group_only(store: Store):
+    [delivery, *_] = await pop(store, "t")
+    await append(store, "u", "other")
+    await pop(store, "u")
+    await pop(store, "t", "h")
+    for topic, group in (("u", "g"), ("t", "h")):
+        outcomes = codes(await store.consumption.acknowledge(topic, group, [delivery.receipt_handle]))
+        assert outcomes == [VOID]
+
+
+@pytest.mark.parametrize("anew", ["topic", "group", "reset"])
+async def test_a_delivery_from_before_settles_nothing_of_what_was_made_anew(store: Store, anew: str):
+    """The same queue, offset and attempt again: only what it is of tells them apart."""
+    before = await pop(store, "t")
+    if anew == "topic":
+        await store.topology.delete_topic("t")
+        await store.topology.put_topic(Topic("t", queues=1))
+        await append(store, "t", "a", "b", "c")
+    elif anew == "group":
+        await store.topology.delete_group("g")
+        await store.topology.put_group(ConsumerGroup("g", max_attempts=MAX_ATTEMPTS, invisible_seconds=10))
+    else:
+        await store.consumption.reset_group("g", "t", EARLIEST_POSITION)
+    now = await pop(store, "t")
+    assert [each.message.queue_offset for each in now] == [each.message.queue_offset for each in before]
+    for call in (store.consumption.acknowledge, store.consumption.reject):
+        assert codes(await call("t", "g", before)) == [VOID] * 3
+    for release in (True, False):
+        outcomes = await store.consumption.change_invisible_duration("t", "g", before, 0, release=release)
+        assert codes(outcomes) == [VOID] * 3
+    assert codes(await store.consumption.acknowledge("t", "g", now)) == [None] * 3
+
+
+async def test_what_may_wait_is_settled_all_the_same(store: Store, clock: ManualClock):
+    found = await pop(store, "t")
+    assert codes(await store.consumption.acknowledge("t", "g", found, may_wait=True)) == [None] * 3
+    clock.advance(10_000)
+    assert await pop(store, "t") == []

@@ -39,6 +39,15 @@ SCRIPT: list[Step] = [
     ("finish", 0, 0),
     ("answer", 0, 0),
     ("acknowledge", 2, 0),
+    ("together", 0, 4),
+    ("begin", 0, 0),
+    ("together", 2, 9),
+    ("finish", 0, 0),
+    ("together", 5, 1),
+    ("begin checkpoint", 0, 0),
+    ("answer", 0, 0),
+    ("together", 4, 4),
+    ("finish checkpoint", 0, 0),
     ("pop", 1, 5),
     ("begin", 0, 0),
     ("finish", 0, 0),
@@ -172,6 +181,9 @@ def perform(store: SimulatedStore, step: Step, *, deferred: bool = False) -> Sim
     elif what == "pop":
         if topic in store.registry.topics:
             store.pop(topic, "gh"[x // 2 % 2], 1 + y)
+    elif what == "together":
+        if topic in store.registry.topics:
+            store.decide_together(topic, x, 1 + y % 5, 16 + 311 * y)
     elif what == "acknowledge":
         store.acknowledge(store.take_held(x))
     elif what == "reject":

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.consume.progress import ConsumptionOp, Progress
+from broker.consume.consumption_op import ConsumptionOp
+from broker.consume.progress import Progress
 from broker.consume.window import ConsumeWindow
 from broker.store.engine import StorageEngine
 from tests.support.checker import Report

@@ -24,10 +24,10 @@ def steps_of_script(deferred: bool) -> int:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("deferred", [False, True], ids=["at once", "deferred"])
-@pytest.mark.parametrize("first", [1, 2, 3])
+@pytest.mark.parametrize("first", [1, 2, 3, 4, 5, 6])
 def test_a_crash_at_each_step(deferred: bool, seed: int, first: int):
     total = steps_of_script(deferred)
-    for crash_at in range(first, total + 1, 3):
+    for crash_at in range(first, total + 1, 6):
         life = Life(deferred=deferred)
         life.disk.crash_at = crash_at
         life.play(SCRIPT)
@@ -83,9 +83,10 @@ def test_a_crash_in_the_first_start(seed: int):
 
 
 SYNC_WORDS = ["begin", "finish", "answer", "answer", "checkpoint", "begin checkpoint", "finish checkpoint", "reopen"]
-WORDS = st.sampled_from(
-    ["topic", "append", "append", "append", "pop", "pop", "acknowledge", "release", "renew", "reject", "expire", "drop"]
-).flatmap(lambda word: st.sampled_from([word, word, *SYNC_WORDS]))
+USUAL_WORDS = ["topic", "append", "append", "append", "pop", "pop", "together", "together", "acknowledge", "release"]
+WORDS = st.sampled_from([*USUAL_WORDS, "renew", "reject", "expire", "drop"]).flatmap(
+    lambda word: st.sampled_from([word, word, *SYNC_WORDS])
+)
 HISTORY = st.lists(st.tuples(WORDS, st.integers(0, 5), st.integers(0, 9)), max_size=30)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
+from broker.consume.decision_step import Decided
 from broker.metadata import registry as changes
 from broker.opening import OpenedStore, assemble
+from broker.ports.popping import Pop
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
@@ -92,6 +96,8 @@ class SimulatedStore:
         self.ports = SteppedPorts(settings, world.clock, self.opened)
         self.refused = 0
         self._waiting: list[tuple[int, Callable[[], None]]] = []
+        self._gathered: list[Callable[[], None]] | None = None
+        """Answers of a step that is under way: its record comes at its end."""
 
     # -- clients ---------------------------------------------------------------------------------------------------
 
@@ -139,15 +145,39 @@ class SimulatedStore:
         """Claim; what is claimed is handed out when it is durable."""
         now = self.now_ms
         found = done(self.ports.consumption.pop(PopRequest(topic, group, count, 0, invisible_ms, wanted)))
-
-        def hand_out() -> None:
-            for delivery in found:
-                message_id = delivery.message.message_id
-                self.world.history.deliver(group, message_id, delivery.attempt, now, now + invisible_ms)
-                self.world.held.append(Held(topic, group, delivery))
-
-        self._when_durable(hand_out)
+        self._when_durable(lambda: self._hand_out(topic, group, found, now, invisible_ms))
         return found
+
+    def _hand_out(
+        self, topic: str, group: str, found: Sequence[Delivery], now: int, invisible_ms: int = INVISIBLE_MS
+    ) -> None:
+        for delivery in found:
+            message_id = delivery.message.message_id
+            self.world.history.deliver(group, message_id, delivery.attempt, now, now + invisible_ms)
+            self.world.held.append(Held(topic, group, delivery))
+
+    def decide_together(self, topic: str, settled: int, count: int, size: int) -> None:
+        """One decision step right before a write that has new messages, too: their deliveries to both groups, and
+        settlements of what is in hand; what it did is told when the write is durable."""
+        core, now = self.ports.core, self.now_ms
+        self.append(topic, 0, count, size)
+        held = self.take_held(settled)
+        self._gathered = []
+        core.step.add(Decided(lambda: self.acknowledge(held[::2])))
+        core.step.add(Decided(lambda: self.change(held[1::2], 0, release=True)))
+        pops = [Pop(core, PopRequest(topic, group, count, 0, INVISIBLE_MS), 0.0, Counter()) for group in "gh"]
+        for pop in pops:
+            core.step.add(pop)
+        try:
+            core.step.run()
+        finally:
+            gathered, self._gathered = self._gathered, None
+            for callback in gathered:
+                self._when_durable(callback)
+        self.engine.commit_log.write()
+        for group, pop in zip("gh", pops, strict=True):
+            found = pop.hand_out()
+            self._when_durable(partial(self._hand_out, topic, group, found, now))
 
     def acknowledge(self, held: Sequence[Held]) -> list[EntrepotError | None]:
         return [self._settle(one, self.consumption.acknowledge, self.world.history.acknowledge) for one in held]
@@ -270,7 +300,10 @@ class SimulatedStore:
         self.engine.append_record(RecordKind.METADATA, payload, self.now_ms)
 
     def _when_durable(self, callback: Callable[[], None]) -> None:
-        self._waiting.append((self.engine.end, callback))
+        if self._gathered is not None:
+            self._gathered.append(callback)
+        else:
+            self._waiting.append((self.engine.end, callback))
 
     def _answer(self) -> None:
         while self._waiting and self._waiting[0][0] <= self.engine.confirmed_offset:
