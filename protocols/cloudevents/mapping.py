@@ -85,7 +85,7 @@ DEAD_LETTER_EXTENSIONS: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Where a dead letter came from and why; the attempts are an Integer.  The system's word goes over the user's."""
 
-_IMPLIED = "datacontenttype:implied"
+IMPLIED_JSON = "datacontenttype:implied"
 _NOT_FROM_PROPERTIES = CORE_ATTRIBUTES | {PARTITION_KEY, DELIVERY_TIME, *DEAD_LETTER_EXTENSIONS.values()}
 _NOT_IN_TOPIC_NAMES = str.maketrans({"+": "%2B", "#": "%23", "\0": "%00"})
 _TEXT_CONTROLS = frozenset("\t\n\f\r")
@@ -111,7 +111,7 @@ def to_message(event: CloudEvent, topic: str, sub_topic: str = "") -> Message:
         system[SystemProperty.CONTENT_TYPE] = media_type.JSON
     if event.typed_extensions or event.implied_json:
         marks = [f"{name}:{kind.value}" for name, kind in event.typed_extensions.items()]
-        system[TYPES_PROPERTY] = " ".join([*marks, _IMPLIED] if event.implied_json else marks)
+        system[TYPES_PROPERTY] = " ".join([*marks, IMPLIED_JSON] if event.implied_json else marks)
     if not sub_topic:
         delivery_time = attributes.get(DELIVERY_TIME)
         if delivery_time is not None:
@@ -165,7 +165,7 @@ def to_event(stored: StoredMessage, namespace: str = DEFAULT_NAMESPACE, default_
         if structured is not None:
             return structured
     marks = stored.system_text(TYPES_PROPERTY) if TYPES_PROPERTY in system else None
-    implied_json = marks is not None and marks.endswith(_IMPLIED) and content_type == media_type.JSON
+    implied_json = marks is not None and marks.endswith(IMPLIED_JSON) and content_type == media_type.JSON
     if content_type and not implied_json:  # an empty one, which MQTT allows, says nothing
         attributes["datacontenttype"] = content_type
     if synthesised or not _are_valid(attributes):
