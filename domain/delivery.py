@@ -195,6 +195,10 @@ def handle_of(receipt: Receipt) -> str:
 def places_of(receipts: Sequence[Receipt | DeliveryPlaces]) -> list[DeliveryPlaces | str]:
     """The same, with deliveries of a run that follow each other named together; in order."""
     found: list[DeliveryPlaces | str] = []
+    if isinstance(receipts, Deliveries):  # all of an answer: no delivery has to be made for that
+        for run_of, items in receipts.parts:
+            _add_places(found, run_of, range(len(items)))
+        return found
     run: DeliveryRun | None = None
     indexes: list[int] = []
     for receipt in receipts:
@@ -214,7 +218,7 @@ def places_of(receipts: Sequence[Receipt | DeliveryPlaces]) -> list[DeliveryPlac
     return found
 
 
-def _add_places(found: list[DeliveryPlaces | str], run: DeliveryRun, indexes: list[int]) -> None:
+def _add_places(found: list[DeliveryPlaces | str], run: DeliveryRun, indexes: Sequence[int]) -> None:
     places = run.places(indexes)
     if places is None:
         found += [run.handle(index) for index in indexes]

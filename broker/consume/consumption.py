@@ -53,6 +53,9 @@ class PopTerms:
 
     def taken(self, sizes: Sequence[int]) -> int:
         """The number of the next messages, of these sizes, that it takes."""
+        if (total := sum(sizes)) <= self.room_bytes:
+            self.room_bytes -= total
+            return len(sizes)
         count = 0
         for size in sizes:
             if size > self.room_bytes < MAX_POP_BYTES:
@@ -94,9 +97,10 @@ class Consumption(Settling):
             return again
         if terms.is_again:
             return []
-        self._keep_moving(topic, windows, group, now_ms)
+        retries = self.retry_windows(group.name, topic.name)
+        self._keep_moving(topic, windows, retries, group, now_ms)
         self._apply_limit(topic, windows, terms)
-        claimed = self._claim_retries(topic, terms)
+        claimed = self._claim_retries(topic, retries, terms) if retries else []
         self._turn += 1
         wanted = terms.count - _messages(claimed)
         for step in range(topic.queues):
@@ -116,9 +120,9 @@ class Consumption(Settling):
             wanted -= _messages(found)
         return claimed
 
-    def _claim_retries(self, topic: Topic, terms: PopTerms) -> list[ClaimedRun]:
+    def _claim_retries(self, topic: Topic, retries: dict[int, ConsumeWindow], terms: PopTerms) -> list[ClaimedRun]:
         claimed: list[ClaimedRun] = []
-        for queue_id, window in self.retry_windows(terms.group.name, topic.name).items():
+        for queue_id, window in retries.items():
             marked = RETRY_QUEUE | queue_id
             queue = self._queue_of(topic.name, terms.group.name, marked)
             wanted = terms.count - _messages(claimed)
@@ -342,24 +346,38 @@ class Consumption(Settling):
             )
         terms.count = min(terms.count, limit - held)
 
-    def _keep_moving(self, topic: Topic, windows: dict[int, ConsumeWindow], group: ConsumerGroup, now_ms: int) -> None:
+    def _keep_moving(
+        self,
+        topic: Topic,
+        windows: dict[int, ConsumeWindow],
+        retries: dict[int, ConsumeWindow],
+        group: ConsumerGroup,
+        now_ms: int,
+    ) -> None:
         """Move what holds a window back to the retry topic: where the window has spread over the limit, and its first
         message is with no consumer.  (A FIFO group's order would be lost by that.)"""
         limit = self.settings.hold_back_limit
         if group.fifo or is_retry_topic(topic.name):
             return
-        retries = self.retry_windows(group.name, topic.name)
-        for name, some in ((topic.name, windows), (retry_topic(group.name, topic.name), retries)):
-            for queue_id, window in some.items():
-                # in the retry topic, what was never delivered from there is ahead of nothing
-                while window.is_held_back(window.frontier if some is windows else window.delivered_end, limit, now_ms):
-                    queue = self.engine.dispatcher.queue(name, queue_id)
-                    messages, corrupted = self._read(queue, [window.base])
-                    if corrupted:
-                        self._hold_back(group.name, queue, corrupted, now_ms)
-                    if not messages:
-                        break  # harmed, or not durable yet
-                    self.moves.retry_later(queue, window, group, messages[0], now_ms)
+        for queue_id, window in windows.items():
+            while window.is_held_back(window.frontier, limit, now_ms):
+                if not self._move_first(self.engine.dispatcher.queue(topic.name, queue_id), window, group, now_ms):
+                    break
+        for queue_id, window in retries.items():
+            # what was never delivered from there is ahead of nothing
+            while window.is_held_back(window.delivered_end, limit, now_ms):
+                name = retry_topic(group.name, topic.name)
+                if not self._move_first(self.engine.dispatcher.queue(name, queue_id), window, group, now_ms):
+                    break
+
+    def _move_first(self, queue: ConsumeQueue, window: ConsumeWindow, group: ConsumerGroup, now_ms: int) -> bool:
+        """The first message of a window; says whether it could be read: one may be harmed, or not durable yet."""
+        messages, corrupted = self._read(queue, [window.base])
+        if corrupted:
+            self._hold_back(group.name, queue, corrupted, now_ms)
+        for message in messages:
+            self.moves.retry_later(queue, window, group, message, now_ms)
+        return bool(messages)
 
 
 def _messages(claimed: Sequence[ClaimedRun]) -> int:

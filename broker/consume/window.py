@@ -137,11 +137,9 @@ class ConsumeWindow(WindowState):
     def is_held_back(self, end: int, limit: int, now_ms: int) -> bool:
         """Whether the window spreads over `limit` messages up to an offset, and its first one is with no consumer."""
         index = self._head
-        return (
-            index < len(self._status)
-            and end - self.base >= limit
-            and (self._status[index] == RELEASED or self._deadlines[index] <= now_ms)
-        )
+        if end - self._origin - index < limit or index >= len(self._status):
+            return False
+        return self._status[index] == RELEASED or self._deadlines[index] <= now_ms
 
     def is_current(self, offset: int, stamp: int) -> bool:
         """Whether a handle with this stamp may settle the message."""

@@ -83,5 +83,8 @@ class RecordRun:
 
     def places(self, indexes: Sequence[int]) -> DeliveryPlaces:
         first = self.first
-        offsets = [first + index for index in indexes]
+        if isinstance(indexes, range):
+            offsets = [*range(first + indexes.start, first + indexes.stop)]
+        else:
+            offsets = [first + index for index in indexes]
         return DeliveryPlaces(self.queue_id, self.epoch, self.since, self.stamp, offsets)

@@ -67,27 +67,28 @@ def cut_records(
     found: list[bytes | InvalidRecordError] = []
     topic_end = MESSAGE_HEADER_SIZE + len(topic)
     room = len(data) - MESSAGE_HEADER_SIZE
+    unpack, add = _unpack_place, found.append
     for offset, _, _ in entries:
         position = offset - base
         if position > room:
-            found.append(InvalidRecordError("no room for a header"))
+            add(InvalidRecordError("no room for a header"))
             queue_offset += 1
             continue
-        magic, crc, version, kind, flags, length, own_offset, of_queue, at, topic_length = _unpack_place(data, position)
+        magic, crc, version, kind, flags, length, own_offset, of_queue, at, topic_length = unpack(data, position)
         record = data[position : position + length]
         if magic != RECORD_MAGIC or own_offset != offset or version != RECORD_VERSION or kind not in DECODABLE_KINDS:
-            found.append(InvalidRecordError("not the message of this place"))
+            add(InvalidRecordError("not the message of this place"))
         elif len(record) < length or crc32c(record[CRC_START:]) != crc:
-            found.append(InvalidRecordError("cut short or checksum"))
+            add(InvalidRecordError("cut short or checksum"))
         elif (
             at == queue_offset
             and of_queue == queue_id
             and MESSAGE_HEADER_SIZE + topic_length == topic_end
             and record[MESSAGE_HEADER_SIZE:topic_end] == topic
         ) or (flags & FURTHER_FLAG and (topic.decode(), queue_id, queue_offset) in _further_places(record)):
-            found.append(record)
+            add(record)
         else:
-            found.append(InvalidRecordError("another message than its entry names"))
+            add(InvalidRecordError("another message than its entry names"))
         queue_offset += 1
     return found
 
