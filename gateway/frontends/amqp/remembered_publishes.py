@@ -6,6 +6,8 @@ are then what they were, so all of the message but its body and its time is kept
 Invariant: what is kept is what would be found anew.  It is found in the rights of one principal, the definitions of
 virtual hosts and the queues of topics: a change of any of them forgets everything.  What depends on time or on the
 connection is not kept.
+
+A publish is kept when it comes the second time: keys and headers that never come again would cost more than they save.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ MAX_BYTES: Final = 32 << 20
 """Their memory together, as `_bytes_of` estimates it."""
 MAX_PUBLISH_BYTES: Final = 64 << 10
 """That of one: a larger one is not kept."""
+MAX_SEEN: Final = 16_384
+"""Publishes that came once, of which the hash is kept; all are forgotten when there is no room."""
 PUBLISH_BYTES: Final = 1024
 PLACE_BYTES: Final = 128
 PROPERTY_BYTES: Final = 256
@@ -80,6 +84,7 @@ class RememberedPublishes:
         self._security = security
         self._rights_version = security.rights_version
         self._of: dict[tuple[Vhost, Principal], Known] = {}
+        self._seen: set[int] = set()
         self.count = self.size = 0
         """Of what is kept; who has nothing kept yet counts as one."""
         definitions.on_change.append(self.forget)
@@ -100,19 +105,29 @@ class RememberedPublishes:
         return known
 
     def keep(self, known: Known, vhost: Vhost, publish: Publish, queues: Sequence[str], message: Message) -> None:
-        """Keep what a publish became, if the next one becomes the same."""
-        if not publish.header.may_come_again or not _is_by_key(vhost, publish, queues, message):
+        """Keep what a publish became, if the next one becomes the same, and it is not the first."""
+        if not publish.header.may_come_again:
+            return
+        key = (publish.exchange, publish.routing_key, publish.header.data)
+        if not self._is_seen(hash(key)) or not _is_by_key(vhost, publish, queues, message):
             return
         size = _bytes_of(publish, message)
-        if size > MAX_PUBLISH_BYTES:
-            return
-        self._make_room(size)
-        known[publish.exchange, publish.routing_key, publish.header.data] = KnownPublish(
-            message, is_routed=bool(queues)
-        )
+        if size <= MAX_PUBLISH_BYTES:
+            self._make_room(size)
+            known[key] = KnownPublish(message, is_routed=bool(queues))
+
+    def _is_seen(self, key: int) -> bool:
+        """Whether a publish came before; then it has."""
+        seen = self._seen
+        if key in seen:
+            return True
+        if len(seen) >= MAX_SEEN:
+            seen.clear()
+        seen.add(key)
+        return False
 
     def forget(self) -> None:
-        """Forget everything."""
+        """Forget everything but what came before: it may still come again."""
         for known in self._of.values():
             known.clear()
         self._of.clear()
