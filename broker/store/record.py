@@ -195,9 +195,11 @@ def encode_new(
         )
     topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
     message_id, body = message.message_id, message.body
-    properties = properties_of(message) if message.system or message.properties else b""
+    properties, properties_length = b"", 0
+    if message.system or message.properties:
+        properties = properties_of(message)
+        properties_length = len(properties)
     topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
-    properties_length = len(properties)
     head = _pack_usual(
         _USUAL_KIND | message.qos,
         MESSAGE_HEADER_SIZE + topic_length + sub_topic_length + id_length + properties_length + body_length,
