@@ -41,7 +41,7 @@ class Forgetful(RememberedPublishes):
 
 @dataclass
 class Outcome:
-    """What became of a run of publishes."""
+    """The results of a run of publishes."""
 
     messages: list[Message] = field(default_factory=list)
     tags: list[int] = field(default_factory=list)
@@ -166,5 +166,5 @@ class Site:
 
 
 def anybody() -> Principal:
-    """Who is let in while no user is defined."""
+    """A client that is let in while no user is defined."""
     return Principal("anonymous", Origin.ANONYMOUS, "127.0.0.1")

@@ -1,4 +1,4 @@
-"""RememberedPublishes: what publishes became, for those that come again with another body.
+"""RememberedPublishes: the messages that publishes became, for those that come again with another body.
 
 Applications publish with one exchange, routing key and content header again and again.  Rights, route and properties
 are then what they were, so all of the message but its body and its time is kept.
@@ -91,8 +91,8 @@ class RememberedPublishes:
         topology.watch_topics(lambda name: self.forget())
 
     def of(self, vhost: Vhost, principal: Principal | None, now_ms: int) -> Known | None:
-        """What is known of a principal's publishes to a virtual host.  It holds until something else is done: ask for
-        each run.  None where nothing may be kept."""
+        """The publishes of a principal to a virtual host that are known.  They hold until something else is done: ask
+        for each run.  None where nothing may be kept."""
         if self._rights_version != self._security.rights_version:
             self._rights_version = self._security.rights_version
             self.forget()
@@ -117,7 +117,7 @@ class RememberedPublishes:
             known[key] = KnownPublish(message, is_routed=bool(queues))
 
     def _is_seen(self, key: int) -> bool:
-        """Whether a publish came before; then it has."""
+        """Note a publish; True where it came before."""
         seen = self._seen
         if key in seen:
             return True
@@ -141,7 +141,7 @@ class RememberedPublishes:
 
 
 def _is_by_key(vhost: Vhost, publish: Publish, queues: Sequence[str], message: Message) -> bool:
-    """Whether nothing but the key decided: no time, no further keys, no queue that is chosen when it is stored."""
+    """True where nothing but the key decided: no time, no further keys, no queue that is chosen when it is stored."""
     if message.queue_id < 0 or not TIMES.isdisjoint(message.system):
         return False
     if publish.header.may_have_header(b"CC"):  # BCC has it too
