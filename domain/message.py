@@ -37,6 +37,25 @@ class _NoProperties(dict[str, SystemValue]):
 
 NO_SYSTEM_PROPERTIES: Final[Mapping[str, SystemValue]] = _NoProperties()
 
+
+class SharedProperties(dict[str, SystemValue]):
+    """Well-known properties that many messages have, together with the user's; nothing in it changes.
+
+    `encoded`: both as a store writes them, kept by the store that did so first.  It holds for messages whose `system`
+    and `properties` are this very mapping and these very `user` properties: whatever is added makes others of them.
+    """
+
+    __slots__ = ("encoded", "user")
+
+    def __init__(self, system: Mapping[str, SystemValue], user: Properties = ()) -> None:
+        super().__init__(system)
+        self.user = user
+        self.encoded = b""
+
+    def __setitem__(self, name: str, value: SystemValue) -> None:
+        raise TypeError("shared properties cannot be changed")
+
+
 ROUND_ROBIN: Final = -1
 """`Message.queue_id` of a message whose queue is not chosen yet."""
 BY_SUB_TOPIC: Final = -2

@@ -56,6 +56,7 @@ from domain.message import (
     Message,
     Properties,
     PropertyValue,
+    SharedProperties,
     as_texts,
 )
 from protocols.remoting.stored_record import (
@@ -78,8 +79,8 @@ _PREFIX = struct.Struct(">4sI")
 _HEADER = struct.Struct(">4sIBBHIQQQ")
 _COMMON = struct.Struct(">BBHIQQQ")
 _MESSAGE = struct.Struct(MESSAGE_FORMAT)
-_USUAL = struct.Struct(">IIQQQ IQQQHH3xB6xI")
-"""`_MESSAGE` with version, kind and flags in one, and nothing where message group, tag, keys and properties are not."""
+_USUAL = struct.Struct(">IIQQQ IQQQHH3xB2xII")
+"""`_MESSAGE` with version, kind and flags in one, and nothing where message group, tag and keys are not."""
 _encode_properties = msgspec.msgpack.Encoder().encode
 _pack_prefix = _PREFIX.pack
 _pack_message = _MESSAGE.pack
@@ -147,7 +148,7 @@ def encode_message(
         group, tag, keys = message.message_group.encode(), message.tag.encode(), "\0".join(message.keys).encode()
         group_length, tag_length, keys_length = len(group), len(tag), len(keys)
     if message.properties or message.system:
-        properties = encode_properties(as_texts(message.system), message.properties)
+        properties = properties_of(message)
         properties_length = len(properties)
     topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
     head = _pack_message(
@@ -188,16 +189,20 @@ def encode_new(
     message: Message, commit_log_offset: int, durable_floor: int, store_time_ms: int, queue_offset: int
 ) -> tuple[bytes, bytes]:
     """The same for a new message, by a way that is a quarter shorter for those with the usual fields alone."""
-    if message.tag or message.keys or message.message_group or message.properties or message.system:
+    if message.tag or message.keys or message.message_group:
         return encode_message(
             message, RecordKind.MESSAGE, commit_log_offset, durable_floor, store_time_ms, queue_offset
         )
     topic, sub_topic = message.topic.encode(), message.sub_topic.encode()
     message_id, body = message.message_id, message.body
+    properties, properties_length = b"", 0
+    if message.system or message.properties:
+        properties = properties_of(message)
+        properties_length = len(properties)
     topic_length, sub_topic_length, id_length, body_length = len(topic), len(sub_topic), len(message_id), len(body)
     head = _pack_usual(
         _USUAL_KIND | message.qos,
-        MESSAGE_HEADER_SIZE + topic_length + sub_topic_length + id_length + body_length,
+        MESSAGE_HEADER_SIZE + topic_length + sub_topic_length + id_length + properties_length + body_length,
         commit_log_offset,
         durable_floor,
         store_time_ms,
@@ -208,9 +213,10 @@ def encode_new(
         topic_length,
         sub_topic_length,
         id_length,
+        properties_length,
         body_length,
     )
-    covered = b"".join((head, topic, sub_topic, message_id, body))
+    covered = b"".join((head, topic, sub_topic, message_id, properties, body))
     return _pack_prefix(RECORD_MAGIC, crc32c(covered)), covered
 
 
@@ -253,6 +259,16 @@ def peek_length(data: bytes, position: int) -> int:
     if position + HEADER_SIZE > len(data) or data[position : position + 4] != RECORD_MAGIC:
         return 0
     return int.from_bytes(data[position + 12 : position + 16], "big")
+
+
+def properties_of(message: Message) -> bytes:
+    """A message's properties, encoded; those that many messages share are so once.  Raises as `encode_properties`."""
+    system = message.system
+    if type(system) is not SharedProperties or system.user is not message.properties:
+        return encode_properties(as_texts(system), message.properties)
+    if not system.encoded:
+        system.encoded = encode_properties(as_texts(system), message.properties)
+    return system.encoded
 
 
 def encode_properties(system: Mapping[str, PropertyValue], user: Properties) -> bytes:

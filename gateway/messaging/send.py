@@ -214,7 +214,7 @@ class Sender:
                 message.born_time_ms = now_ms
             if message.queue_id < 0 and (topic := topic_of(message.topic)) is not None:
                 message.queue_id = self._queue(message, topic)
-            if not message.filter_hash:
+            if not message.filter_hash and (message.sub_topic or message.tag):
                 message.filter_hash = filter_hash(message.sub_topic, message.tag)
 
     def note_under_way(self, change: int) -> None:

@@ -79,6 +79,8 @@ class Security:
         beside = self.setup_token.path
         password_file = None if beside is None else beside.with_name(PASSWORD_FILE_NAME)
         self.initial_admin = InitialAdmin(self.administration, self._directory, settings, password_file)
+        self.rights_version = 0
+        """Grows with any change of users or policies: what was allowed before may not be now."""
         self._decisions: dict[_DecisionKey, bool] = {}
         self._anonymous: dict[str, Principal] = {}
         self._watchers: list[Callable[[PrincipalChange], None]] = []
@@ -318,6 +320,7 @@ class Security:
         self.audit.refused("denied", principal.name, principal.source, protocol, "", action, resource)
 
     def _forget(self) -> None:
+        self.rights_version += 1
         self._decisions.clear()
         self._anonymous.clear()
 

@@ -28,6 +28,9 @@ HEADER_CACHE_ENTRIES: Final = 4096
 HEADER_CACHE_MAX_BYTES: Final = 128
 """Longer ones are not kept, nor those with a correlation id, message id or timestamp: they do not come again."""
 
+REPEATED_HEADER_MAX_BYTES: Final = 512
+"""Longer ones are not taken for headers that come again: such have something of the one message in them."""
+
 _U16: Final = Struct(">H")
 _U64: Final = Struct(">Q")
 
@@ -143,6 +146,13 @@ class ContentHeader:
         """True with a property that means something to other protocols: content type, headers, priority,
         correlation id, reply-to, expiration."""
         return self.data[0] & 0xAF != 0
+
+    @property
+    def may_come_again(self) -> bool:
+        """False where it depends on the one message or the connection: with a correlation id, reply-to, expiration,
+        message id, timestamp or user id, or longer than is kept."""
+        data = self.data
+        return not (data[0] & 0x07 or data[1] & 0xD0) and len(data) <= REPEATED_HEADER_MAX_BYTES
 
     def may_have_header(self, name: bytes) -> bool:
         """False where the table of headers has none of that name; it is not decoded."""

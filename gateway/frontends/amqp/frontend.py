@@ -24,6 +24,7 @@ from gateway.frontends.amqp.conversation import AmqpConversation
 from gateway.frontends.amqp.login import CERTIFIED_MECHANISMS, MECHANISMS
 from gateway.frontends.amqp.messages import HANDLERS
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE
+from gateway.frontends.amqp.remembered_publishes import RememberedPublishes
 from gateway.frontends.mqtt.routes import Routes
 from gateway.messaging.send import Sender
 from gateway.security.security import PrincipalChange, Security
@@ -93,6 +94,7 @@ class AmqpFrontend:
         self.access = AmqpAccess(security)
         self.counting = Counting(store)
         self.placing = Placing(store, routes, keeps_topics=settings.exchange_topics)
+        self.remembered = RememberedPublishes(definitions, security, store.topology)
         self.dead_letters = DeadLetters(definitions, self.placing, sender, clock, self.spawn)
         self.feeds = QueueFeeds(store, clock, self.dead_letters.sort_out)
         self.overflow = Overflow(store, sender, self.counting, self.feeds, self.dead_letters)

@@ -17,7 +17,9 @@ from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.routing.exchange_routing import UnknownExchange
 from gateway.frontends.amqp.names import REPLY_TO_QUEUE
+from gateway.frontends.amqp.remembered_publishes import NOTHING, Known
 from gateway.messaging.send import Refusals
+from gateway.vhosts.vhost import Vhost
 from protocols.amqp.connection_events import Publish
 from protocols.amqp.delivery import content_template
 from protocols.amqp.errors import AmqpError
@@ -113,42 +115,63 @@ class ChannelPublishing:
         return publishes
 
     def _publish(self, publishes: Sequence[Publish]) -> Awaitable[None] | None:
-        channel = self._channel
-        frontend = channel.conversation.frontend
-        vhost = channel.conversation.vhost
+        conversation = self._channel.conversation
+        frontend, vhost = conversation.frontend, conversation.vhost
         assert vhost is not None
-        channel.conversation.has_published = True
+        conversation.has_published = True
         frontend.counters.published += len(publishes)
-        placing, now_ms = frontend.placing, frontend.clock.now_ms()
-        sent = _Sent(channel)
+        now_ms = frontend.clock.now_ms()
+        known = None if self.is_tx else frontend.remembered.of(vhost, conversation.principal, now_ms)
+        of_key = (NOTHING if known is None else known).get
+        messages: list[Message] = []
         unrouted: list[int] = []
         try:
             for publish in publishes:
-                if not publish.header.is_plain:
-                    self._check(publish)
-                    publish = self._with_reply_queue(publish)
-                queues = self._route(publish)
-                if publish.header.may_have_header(b"BCC"):
-                    publish = without_bcc(publish)
-                self._sequence += self.confirms
-                message = placing.message(vhost, publish, queues, now_ms)
-                if not queues and publish.mandatory:
-                    self._return(publish)
-                if message is None:
-                    unrouted.append(self._sequence)
+                exchange, routing_key, mandatory, header, body = publish
+                found = of_key((exchange, routing_key, header.data))
+                if found is not None and (found.is_routed or not mandatory):
+                    messages.append(found.message(body, now_ms))
+                elif (message := self._new_message(vhost, publish, known, now_ms)) is not None:
+                    messages.append(message)
                 else:
-                    sent.messages.append(message)
-                    sent.tags.append(self._sequence)
+                    unrouted.append(len(messages) + len(unrouted))
         finally:
-            if unrouted and self.confirms:
-                channel.conversation.machine.confirm(channel.number, unrouted)
-            work = None
-            if sent.messages:
-                self.note_under_way(1)
-                work = frontend.overflow.admit(vhost, sent.messages, sent)
+            work = self._send(vhost, messages, unrouted)
         if frontend.sender.backlogged:
             self._pause()
         return work
+
+    def _new_message(self, vhost: Vhost, publish: Publish, known: Known | None, now_ms: int) -> Message | None:
+        """The message of a publish, None where nothing is to keep it.  Raises what closes the channel."""
+        frontend, given = self._channel.conversation.frontend, publish
+        if not publish.header.is_plain:
+            self._check(publish)
+            publish = self._with_reply_queue(publish)
+        queues = self._route(publish)
+        if publish.header.may_have_header(b"BCC"):
+            publish = without_bcc(publish)
+        message = frontend.placing.message(vhost, publish, queues, now_ms)
+        if not queues and publish.mandatory:
+            self._return(publish)
+        if message is not None and known is not None and publish is given:
+            frontend.remembered.keep(known, vhost, publish, queues, message)
+        return message
+
+    def _send(self, vhost: Vhost, messages: list[Message], unrouted: list[int]) -> Awaitable[None] | None:
+        """Send what a run became; `unrouted`: the places in it of what goes nowhere, which is confirmed at once."""
+        channel, first = self._channel, self._sequence + 1
+        tags: Sequence[int] = ()
+        if self.confirms:
+            self._sequence += len(messages) + len(unrouted)
+            tags = range(first, self._sequence + 1)
+            if unrouted:
+                nowhere = set(unrouted)
+                channel.conversation.machine.confirm(channel.number, [tags[place] for place in unrouted])
+                tags = [tag for place, tag in enumerate(tags) if place not in nowhere]
+        if not messages:
+            return None
+        self.note_under_way(1)
+        return channel.conversation.frontend.overflow.admit(vhost, messages, _Sent(channel, tags))
 
     def _check(self, publish: Publish) -> None:
         """What RabbitMQ looks at before it routes."""
@@ -235,14 +258,12 @@ class ChannelPublishing:
 
 
 class _Sent:
-    """A run of messages that were sent, with their places in the channel's sequence."""
+    """A run of messages that were sent, with their places in the channel's sequence where they are to be confirmed."""
 
-    __slots__ = ("channel", "messages", "tags")
+    __slots__ = ("channel", "tags")
 
-    def __init__(self, channel: AmqpChannel) -> None:
-        self.channel = channel
-        self.messages: list[Message] = []
-        self.tags: list[int] = []
+    def __init__(self, channel: AmqpChannel, tags: Sequence[int]) -> None:
+        self.channel, self.tags = channel, tags
 
     def __call__(self, failure: EntrepotError | None, refusals: Refusals) -> None:
         channel = self.channel
@@ -258,7 +279,7 @@ class _Sent:
             counters.refused += sum(refusal is not None for refusal in refusals)
             if any(refusal is not None and refusal.code is Code.STORAGE_FULL for refusal in refusals):
                 conversation.frontend.storage_full()
-        if not channel.publishing.confirms:
+        if not self.tags:
             if refusals is not None:
                 count = sum(refusal is not None for refusal in refusals)
                 channel.publishing.refused_in_tx += count

@@ -1,0 +1,170 @@
+"""Publishers of the AMQP door over a store in memory, without sockets: what is sent, returned and refused is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from domain.access.model import Action, Effect, Origin, Principal, Statement
+from domain.errors import EntrepotError
+from domain.message import Message
+from domain.queue_declaration import declared_queue
+from domain.routing.exchange import Exchange, ExchangeType
+from gateway.frontends.amqp.channel import AmqpChannel
+from gateway.frontends.amqp.conversation import AmqpConversation
+from gateway.frontends.amqp.frontend import AmqpFrontend
+from gateway.frontends.amqp.remembered_publishes import Known, RememberedPublishes
+from gateway.frontends.mqtt.routes import Routes
+from gateway.messaging.send import OnSent, Sender
+from gateway.messaging.topology import Topology
+from gateway.security.administration import By, UserChange
+from gateway.security.security import Security
+from gateway.settings import SecuritySettings, Settings
+from gateway.vhosts.definitions import Definitions
+from gateway.vhosts.vhost import Queue, Vhost
+from protocols.amqp.connection_events import Publish
+from protocols.amqp.content import received_header
+from protocols.amqp.errors import AmqpError
+from store_client.memory import MemoryStore
+from tests.support.clock import ManualClock
+
+ME = By("me", "127.0.0.1")
+
+
+class Forgetful(RememberedPublishes):
+    """Keeps nothing: every publish goes the whole way."""
+
+    def of(self, vhost: Vhost, principal: Principal | None, now_ms: int) -> Known | None:
+        return None
+
+
+@dataclass
+class Outcome:
+    """The results of a run of publishes."""
+
+    messages: list[Message] = field(default_factory=list)
+    tags: list[int] = field(default_factory=list)
+    confirmed: list[int] = field(default_factory=list)
+    returned: list[tuple[str, str]] = field(default_factory=list)
+    timed: list[tuple[str, int]] = field(default_factory=list)
+    refused: str = ""
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that the only message goes to."""
+        (message,) = self.messages
+        return [message.topic, *(topic for topic, _ in message.further_queues)]
+
+
+class _Kept:
+    """Stands for the connection's machine and for the overflow, and takes down what they are told."""
+
+    def __init__(self) -> None:
+        self.outcome = Outcome()
+
+    def confirm(self, channel: int, tags: Sequence[int]) -> None:
+        self.outcome.confirmed += tags
+
+    def return_(self, channel: int, code: int, text: str, exchange: str, routing_key: str, *more: object) -> None:
+        self.outcome.returned.append((exchange, routing_key))
+
+    def admit(self, vhost: Vhost, messages: list[Message], on_sent: OnSent) -> Awaitable[None] | None:
+        self.outcome.messages += messages
+        self.outcome.tags += on_sent.tags  # type: ignore[attr-defined]
+        return None
+
+    def expect(self, vhost: Vhost, queue: Queue, at_ms: int) -> None:
+        self.outcome.timed.append((queue.name, at_ms))
+
+
+class Publisher:
+    """One channel of one login."""
+
+    def __init__(self, frontend: AmqpFrontend, principal: Principal, *, confirms: bool = False) -> None:
+        self._frontend = frontend
+        conversation = AmqpConversation(frontend, 0.0)
+        conversation.principal, conversation.vhost = principal, frontend.definitions.vhost("/")
+        conversation._name = principal.name
+        self.channel = AmqpChannel(conversation, 1)
+        self.channel.publishing.confirms = confirms
+
+    def publish(self, *publishes: Publish) -> Outcome:
+        kept: Any = _Kept()
+        self.channel.conversation.machine = self._frontend.overflow = kept
+        self._frontend.placing.on_timed = kept.expect
+        try:
+            assert self.channel.publishing.take(list(publishes)) is None
+        except (AmqpError, EntrepotError) as refusal:
+            kept.outcome.refused = str(refusal)
+        return kept.outcome
+
+    def send(self, exchange: str, key: str, header: bytes = b"\x10\0\x02", *, mandatory: bool = False) -> Outcome:
+        """Publish one message."""
+        return self.publish(Publish(exchange, key, mandatory, received_header(header), b"body"))
+
+
+class Site:
+    """A store, its definitions and rights, and a door; `plain` is a second door that keeps nothing."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+        settings = SecuritySettings(argon2_memory_bytes=65_536, argon2_iterations=1)
+        self.security = Security(self.store.key_values, settings, self.clock)
+        self.definitions = Definitions(self.store)
+
+    async def open(self) -> Self:
+        await self.security.start()
+        await self.definitions.start()
+        self.door, self.plain = self._door(), self._door()
+        self.plain.remembered = Forgetful(self.definitions, self.security, self.store.topology)
+        return self
+
+    def _door(self) -> AmqpFrontend:
+        settings = Settings()
+        topology = Topology(self.store, settings.topics)
+        routes = Routes(self.store, topology, [])
+        sender = Sender(self.store, topology, self.clock)
+        return AmqpFrontend(
+            self.store, sender, routes, self.security, self.definitions, settings.amqp, self.clock, lambda: "g", "1",
+            is_alone=True,
+        )  # fmt: skip
+
+    async def close(self) -> None:
+        self.definitions.close()
+        self.security.close()
+        await self.store.close()
+
+    @property
+    def vhost(self) -> Vhost:
+        found = self.definitions.vhost("/")
+        assert found is not None
+        return found
+
+    async def queue(self, name: str, **arguments: object) -> Queue:
+        wanted = declared_queue(name, "/", durable=True, arguments=arguments)
+        made, _ = await self.definitions.declare_queue(self.vhost, wanted, gateway="g", connection="", now_ms=1)
+        return made
+
+    async def delete_queue(self, name: str) -> None:
+        if (queue := self.vhost.queue(name)) is not None:
+            await self.definitions.delete_queue(self.vhost, queue)
+
+    async def exchange(self, name: str, kind: ExchangeType, **more: Any) -> None:
+        await self.definitions.declare_exchange(self.vhost, Exchange(name, kind, **more), "g")
+
+    async def user(self, name: str, *, is_super: bool = False) -> Principal:
+        """A user that has just logged in."""
+        record, _ = await self.security.administration.put_user(ME, name, UserChange(name, is_super=is_super))
+        return Principal(name, Origin.PASSWORD, "10.0.0.9", "", record.credential)
+
+    async def allow(self, name: str, *resources: str, effect: Effect = Effect.ALLOW) -> None:
+        """Let a user publish to these, and to no others."""
+        statements = [Statement(effect, (Action.PUB,), resources)] if resources else []
+        await self.security.administration.put_policy(ME, name, statements)
+
+
+def anybody() -> Principal:
+    """A client that is let in while no user is defined."""
+    return Principal("anonymous", Origin.ANONYMOUS, "127.0.0.1")
