@@ -174,6 +174,13 @@ def test_channels_and_queues_have_limits(server: ServerProcess) -> None:
             if isinstance(found, commands.Channel.Close):
                 break
         assert found.reply_code == 406 and "queue limit" in found.reply_text
+    wait_until(lambda: may_declare(server), "its queues are gone, so that others may declare theirs")
+
+
+def may_declare(server: ServerProcess) -> bool:
+    with Wire(server.port("amqp")) as wire:
+        wire.opened()
+        return isinstance(wire.ask(commands.Queue.Declare(queue="again", exclusive=True)), commands.Queue.DeclareOk)
 
 
 def test_a_consumer_that_reads_nothing(server: ServerProcess) -> None:

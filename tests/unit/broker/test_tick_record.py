@@ -84,6 +84,18 @@ def test_an_attempt_is_one_operation_however_many_ranges_it_has():
     assert state(read) == state(live)
 
 
+def test_points_one_behind_the_other_are_not_a_range():
+    for op in POINTS:
+        live, read = begun(), begun()
+        tick = TickWriter()
+        for at in (5, 6, 7):
+            live.change(op, "g", "t", 0, [at], 0, 100, 7)
+            tick.add(op, "g", "t", 0, [(at, 1)], 0)
+        read.apply(tick.encode(), 100, 7)
+        assert read.windows["g", "t"][0].frontier == 7
+        assert state(read) == state(live)
+
+
 def test_neighbours_become_one_range_and_scattered_settlements_a_bitmap():
     tick = TickWriter()
     for first in range(0, 320, 32):  # ten consumers' claims of one queue
