@@ -59,7 +59,7 @@ class Pop:
         self._claimed_at = 0.0
         self._now_ms = 0
         self._error: Exception | None = None
-        self._is_cancelled = False
+        self._is_cancelled = self._has_waited = False
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -76,6 +76,8 @@ class Pop:
         if self._is_cancelled:
             polling.wake(request.topic, request.group)  # its turn must not be lost with it
             return False
+        if self._has_waited and polling.is_released:
+            return True  # the store or its gateway is ending: who waited is answered empty
         try:
             return self._decide()
         except Exception as error:  # noqa: BLE001 told to who asked: the other decisions of the step go on
@@ -111,6 +113,7 @@ class Pop:
         due = core.consumption.next_due(topic, group, now_ms)
         if due is not None:
             remaining = min(remaining, max(due - now_ms, 1) / 1000)
+        self._has_waited = True
         core.polling.park(request.topic, request.group, self)
         self._timer = core.loop.call_later(remaining, self._look_again)
         return False
@@ -132,6 +135,8 @@ class Pop:
         core, request = self._core, self._request
         if not self._claimed:
             return Deliveries()
+        if core.engine.failure is not None:
+            raise core.engine.failure
         self._count(-1)
         found = core.consumption.hand_out(request.topic, request.group, self._claimed, core.now_ms())
         core.measured.pop.observe(perf_counter() - self._claimed_at)
