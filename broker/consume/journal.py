@@ -79,7 +79,7 @@ class Journal:
         deadline_ms: int,
     ) -> None:
         """Let the record have it, once there is space."""
-        if tick.size + most > MAX_TICK_BYTES or not self._engine.has_space(tick.size + most):
+        if tick.size + most > MAX_TICK_BYTES or not self._engine.commit_log.has_space(tick.size + most):
             self._flush()
             tick = self._tick = TickWriter()
             self._offset = self._engine.make_space(tick.size + most, self._now_ms)

@@ -17,12 +17,11 @@ from dataclasses import dataclass
 
 from broker.store import record
 from broker.store.disk import Disk, is_want_of_space
-from broker.store.read_plan import reads_of
 from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from broker.store.record_placement import Placement, decode_placement
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
-from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, cut_records, decode_message
+from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
 
 SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
@@ -193,33 +192,6 @@ class CommitLog:
         return True
 
     # -- reading -----------------------------------------------------------------------------------------------
-
-    def read(self, entries: list[tuple[int, int, int]]) -> Iterator[StoredMessage | CorruptedError]:
-        """The messages of consume-queue entries, in order.  A record that is harmed comes as an error in its place.
-
-        Neighbouring records are read with one call.
-        """
-        for start, end, run in reads_of(entries, self.layout.segment_size_bytes):
-            data = self._read_span(start, end - start)
-            for offset, _, _ in run:
-                try:
-                    yield decode_message(data, offset - start, offset)
-                except (InvalidRecordError, UnicodeDecodeError) as error:
-                    yield _harmed(offset, error)
-
-    def read_records(
-        self, entries: list[tuple[int, int, int]], topic: bytes, queue_id: int, queue_offset: int
-    ) -> list[bytes | CorruptedError]:
-        """The same as records, of neighbours in a queue from an offset on."""
-        found: list[bytes | CorruptedError] = []
-        for start, end, run in reads_of(entries, self.layout.segment_size_bytes):
-            data = self._read_span(start, end - start)
-            cut = cut_records(data, start, run, topic, queue_id, queue_offset + len(found))
-            found += [
-                item if isinstance(item, bytes) else _harmed(entry[0], item)
-                for item, entry in zip(cut, run, strict=True)
-            ]
-        return found
 
     def message_at(
         self, commit_log_offset: int, kinds: frozenset[RecordKind] = record.MESSAGE_KINDS
@@ -399,10 +371,6 @@ class CommitLog:
 
     def _path(self, start: int) -> str:
         return f"{self.directory}/{start:020d}"
-
-
-def _harmed(commit_log_offset: int, error: Exception) -> CorruptedError:
-    return CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed: {error}")
 
 
 def is_segment_name(name: str) -> bool:

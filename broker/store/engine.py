@@ -22,6 +22,7 @@ from broker.store.index_file import IndexLayout
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
 from broker.store.record import RecordKind
+from broker.store.record_reading import read_messages, read_records
 from broker.store.record_trailer import (
     MOVE_FLAG,
     Move,
@@ -289,10 +290,6 @@ class StorageEngine:
         self.dispatcher.appliers[kind].apply(payload, offset, now_ms)
         return offset
 
-    def has_space(self, payload_bytes: int) -> bool:
-        """Whether a record of so many bytes goes to the end of the log as it is."""
-        return self.commit_log.has_space(payload_bytes)
-
     def make_space(self, payload_bytes: int, now_ms: int) -> int:
         """Make sure that a record of so many bytes can be appended; returns its commit-log offset.
 
@@ -390,7 +387,7 @@ class StorageEngine:
         self, queue: ConsumeQueue, from_offset: int, entries: list[tuple[int, int, int]]
     ) -> list[bytes | CorruptedError]:
         """The records of neighbours from an offset on, as they lie in the log; harmed ones as errors in their place."""
-        return self.commit_log.read_records(entries, queue.topic.encode(), queue.queue_id, from_offset)
+        return read_records(self.commit_log, entries, queue.topic, queue.queue_id, from_offset)
 
     def read_taken(self, queue: ConsumeQueue, from_offset: int) -> list[StoredMessage | CorruptedError]:
         """All messages of a queue from an offset on, those that are not durable yet included: they may be looked at,
@@ -414,7 +411,7 @@ class StorageEngine:
         queue_offsets: Sequence[int],
         entries: list[tuple[int, int, int]],
     ) -> list[StoredMessage | CorruptedError]:
-        found = list(self.commit_log.read(entries))
+        found = read_messages(self.commit_log, entries)
         topic, queue_id = queue.topic, queue.queue_id
         for at, (queue_offset, item) in enumerate(zip(queue_offsets, found, strict=True)):
             if isinstance(item, StoredMessage) and (

@@ -1,0 +1,46 @@
+"""Reading what consume-queue entries name: messages, or their records as they lie in the log.
+
+Neighbouring records are read with one call.  One that is harmed comes as an error in its place.
+"""
+
+from __future__ import annotations
+
+from broker.store.commit_log import CommitLog
+from broker.store.read_plan import reads_of
+from domain.errors import CorruptedError
+from domain.message import StoredMessage
+from protocols.remoting.stored_record import InvalidRecordError, cut_records, decode_message
+
+Entry = tuple[int, int, int]
+"""Commit-log offset, size, filter hash."""
+
+
+def read_messages(log: CommitLog, entries: list[Entry]) -> list[StoredMessage | CorruptedError]:
+    """The messages of entries, in order."""
+    found: list[StoredMessage | CorruptedError] = []
+    for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
+        data = log.read_span(start, end)
+        for offset, _, _ in run:
+            try:
+                found.append(decode_message(data, offset - start, offset))
+            except (InvalidRecordError, UnicodeDecodeError) as error:
+                found.append(_harmed(offset, error))
+    return found
+
+
+def read_records(
+    log: CommitLog, entries: list[Entry], topic: str, queue_id: int, queue_offset: int
+) -> list[bytes | CorruptedError]:
+    """The records of neighbours in a queue, from an offset on."""
+    found: list[bytes | CorruptedError] = []
+    of_topic = topic.encode()
+    for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
+        cut = cut_records(log.read_span(start, end), start, run, of_topic, queue_id, queue_offset + len(found))
+        found += [
+            item if isinstance(item, bytes) else _harmed(entry[0], item) for item, entry in zip(cut, run, strict=True)
+        ]
+    return found
+
+
+def _harmed(commit_log_offset: int, error: Exception) -> CorruptedError:
+    return CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed: {error}")
