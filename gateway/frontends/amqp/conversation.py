@@ -204,6 +204,8 @@ class AmqpConversation:
             text = f"connection.update-secret: {error.message}"
             self._handle(self.machine.close(ReplyCode.NOT_ALLOWED, text, 10, 70))
         else:
+            if self.vhost is not None:
+                self.frontend.remembered.leave(self.vhost, principal)
             self.principal = renewed
             self._watch_end()
             self.machine.answer(ConnectionUpdateSecretOk())

@@ -163,6 +163,8 @@ class AmqpFrontend:
 
     def ended(self, conversation: AmqpConversation) -> asyncio.Task[None]:
         """A connection is over: what it had for itself goes."""
+        if conversation.vhost is not None and conversation.principal is not None:
+            self.remembered.leave(conversation.vhost, conversation.principal)
         return self.spawn(self._owner_gone(conversation))
 
     async def _owner_gone(self, conversation: AmqpConversation) -> None:

@@ -42,12 +42,22 @@ Key: TypeAlias = tuple[str, str, bytes]
 
 
 class KnownPublish:
-    """All of a message but its body and its time.  `is_routed`: it goes to some queue."""
+    """All of a message but its body and its time.  `is_routed`: it goes to some queue.  `size`: estimated memory."""
 
-    __slots__ = ("_filter_hash", "_further", "_properties", "_queue_id", "_sub_topic", "_system", "_topic", "is_routed")
+    __slots__ = (
+        "_filter_hash",
+        "_further",
+        "_properties",
+        "_queue_id",
+        "_sub_topic",
+        "_system",
+        "_topic",
+        "is_routed",
+        "size",
+    )
 
-    def __init__(self, message: Message, *, is_routed: bool) -> None:
-        self.is_routed = is_routed
+    def __init__(self, message: Message, size: int, *, is_routed: bool) -> None:
+        self.is_routed, self.size = is_routed, size
         self._topic, self._sub_topic, self._queue_id = message.topic, message.sub_topic, message.queue_id
         self._filter_hash, self._further = message.filter_hash, message.further_queues
         self._properties = message.properties
@@ -114,7 +124,15 @@ class RememberedPublishes:
         size = _bytes_of(publish, message)
         if size <= MAX_PUBLISH_BYTES:
             self._make_room(size)
-            known[key] = KnownPublish(message, is_routed=bool(queues))
+            known[key] = KnownPublish(message, size, is_routed=bool(queues))
+
+    def leave(self, vhost: Vhost, principal: Principal) -> None:
+        """Forget what is kept for a login that has ended."""
+        known = self._of.pop((vhost, principal), None)
+        if known is not None:
+            self.count -= 1 + len(known)
+            self.size -= PUBLISH_BYTES + sum([each.size for each in known.values()])
+            known.clear()
 
     def _is_seen(self, key: int) -> bool:
         """Note a publish; True where it came before."""

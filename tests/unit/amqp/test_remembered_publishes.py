@@ -280,3 +280,16 @@ def test_shared_properties_are_those_of_messages_with_them_alone() -> None:
     with pytest.raises(TypeError):
         shared["amqp"] = b""
     assert shared == {"amqp": b"raw"} and not shared.encoded
+
+
+async def test_what_a_login_had_kept_goes_with_it(site: Site, publisher: Publisher) -> None:
+    remembered, other = site.door.remembered, Publisher(site.door, anybody())
+    routed(other)
+    count, size = remembered.count, remembered.size
+    routed(publisher)
+    assert remembered.count > count and remembered.size > size
+    conversation = publisher.channel.conversation
+    for _ in range(2):  # also where it has gone already
+        await site.door.ended(conversation)
+        assert (remembered.count, remembered.size) == (count, size)
+    assert routed(other) == topics_of(site, "q")
