@@ -68,6 +68,7 @@ class GroupCommit:
         self._is_closed = False
         self._is_asked = False  # for a sync, by a decision
         self._late: asyncio.TimerHandle | None = None
+        self._is_late = False  # what may wait has waited long enough
         self._gathered = 0  # answers, since the last sync started
         self._passes = 0  # of the loop, since the last of them
         self._sync_asked_at = 0.0
@@ -94,7 +95,7 @@ class GroupCommit:
         if self._engine.failure is not None:
             decision.confirmation.settle(self._engine.failure)
             return
-        self._step.add(decision)
+        self._step.add(decision, may_wait=may_wait)
         if not may_wait:
             self._is_asked = True
             self._ask(1)
@@ -103,8 +104,8 @@ class GroupCommit:
 
     def _be_late(self) -> None:
         self._late = None
-        if not self._step.is_empty:
-            self._is_asked = True
+        if self._step.has_waiting:
+            self._is_asked = self._is_late = True
             self._ask(0)
 
     def _ask(self, answers: int) -> None:
@@ -132,6 +133,7 @@ class GroupCommit:
         `at_rest` is called between: everything is durable then, and nobody has been told who might go on at once.
         """
         try:
+            self._is_late = True
             self._decide()
             grown = self._engine.sync_now()
             if at_rest is not None:
@@ -189,8 +191,8 @@ class GroupCommit:
 
     def _decide(self) -> None:
         """Decide what was gathered; it is told with what is written now."""
-        self._is_asked = False
-        told = self._step.run()
+        is_last, self._is_asked, self._is_late = self._is_late, False, False
+        told = self._step.run(is_last=is_last)
         end = self._engine.end
         self._waiting += [(end, confirmation, 1, 0.0) for confirmation in told]
 

@@ -56,38 +56,47 @@ class Decided(Generic[T]):
 
 
 class DecisionStep:
-    """`wake_taken` lets long polls add themselves whose topics have taken messages."""
+    """`wake_taken` lets long polls add themselves whose topics have taken messages.  Decisions that may wait are left
+    for a step behind which something is written anyway."""
 
     def __init__(self, journal: Journal, now_ms: Callable[[], int], wake_taken: Callable[[], None]) -> None:
         self._journal, self._now_ms, self._wake_taken = journal, now_ms, wake_taken
         self._gathered: list[Decision] = []
+        self._waiting: list[Decision] = []
         self._told: list[Confirmation] = []
 
     @property
-    def is_empty(self) -> bool:
-        """Whether nothing waits to be decided."""
-        return not self._gathered
+    def has_waiting(self) -> bool:
+        """Whether decisions wait for something to be written."""
+        return bool(self._waiting)
 
-    def add(self, decision: Decision) -> None:
-        self._gathered.append(decision)
+    def add(self, decision: Decision, *, may_wait: bool = False) -> None:
+        (self._waiting if may_wait else self._gathered).append(decision)
 
-    def run(self) -> list[Confirmation]:
-        """Decide all that was gathered, what the decisions themselves add included; returns the confirmations that are
-        to be settled once the log is durable up to its end of now."""
+    def run(self, *, is_last: bool = False) -> list[Confirmation]:
+        """Decide all that was gathered, what the decisions themselves add included; `is_last`: also what may wait,
+        though nothing else is to be written.  Returns the confirmations that are to be settled once the log is durable
+        up to its end of now."""
         self._wake_taken()
-        if self._gathered:
+        if self._gathered or self._waiting:
             self._journal.begin_step(self._now_ms())
             try:
-                while self._gathered:
-                    gathered, self._gathered = self._gathered, []
-                    self._told += [decision.confirmation for decision in gathered if decision.decide()]
+                self._decide_gathered()
+                if self._waiting and (is_last or self._journal.has_unwritten):
+                    self._gathered, self._waiting = self._waiting, []
+                    self._decide_gathered()
             finally:
                 self._journal.end_step()
         told, self._told = self._told, []
         return told
 
+    def _decide_gathered(self) -> None:
+        while self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._told += [decision.confirmation for decision in gathered if decision.decide()]
+
     def fail(self) -> list[Confirmation]:
         """The store has failed: the confirmations of all that will never be durable here, or was never decided."""
-        gathered, self._gathered = self._gathered, []
-        told, self._told = self._told, []
-        return told + [decision.confirmation for decision in gathered]
+        undecided, told = [*self._gathered, *self._waiting], self._told
+        self._gathered, self._waiting, self._told = [], [], []
+        return told + [decision.confirmation for decision in undecided]

@@ -43,6 +43,12 @@ class Journal:
         finally:
             self._tick = self._engine.flush_gathered = None
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether anything is to be written: gathered here, or appended by anybody."""
+        log = self._engine.commit_log
+        return (self._tick is not None and not self._tick.is_empty) or log.end > log.written_offset
+
     def append(
         self,
         op: ConsumptionOp,

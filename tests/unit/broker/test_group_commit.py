@@ -57,7 +57,7 @@ async def test_a_linger_ends_by_time_unless_the_loop_is_busy(
     pace.left, pace.is_busy = left, is_busy
     commit = GroupCommit(
         engine,
-        SimpleNamespace(is_empty=True, run=list),  # type: ignore[arg-type]
+        SimpleNamespace(has_waiting=False, run=lambda is_last: []),  # type: ignore[arg-type]
         pace=pace,  # type: ignore[arg-type]
         max_unconfirmed_bytes=1,
         on_grown=lambda grown: None,
