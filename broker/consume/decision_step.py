@@ -81,14 +81,20 @@ class DecisionStep:
         if self._gathered or self._waiting:
             self._journal.begin_step(self._now_ms())
             try:
+                if is_last or self._journal.has_unwritten:
+                    self._take_waiting()
                 self._decide_gathered()
-                if self._waiting and (is_last or self._journal.has_unwritten):
-                    self._gathered, self._waiting = self._waiting, []
+                if self._waiting and self._journal.has_unwritten:
+                    self._take_waiting()
                     self._decide_gathered()
             finally:
                 self._journal.end_step()
         told, self._told = self._told, []
         return told
+
+    def _take_waiting(self) -> None:
+        """Before what came later and could not wait."""
+        self._gathered, self._waiting = self._waiting + self._gathered, []
 
     def _decide_gathered(self) -> None:
         while self._gathered:
