@@ -36,10 +36,11 @@ def run(loaded: LoadedSettings) -> int:
 
     One process, or gateways before a process that has the store.
     """
-    return _run_around_store(loaded) if loaded.settings.cluster.workers > 1 else run_process(loaded, serve)
+    return run_around_store(loaded) if loaded.settings.cluster.workers > 1 else run_process(loaded, serve)
 
 
-def _run_around_store(loaded: LoadedSettings) -> int:
+def run_around_store(loaded: LoadedSettings) -> int:
+    """The same with the store in a process of its own, however many gateways there are."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     try:
         with TemporaryDirectory(prefix="entrepot-", ignore_cleanup_errors=True) as directory:  # for this user alone

@@ -1,7 +1,7 @@
 """StoreProcess: the store of `entrepot serve --workers`, a process of its own, as the parent of the workers sees it.
 
-Gateways reach it by a socket with a path, in a directory that nobody else may enter: no port is open for it.  The parent
-keeps the socket, so that a store that is started anew listens where its predecessor did.
+Gateways reach it by a socket with a path, in a directory that nobody else may enter: no port is open for it.  The
+parent keeps the socket, so that a store that is started anew listens where its predecessor did.
 """
 
 from __future__ import annotations
