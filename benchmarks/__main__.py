@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [exchanges]
+"""`python -m benchmarks [--quick] [store] [mqtt [--only W4]] [sessions] [http] [remote] [cores] [exchanges]
 [amqp] [filters] [spark] [rocketmq] [unauthenticated]`.
 
 Run, print, keep it all."""
@@ -16,7 +16,7 @@ from benchmarks.processes import BenchmarkError, build_gwload, raise_file_limit
 from benchmarks.report import machine_facts
 
 NAMES: Final = (
-    "store", "mqtt", "sessions", "http", "remote", "exchanges", "amqp", "filters", "spark", "rocketmq",
+    "store", "mqtt", "sessions", "http", "remote", "cores", "exchanges", "amqp", "filters", "spark", "rocketmq",
     "unauthenticated",
 )  # fmt: skip
 

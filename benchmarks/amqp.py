@@ -26,8 +26,8 @@ ROUNDS: Final = 3
 IDLE_QUEUES: Final = 1000
 _QUORUM: Final = ("--queue-type", "quorum", "--queue", "bench-quorum")
 _W7: Final = ("--pub-proto", "amqp", "--sub-proto", "none", "--window", "200", "--warmup", "2000", "--purge")
-_W8: Final = ("--pub-proto", "amqp", "--sub-proto", "amqp", "--pubs", "1", "--subs", "2", "--size", "200")
-_W8_ENDS: Final = ("--window", "200", "--prefetch", "100", "--warmup", "2000", "--queue", "bench8")
+W8: Final = ("--pub-proto", "amqp", "--sub-proto", "amqp", "--pubs", "1", "--subs", "2", "--size", "200")
+W8_ENDS: Final = ("--window", "200", "--prefetch", "100", "--warmup", "2000", "--queue", "bench8")
 _OPEN_LOOP: Final = ("--rate", "2000", "--prefetch", "100", "--warmup", "1000", "--queue", "bench10")
 
 Case = tuple[str, tuple[str, ...], tuple[tuple[str, str, Goal | None, str], ...]]
@@ -49,12 +49,12 @@ CASES: Final[tuple[Case, ...]] = (
     ),
     (
         "W8: publish, consume, acknowledge, 2 consumers, prefetch 100",
-        (*_W8, *_W8_ENDS),
+        (*W8, *W8_ENDS),
         (("del_per_cpu_s", "msg/CPU-s", Goal(3.0), "ratio"), ("del_rate", "msg/s", None, "ratio")),
     ),
     (
         "to the consumer at 2,000/s",
-        (*_W8, *_OPEN_LOOP),
+        (*W8, *_OPEN_LOOP),
         (
             ("lat_p50_us", "us", None, "ratio"),
             ("lat_p99_us", "us", Goal(10_000, at_most=True), "ours"),

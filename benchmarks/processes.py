@@ -193,15 +193,21 @@ def free_port() -> int:
 
 def cpu_seconds(pid: int) -> float:
     """CPU time of a process and all its children, as the kernel counted it so far."""
-    ticks = 0
-    pending = [pid]
-    while pending:
-        current = pending.pop()
-        try:
-            fields = Path(f"/proc/{current}/stat").read_text().rpartition(")")[2].split()
-            children = Path(f"/proc/{current}/task/{current}/children").read_text().split()
-        except OSError:
-            continue
-        ticks += int(fields[11]) + int(fields[12])
-        pending += [int(child) for child in children]
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return own_cpu_seconds(pid) + sum(cpu_seconds(child) for child in children(pid))
+
+
+def own_cpu_seconds(pid: int) -> float:
+    """CPU time of a process alone; 0 where it has gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def children(pid: int) -> list[int]:
+    """Process ids of children; none where it has gone."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []

@@ -7,6 +7,10 @@ else decides anything here: a route says where to go, what is there says the bro
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+UNIX: Final = "unix:"
+"""In place of a host and a port: the path of a socket follows, of a broker of this machine and this user alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import structlog
 
@@ -13,6 +14,8 @@ from gateway.process import StopSignal, bind_doors, run_process, settle_memory, 
 from gateway.settings import LoadedSettings, Settings
 from gateway.stores import open_broker_door, open_store
 
+Readiness = AbstractContextManager[None]
+"""Lasts as long as it is up."""
 log = structlog.get_logger(__name__)
 
 
@@ -28,15 +31,25 @@ def run_name_server(loaded: LoadedSettings) -> int:
 
 async def serve_broker(loaded: LoadedSettings) -> int:
     """A store, and the door through which gateways reach it, until told to stop, or until it has left its cluster."""
-    settings, clock = loaded.settings, SystemClock()
     [listener] = bind_doors(loaded, ("broker",)).values()
+    ready = _ready(loaded.settings, {"broker": address_of(listener)})
+    return await _serve(loaded.settings, listener, ready, is_alone=False)
+
+
+async def serve_store(loaded: LoadedSettings, listener: socket.socket, on_ready: Callable[[], object]) -> int:
+    """The same of a store that is the only one, with a door for the workers beside it.  `on_ready`: it is open."""
+    return await _serve(loaded.settings, listener, _told(on_ready), is_alone=True)
+
+
+async def _serve(settings: Settings, listener: socket.socket, ready: Readiness, *, is_alone: bool) -> int:
+    clock = SystemClock()
     store = await open_store(settings, clock)
     try:
-        broker = open_broker_door(settings, store, listener, clock, is_alone=False)
+        broker = open_broker_door(settings, store, listener, clock, is_alone=is_alone)
         stop = StopSignal()
         await broker.start()
         settle_memory()
-        with _ready(settings, {"broker": address_of(listener)}):
+        with ready:
             while (code := await stop.wait(0.2)) is None:
                 if store.condition.failure is not None:
                     log.critical("stopping: the store has failed", error=store.condition.failure.message)
@@ -72,6 +85,12 @@ async def serve_name_server(loaded: LoadedSettings) -> int:
         code = await stop.wait()
     await server.close()
     return code or 0
+
+
+@contextmanager
+def _told(on_ready: Callable[[], object]) -> Iterator[None]:
+    on_ready()
+    yield
 
 
 @contextmanager

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 LISTEN_BACKLOG = 4096
@@ -58,6 +60,23 @@ def reserve(host: str, port: int, *, is_shared: bool = True) -> socket.socket:
         listener.close()
         why = _WORDS.get(error.errno or 0) or (error.strerror or str(error)).lower()
         raise CannotListenError(error.errno, f"cannot listen on {_written(host, port)}: {why}") from error
+    listener.setblocking(False)
+    return listener
+
+
+def bind_private(path: Path) -> socket.socket:
+    """A listening socket with a path in place of an address, for this user alone.  Raises OSError."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        listener.listen(LISTEN_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
     listener.setblocking(False)
     return listener
 

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import structlog
 
@@ -14,11 +15,14 @@ from domain.clock import Clock
 from domain.cluster import Clustered
 from domain.ports import Store
 from domain.printable import printable
+from domain.route import UNIX
 from gateway.app import Gateway
 from gateway.clock import SystemClock
+from gateway.log import configure_logging
 from gateway.process import bind_doors, run_process, settle_memory
 from gateway.security.security import Security
 from gateway.settings import LoadedSettings, Settings
+from gateway.store_process import StoreProcess
 from gateway.stores import open_broker_door, open_store, open_store_elsewhere
 from gateway.transport.amqp_doors import open_amqp_doors
 from gateway.transport.mqtt_doors import open_mqtt_doors
@@ -28,8 +32,23 @@ log = structlog.get_logger(__name__)
 
 
 def run(loaded: LoadedSettings) -> int:
-    """`entrepot serve`: doors and a store of their own, until told to stop; returns the process's exit code."""
-    return run_process(loaded, serve)
+    """`entrepot serve`: doors and a store of their own, until told to stop; returns the process's exit code.
+
+    One process, or gateways before a process that has the store.
+    """
+    return run_around_store(loaded) if loaded.settings.cluster.workers > 1 else run_process(loaded, serve)
+
+
+def run_around_store(loaded: LoadedSettings) -> int:
+    """The same with the store in a process of its own, however many gateways there are."""
+    configure_logging(loaded.settings.log.level, loaded.settings.log.format)
+    try:
+        with TemporaryDirectory(prefix="entrepot-", ignore_cleanup_errors=True) as directory:  # for this user alone
+            store = StoreProcess(loaded, Path(directory))
+            return run_workers(store.of_gateways(), doors_of(loaded.settings), serve_gateway, store)
+    except OSError as error:
+        log.critical("cannot serve: no socket for the store can be made (TMPDIR says where)", error=str(error))
+        return 1
 
 
 def run_gateway(loaded: LoadedSettings) -> int:
@@ -62,8 +81,8 @@ async def serve(loaded: LoadedSettings) -> int:
         await store.close()
 
 
-async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], object] = lambda: None) -> int:
-    """The same over a store on other machines.  `on_ready` is called once everything is up."""
+async def serve_gateway(loaded: LoadedSettings, on_ready: Callable[[], bool] = lambda: True) -> int:
+    """The same over a store elsewhere.  `on_ready` is called once everything is up, and says whether to announce it."""
     settings, clock = loaded.settings, SystemClock()
     sockets = bind_doors(loaded, doors_of(settings))
     try:
@@ -95,15 +114,16 @@ async def _run_doors(
     store: Store,
     clock: Clock,
     sockets: dict[str, socket.socket],
-    on_ready: Callable[[], object] = lambda: None,
+    on_ready: Callable[[], bool] = lambda: True,
 ) -> int:
     gateway = Gateway(settings, store, clock, sockets)
     await gateway.start()
     _warn_of_nobody(settings, gateway.security)
-    on_ready()
+    is_told = on_ready()
     settle_memory()
-    scheme = "https" if settings.http.tls_certificate else "http"
-    _announce(_where_it_is_kept(settings, store), gateway.addresses, scheme, gateway.security)
+    if is_told:
+        scheme = "https" if settings.http.tls_certificate else "http"
+        _announce(_where_it_is_kept(settings, store), gateway.addresses, scheme, gateway.security)
     code = await gateway.until_stopped()
     await gateway.drain()
     log.info("stopped", exit_code=code)
@@ -121,7 +141,7 @@ def _warn_of_nobody(settings: Settings, security: Security) -> None:
 
 def _where_it_is_kept(settings: Settings, store: Store) -> str:
     """For a person."""
-    if isinstance(store, Clustered):
+    if isinstance(store, Clustered) and not any(each.startswith(UNIX) for each in settings.cluster.brokers):
         return f"{len(store.topology.topics())} topics on brokers elsewhere"
     return f"data in {settings.store.data_dir}" if settings.store.kind == "embedded" else "nothing is kept (memory)"
 

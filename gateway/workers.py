@@ -1,7 +1,8 @@
 """Workers: several gateway processes that share the ports of one machine (SO_REUSEPORT).
 
 The kernel spreads connections over them.  They know nothing of each other: each is a gateway like those on other
-machines.  The parent reserves the ports, starts the workers, starts one anew that ends, and passes the stop on.
+machines.  The parent reserves the ports, starts the workers, starts one anew that ends, and passes the stop on.  Where
+their store is a process beside them (`entrepot serve`), it is started before them and stopped after them.
 """
 
 from __future__ import annotations
@@ -15,22 +16,25 @@ from typing import Final
 
 import structlog
 
+from gateway.children import STOPS, LifeLine, start_child
 from gateway.listener import address_of
 from gateway.log import configure_logging
 from gateway.process import bind_doors, run_process, write_ready_file
 from gateway.settings import LoadedSettings
+from gateway.store_process import StoreProcess
 
 GRACE_SECONDS: Final = 5.0
-STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 RESTART_SECONDS: Final = 1.0
 """Shortest time between two starts of one worker."""
-Main = Callable[[LoadedSettings, Callable[[], object]], Awaitable[int]]
+Main = Callable[[LoadedSettings, Callable[[], bool]], Awaitable[int]]
+"""What a worker does; it says once that it is ready, and is told whether it is the first."""
 
 log = structlog.get_logger(__name__)
 
 
-def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main) -> int:
-    """Run until told to stop; returns the process's exit code: 1 if a worker could not be started at all."""
+def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main, store: StoreProcess | None = None) -> int:
+    """Run until told to stop; returns the process's exit code: 1 if a worker or the store could not be started at all,
+    and where the store has given up."""
     configure_logging(loaded.settings.log.level, loaded.settings.log.format)
     try:
         reserved = bind_doors(loaded, doors, is_for_workers=True)
@@ -40,7 +44,7 @@ def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main) -> i
     try:
         ports = {door: listener.getsockname()[1] for door, listener in reserved.items()}
         addresses = {door: address_of(listener) for door, listener in reserved.items()}
-        return _Workers(loaded, ports, addresses, main).run()
+        return _Workers(loaded, ports, addresses, main, store).run()
     finally:
         for listener in reserved.values():
             listener.close()
@@ -49,26 +53,49 @@ def run_workers(loaded: LoadedSettings, doors: tuple[str, ...], main: Main) -> i
 class _Workers:
     """The parent's side."""
 
-    def __init__(self, loaded: LoadedSettings, ports: dict[str, int], addresses: dict[str, str], main: Main) -> None:
+    def __init__(
+        self,
+        loaded: LoadedSettings,
+        ports: dict[str, int],
+        addresses: dict[str, str],
+        main: Main,
+        store: StoreProcess | None = None,
+    ) -> None:
         self._loaded, self._ports, self._addresses, self._main = loaded, ports, addresses, main
+        self._store = store
+        self._line = LifeLine()
         self._pids: dict[int, float] = {}
         self._told: set[int] = set()
         self._ready: set[int] = set()
+        self._is_first = True
         self._is_stopping = False
+        self._code = 0
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def run(self) -> int:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPS:
             signal.signal(number, self._stop)
         if self._has_certificates():
             signal.signal(signal.SIGHUP, self._reload)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        for _ in range(self._loaded.settings.cluster.workers):
-            if not self._start():
-                self._stop()
-                self._reap_all()
-                return 1
+        if self._start_all():
+            self._serve()
+        elif not self._is_stopping:
+            self._code = 1
+        self._reap_all()
+        if self._store is not None:
+            self._store.stop()
+        return self._code
+
+    def _start_all(self) -> bool:
+        """Start the store and the workers, one after the other; says whether all are there."""
+        if self._store is not None and not self._store.start(self._line.let_go):
+            return False
+        return all(not self._is_stopping and self._start() for _ in range(self._loaded.settings.cluster.workers))
+
+    def _serve(self) -> None:
+        """Look after them until told to stop."""
         ready_file = self._loaded.settings.server.ready_file
         if ready_file is not None:
             write_ready_file(ready_file, self._addresses)
@@ -76,46 +103,54 @@ class _Workers:
         while not self._is_stopping:
             select.select([self._wake_read], [], [], 1.0)
             self._drain_wakes()
+            self._restart_store()
             self._restart_ended()
         if ready_file is not None:
             ready_file.unlink(missing_ok=True)
-        self._reap_all()
-        return 0
 
     def _start(self) -> bool:
         """Start a worker and wait until it is ready; says whether it is."""
-        ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until the worker is known, and has handlers of its own
-        pid = os.fork()
-        if pid == 0:
-            os.close(ready_read)
-            code = 1
-            try:
-                code = self._be_worker(ready_write)
-            finally:
-                os._exit(code)
-        os.close(ready_write)
-        self._pids[pid] = time.monotonic()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
-        try:
-            is_ready = os.read(ready_read, 1) == b"1"  # nothing but the end of the pipe where it has ended
-            if is_ready:
-                self._ready.add(pid)
-            return is_ready
-        finally:
-            os.close(ready_read)
+        started: list[int] = []
+
+        def known(pid: int) -> None:
+            started.append(pid)
+            self._pids[pid] = time.monotonic()
+
+        is_ready = start_child(self._be_worker, known)
+        if is_ready:
+            self._is_first = False
+            self._ready.update(started)
+        return is_ready
 
     def _be_worker(self, ready: int) -> int:
-        os.setpgid(0, 0)  # a terminal's Ctrl-C is the parent's to pass on
-        signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
-            signal.signal(number, signal.SIG_DFL)
+        self._line.let_go()
         signal.signal(signal.SIGHUP, signal.SIG_IGN if self._has_certificates() else signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         tree = self._loaded.with_ports(self._ports)
         server = tree.server.model_copy(update={"ready_file": None, "free_ports": False})
         mine = LoadedSettings(tree.model_copy(update={"server": server}), self._loaded.origins)
-        return run_process(mine, lambda loaded: self._main(loaded, lambda: os.write(ready, b"1")))
+
+        def say() -> bool:
+            os.write(ready, b"1")
+            return self._is_first
+
+        def main(loaded: LoadedSettings) -> Awaitable[int]:
+            self._line.stop_at_its_end()
+            return self._main(loaded, say)
+
+        return run_process(mine, main)
+
+    def _restart_store(self) -> None:
+        """Start a store anew that was killed; one that has given up ends all: its data are not to be trusted to it."""
+        if self._store is None or self._is_stopping or (code := self._store.ended()) is None:
+            return
+        if code < 0:
+            log.error("the store's process was killed: it is started again", signal=signal.Signals(-code).name)
+            self._pause(self._store.started)
+            if self._is_stopping or self._store.start(self._line.let_go) or self._is_stopping:
+                return
+        log.critical("stopping: the store's process has ended", code=code)
+        self._code = 1
+        self._stop()
 
     def _restart_ended(self) -> None:
         for pid in list(self._pids):
@@ -124,11 +159,15 @@ class _Workers:
                 started = self._pids.pop(pid)
                 self._ready.discard(pid)
                 log.error("a worker has ended", pid=pid, code=os.waitstatus_to_exitcode(status))
-                again = started + RESTART_SECONDS
-                while time.monotonic() < again and not self._is_stopping:
-                    time.sleep(0.05)
+                self._pause(started)
                 if not self._is_stopping:
                     self._start()
+
+    def _pause(self, started: float) -> None:
+        """Wait until what was started then may be started again."""
+        again = started + RESTART_SECONDS
+        while time.monotonic() < again and not self._is_stopping:
+            time.sleep(0.05)
 
     def _drain_wakes(self) -> None:
         try:
@@ -138,6 +177,8 @@ class _Workers:
 
     def _stop(self, number: int = signal.SIGTERM, frame: object = None) -> None:
         self._is_stopping = True
+        if self._store is not None:
+            self._store.stop_starting()
         for pid in self._pids.keys() - self._told:  # a second signal would cut its draining short
             self._told.add(pid)
             try:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import struct
 from typing import Final, Protocol, cast
+
+from domain.route import UNIX
 
 _DROP_UNSENT: Final = struct.pack("ii", 1, 0)
 """SO_LINGER with no time: closing resets the connection."""
@@ -56,3 +59,16 @@ class ClientChannel(asyncio.Protocol):
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
             self._transport.abort()
             self._transport = None
+
+
+async def open_channel(owner: ChannelOwner, address: str, tls: ssl.SSLContext | None) -> None:
+    """Connect to host:port, or to the socket of a path (`UNIX`), which is nobody else's and has no TLS.
+
+    Raises OSError, and ValueError or OverflowError where that is no address.
+    """
+    loop = asyncio.get_running_loop()
+    if address.startswith(UNIX):
+        await loop.create_unix_connection(lambda: ClientChannel(owner), address.removeprefix(UNIX))
+    else:
+        host, _, port = address.rpartition(":")
+        await loop.create_connection(lambda: ClientChannel(owner), host.strip("[]"), int(port), ssl=tls)

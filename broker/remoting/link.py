@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import structlog
 
-from broker.remoting.client_channel import ClientChannel
+from broker.remoting.client_channel import ClientChannel, open_channel
 from broker.remoting.requests import ClientStream, ConnectionLostError, LinkSettings, OnAnswer, OnLate, PendingCall
 from domain.errors import Code, EntrepotError
 from protocols.remoting.connection import (
@@ -125,11 +125,8 @@ class Link:
             backoff = min(backoff * 2, longest)
 
     async def _connect(self) -> None:
-        host, _, port = self.address.rpartition(":")
         async with asyncio.timeout(self._settings.connect_seconds):
-            await self._loop.create_connection(
-                lambda: ClientChannel(self), host.strip("[]"), int(port), ssl=self._settings.tls
-            )
+            await open_channel(self, self.address, self._settings.tls)
 
     async def _watch(self, lost: asyncio.Future[None]) -> None:
         """Ping until it is lost; give it up when it is silent."""

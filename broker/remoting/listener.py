@@ -114,14 +114,17 @@ class RemotingListener:
         self._sweep: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        # Connections inherit it: without, an answer behind another waits 40 ms for the peer's kernel.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._server = await self._loop.create_server(
-            lambda: ServerChannel(self),
-            sock=self._socket,
-            ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else self.limits.greeting_seconds,
-        )
+        if self._socket.family == socket.AF_UNIX:
+            self._server = await self._loop.create_unix_server(lambda: ServerChannel(self), sock=self._socket)
+        else:
+            # Connections inherit it: without, an answer behind another waits 40 ms for the peer's kernel.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._server = await self._loop.create_server(
+                lambda: ServerChannel(self),
+                sock=self._socket,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else self.limits.greeting_seconds,
+            )
         self._sweep = self._loop.call_later(self.limits.sweep_seconds, self._close_silent)
 
     async def close(self, goodbye: str = "the server stops") -> None:
@@ -167,7 +170,7 @@ class ServerChannel(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._limits.write_bytes)
         address = transport.get_extra_info("peername")
-        self.peer = f"{address[0]}:{address[1]}" if address else ""
+        self.peer = f"{address[0]}:{address[1]}" if isinstance(address, tuple) else ""
         self._listener.channels.add(self)
         if len(self._listener.channels) > self._limits.connections:
             self.goodbye(f"more than {self._limits.connections} connections")

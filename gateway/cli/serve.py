@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gateway.cli import settings_flags
+from gateway.cli.errors import USAGE, CommandError
 from gateway.cli.settings_flags import ConfigOption, SetOption
+
+if TYPE_CHECKING:
+    from gateway.settings import Settings
 
 
 def serve(
@@ -24,6 +28,9 @@ def serve(
     http_port: Annotated[int | None, typer.Option(metavar="N", help="Port of the HTTP door; 0: a free one.")] = None,
     broker_port: Annotated[
         int | None, typer.Option(metavar="N", help="Open the door for gateways on other machines; 0: a free port.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", help="Gateway processes before one store process; 1: all in one process.")
     ] = None,
     free_ports: Annotated[
         bool, typer.Option("--free-ports", help="A free port for every listener that is given none.")
@@ -50,9 +57,21 @@ def serve(
             "http.port": ("--http-port", http_port),
             "broker.port": ("--broker-port", broker_port),
             "broker.enabled": ("--broker-port", None if broker_port is None else True),
+            "cluster.workers": ("--workers", workers),
             "server.free_ports": ("--free-ports", free_ports or None),
             "server.ready_file": ("--ready-file", ready_file),
         },
     )
+    if loaded.settings.cluster.workers > 1:
+        _check_workers(loaded.settings)
     run = import_module("gateway.serving").run  # the whole server: no other command pays for its import
     raise typer.Exit(run(loaded))
+
+
+def _check_workers(settings: Settings) -> None:
+    """Refuse what several processes cannot share."""
+    if settings.store.kind != "embedded":
+        raise CommandError("--workers: a store in memory is one process's; store.kind must be embedded", USAGE)
+    if settings.broker.enabled:
+        text = "--workers: the door for gateways on other machines is not open then; start 'entrepot broker' and"
+        raise CommandError(f"{text} 'entrepot gateway --workers {settings.cluster.workers}' instead", USAGE)

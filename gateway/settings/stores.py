@@ -98,7 +98,12 @@ class ClusterSettings(Table):
     silence_seconds: float = Field(
         5, gt=0, allow_inf_nan=False, description="Silence after which a connection counts as lost"
     )
-    workers: int = Field(1, ge=1, le=256, description="Gateway processes that share the ports of this machine")
+    workers: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="Gateway processes that share the ports; more than one of serve have a store beside",
+    )
     tls_certificate: Path | None = Field(None, description="Certificate (PEM) shown to others; with it the wire is TLS")
     tls_key: Path | None = Field(None, description="Its private key (PEM)")
     tls_ca: Path | None = Field(

@@ -91,15 +91,28 @@ class FrameReader:
     def __init__(self, max_payload_bytes: int) -> None:
         self.max_payload_bytes = max_payload_bytes
         self._rest = bytearray()
+        self._wanted = HEADER_SIZE
+        """So many bytes of `_rest` make the next frame, as far as its header is known."""
 
     def read(self, data: bytes) -> list[Frame]:
         """The frames that are whole by now.  Raises RemotingError for one that is too large or of no known kind."""
-        source: bytes | bytearray = data
-        if self._rest:
-            self._rest += data
-            source = self._rest
+        if not self._rest:
+            frames, at = self._cut(data)
+            if at < len(data):
+                self._rest += data[at:] if at else data
+            return frames
+        self._rest += data
+        if len(self._rest) < self._wanted:
+            return []  # a large one, of which more is to come
+        with memoryview(self._rest) as view:
+            frames, at = self._cut(view)
+        del self._rest[:at]
+        return frames
+
+    def _cut(self, source: bytes | memoryview) -> tuple[list[Frame], int]:
+        """The whole frames, and where the first that is not begins."""
         frames: list[Frame] = []
-        at, end = 0, len(source)
+        at, end, self._wanted = 0, len(source), HEADER_SIZE
         while end - at >= HEADER_SIZE:
             length, kind, operation, id_, amount = HEADER.unpack_from(source, at)
             if length > self.max_payload_bytes:
@@ -108,14 +121,11 @@ class FrameReader:
                 raise RemotingError(f"a frame of unknown kind {kind}")
             body = at + HEADER_SIZE
             if body + length > end:
+                self._wanted = HEADER_SIZE + length
                 break
             at = body + length
             frames.append(Frame(kind, operation, id_, amount, bytes(source[body:at])))
-        if source is self._rest:
-            del self._rest[:at]
-        elif at < end:
-            self._rest += data[at:]
-        return frames
+        return frames, at
 
 
 def frame(kind: int, id_: int = 0, payload: bytes = b"", *, operation: int = 0, amount: int = 0) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -175,3 +176,52 @@ class ServerProcess(Process):
 
     def _arguments(self) -> list[str]:
         return ["serve", "--data-dir", str(self.data_dir)]
+
+
+class WorkersProcess(ServerProcess):
+    """`entrepot serve --workers`: gateways that share the ports, before a process that has the store."""
+
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None, workers: int = 2) -> None:
+        super().__init__(directory, settings)
+        self.workers = workers
+
+    def _arguments(self) -> list[str]:
+        return [*super()._arguments(), "--workers", str(self.workers)]
+
+    def signal_kill(self) -> None:
+        """SIGKILL to all of them at once; what is to be killed by itself is killed by its process id."""
+        parts = self.parts() if self.is_running else []
+        super().signal_kill()
+        for pid in parts:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def parts(self) -> list[int]:
+        """Process ids of the store and the gateways."""
+        return _children(self.pid)
+
+    def store_pid(self) -> int:
+        """Of the one that has a process for syncing."""
+        (found,) = (pid for pid in self.parts() if _children(pid))
+        return found
+
+    def gateway_pids(self) -> set[int]:
+        """Of the others."""
+        return {pid for pid in self.parts() if not _children(pid)}
+
+
+def _children(pid: int) -> list[int]:
+    """Process ids of children that live."""
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [int(child) for child in found if is_alive(int(child))]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there, and not merely unburied."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

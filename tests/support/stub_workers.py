@@ -49,6 +49,7 @@ def run(file: Path, mode: str) -> int:
 
     changes: Any = workers
     changes.run_process = worker
+    changes.LifeLine.stop_at_its_end = lambda line: None  # they have no event loop
     changes.RESTART_SECONDS = 60.0
     loaded = load_settings(flags={"cluster.workers": 1, "server.drain_seconds": 30.0})
     main: Any = lambda loaded, is_ready: is_ready()  # noqa: E731

@@ -1,0 +1,117 @@
+"""StoreProcess: the store of `entrepot serve --workers`, a process of its own, as the parent of the workers sees it.
+
+Gateways reach it by a socket with a path, in a directory that nobody else may enter: no port is open for it.  The
+parent keeps the socket, so that a store that is started anew listens where its predecessor did.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from domain.route import UNIX
+from gateway.children import LifeLine, start_child
+from gateway.deployment import serve_store
+from gateway.listener import bind_private
+from gateway.process import run_process
+from gateway.security.setup_token import FILE_NAME
+from gateway.settings import LoadedSettings
+
+_NO_TLS: Final = {"tls_certificate": None, "tls_key": None, "tls_ca": None}
+log = structlog.get_logger(__name__)
+
+
+class StoreProcess:
+    """`start` it before the workers, `stop` it after them.
+
+    It is told to stop when the parent and all workers have ended, however they ended.
+    """
+
+    def __init__(self, loaded: LoadedSettings, directory: Path) -> None:
+        """Raises OSError where the directory can have no socket."""
+        path = directory / "store"
+        self._loaded = loaded
+        self._address = f"{UNIX}{path}"
+        self._listener = bind_private(path)
+        self._pid = 0
+        self._is_ready = False
+        self.line = LifeLine()
+        self.started = 0.0
+        """When it was started last, by `time.monotonic`."""
+
+    def of_gateways(self) -> LoadedSettings:
+        """The settings of gateways over this store and no other, which keep beside its data what plain `serve` does."""
+        tree = self._loaded.settings
+        cluster = {"name_servers": [], "brokers": [self._address], "route_cache": None, "zone": "", **_NO_TLS}
+        token = tree.security.setup_token_file or tree.store.data_dir / FILE_NAME
+        changes = {
+            "cluster": tree.cluster.model_copy(update=cluster),
+            "rocketmq": tree.rocketmq.model_copy(update={"endpoints": []}),
+            "security": tree.security.model_copy(update={"setup_token_file": token}),
+        }
+        return LoadedSettings(tree.model_copy(update=changes), self._loaded.origins)
+
+    def start(self, in_child: Callable[[], object]) -> bool:
+        """Start it and wait until the store is open; says whether it is.  `in_child` is called there first."""
+
+        def work(ready: int) -> int:
+            in_child()
+            self.line.let_go()
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+            def main(loaded: LoadedSettings) -> Awaitable[int]:
+                self.line.stop_at_its_end()
+                return serve_store(loaded, self._listener, lambda: os.write(ready, b"1"))
+
+            return run_process(self._of_store(), main)
+
+        self._is_ready = False
+        self.started = time.monotonic()
+        self._is_ready = start_child(work, self._known)
+        return self._is_ready
+
+    def _known(self, pid: int) -> None:
+        self._pid = pid
+
+    def _of_store(self) -> LoadedSettings:
+        """The settings of the store: by name and number the broker that plain `serve` opens for other machines."""
+        tree = self._loaded.settings
+        changes = {
+            "cluster": tree.cluster.model_copy(update={"name_servers": [], **_NO_TLS}),
+            "broker": tree.broker.model_copy(update={"advertise": self._address}),
+        }
+        return LoadedSettings(tree.model_copy(update=changes), self._loaded.origins)
+
+    def ended(self) -> int | None:
+        """The exit code, negative for a signal, once it has ended; None while it runs."""
+        if self._pid == 0:
+            return 1
+        found, status = os.waitpid(self._pid, os.WNOHANG)
+        if not found:
+            return None
+        self._pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def stop_starting(self) -> None:
+        """Nobody waits for it any more: end a start that is not ready."""
+        if self._pid and not self._is_ready:
+            self._tell()
+
+    def stop(self) -> None:
+        """Tell it to stop, and wait: closing takes as long as its last checkpoint."""
+        if self._pid:
+            self._tell()
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+
+    def _tell(self) -> None:
+        try:
+            os.kill(self._pid, signal.SIGTERM)
+        except ProcessLookupError:
+            log.debug("the store's process has ended already", pid=self._pid)
