@@ -26,6 +26,8 @@ class AvailabilityWatch:
         self._timer: asyncio.TimerHandle | None = None
         self._is_told = self._is_closed = False
         self._stop = core.polling.watch(topic, group, self._woken)
+        if (found := core.registry.topics.get(topic)) is not None:
+            core.follow(found)
         self._arm()
 
     def close(self) -> None:

@@ -142,7 +142,8 @@ class Consumption(Settling):
         if terms.filter is not None:
             end = window.frontier
         limit = self.settings.max_in_flight_per_queue
-        while offsets := window.claim(terms.now_ms, count, end, limit, queue.visible_offset):
+        visible_end = queue.visible_offset if window.has_due(terms.now_ms) else 0
+        while offsets := window.claim(terms.now_ms, count, end, limit, visible_end):
             if isinstance(offsets, range) and not terms.only_over:
                 return self._claim_new(queue, window, terms, marked_id, offsets)
             offsets = self._cut_at_room(queue, window, terms, offsets)

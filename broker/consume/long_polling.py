@@ -45,6 +45,10 @@ class LongPolling:
         """Whether waiting has been ended for good."""
         return self._released
 
+    def is_awaited(self, topic: str) -> bool:
+        """Whether somebody waits for messages of a topic."""
+        return topic in self._waiters or topic in self._watchers
+
     def park(self, topic: str, group: str, waiter: Waiter) -> None:
         """Let it wait until it is woken.  Raises TOO_MANY_REQUESTS."""
         if self._count >= MAX_WAITERS:

@@ -36,6 +36,7 @@ class QueueTail:
         self._is_closed = False
         self._next = start
         queue.watchers = (*queue.watchers, self._on_growth)
+        engine.dispatcher.follow(queue)
         if self._next < queue.visible_offset:
             self._schedule()
 

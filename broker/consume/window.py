@@ -49,14 +49,18 @@ class ConsumeWindow(WindowState):
 
         `limit` bounds how many may be unsettled.  What was admitted and cannot be read yet (`visible_end`) stays due.
         """
-        next_ms = self._reminders.next_ms()
-        if next_ms is not None and next_ms <= now_ms:
+        if self.has_due(now_ms):
             self._collect_due(now_ms)
         returned = self._claim_due(now_ms, count, visible_end) if self._due else []
         frontier = self.frontier
         last = min(end, frontier + min(count - len(returned), limit - self.unsettled), self.base + limit * MAX_SPREAD)
         new = range(frontier, max(last, frontier))
         return [*returned, *new] if returned else new
+
+    def has_due(self, now_ms: int) -> bool:
+        """Whether anything that was delivered, or waits for its delivery, may be due."""
+        next_ms = self._reminders.next_ms()
+        return bool(self._due) or (next_ms is not None and next_ms <= now_ms)
 
     def _claim_due(self, now_ms: int, count: int, visible_end: int) -> list[int]:
         offsets: list[int] = []

@@ -23,6 +23,7 @@ from broker.store.record import RecordKind
 from domain.clock import Clock
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
+from domain.names import is_retry_topic
 from domain.topic import QueueBounds, Topic
 
 T = TypeVar("T")
@@ -45,6 +46,7 @@ class BrokerCore:
         self.measured = Measurements()
         self.polling = LongPolling()
         self.step = DecisionStep(opened.consumption.journal, self.now_ms, self._wake_taken)
+        self.engine.dispatcher.is_awaited = self._is_awaited
         self.loop = loop
         self.topic_watchers: list[Callable[[str], None]] = []
         self.group_watchers: list[Callable[[str], None]] = []
@@ -57,6 +59,17 @@ class BrokerCore:
     def _wake_taken(self) -> None:
         if self.polling.count:
             self.polling.wake_taken(self.engine.dispatcher.taken_topics())
+
+    def follow(self, topic: Topic) -> None:
+        """Have it told of when the topic's queues grow: somebody waits for that."""
+        dispatcher = self.engine.dispatcher
+        for queue_id in range(topic.queues):
+            queue = dispatcher.queue(topic.name, queue_id)
+            if not queue.is_followed:
+                dispatcher.follow(queue)
+
+    def _is_awaited(self, topic: str) -> bool:
+        return is_retry_topic(topic) or self.polling.is_awaited(topic)
 
     async def decided(self, decide: Callable[[], T], *, may_wait: bool = False) -> T:
         """What is decided right before the next write, once it is durable.  `may_wait`: `GroupCommit.decide`."""

@@ -114,6 +114,7 @@ class Pop:
         if due is not None:
             remaining = min(remaining, max(due - now_ms, 1) / 1000)
         self._has_waited = True
+        core.follow(topic)
         core.polling.park(request.topic, request.group, self)
         self._timer = core.loop.call_later(remaining, self._look_again)
         return False

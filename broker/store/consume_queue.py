@@ -43,6 +43,20 @@ _UNPLACED: Final = -1
 _NO_FILES: Final[frozenset[str]] = frozenset()
 
 
+NO_END: Final = 1 << 63
+"""A watermark behind all that can be: of who looks at a queue that nobody writes to."""
+
+
+class Watermark:
+    """Commit-log offset before which everything may be read.  All queues of a store have the same one: that it moves
+    makes entries visible, and no queue has to be looked at for that."""
+
+    __slots__ = ("offset",)
+
+    def __init__(self, offset: int = 0) -> None:
+        self.offset = offset
+
+
 class SubTopicIndex(Protocol):
     """What is derived from the queue's full files (`filter_index.py`)."""
 
@@ -52,7 +66,8 @@ class SubTopicIndex(Protocol):
 
 
 class ConsumeQueue:
-    """One queue.  `max_offset` is the next queue offset to be given; `visible_offset` the end of what may be read.
+    """One queue.  `max_offset` is the next queue offset to be given.  `is_touched`: it is to be looked at when the
+    watermark moves, or nobody follows it.
 
     `since`: the commit-log offset of the record that made it.  `as_of`: records before it are in the row it came from.
     """
@@ -62,11 +77,14 @@ class ConsumeQueue:
         "_files",
         "_last",
         "_tail",
+        "_told",
+        "_watermark",
         "as_of",
         "dirty_files",
         "filter_index",
         "flushed_entries",
         "is_changed",
+        "is_followed",
         "is_touched",
         "last_sub_topic",
         "max_offset",
@@ -77,18 +95,22 @@ class ConsumeQueue:
         "since",
         "stated",
         "topic",
-        "visible_offset",
         "watchers",
     )
 
-    def __init__(self, files: OpenFiles, topic: str, queue_id: int, *, since: int = 0) -> None:
+    def __init__(
+        self, files: OpenFiles, topic: str, queue_id: int, *, since: int = 0, watermark: Watermark | None = None
+    ) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.since = self.stated = since
         self.as_of = 0
-        self.min_offset = self.flushed_entries = self.visible_offset = self.max_offset = 0
+        self.min_offset = self.flushed_entries = self.max_offset = 0
+        self._watermark = watermark or Watermark(NO_END)
+        self._told = 0
+        self.is_followed = False
         self.watchers: tuple[Callable[[ConsumeQueue], None], ...] = ()
-        self.is_touched = False
+        self.is_touched = True
         self.last_sub_topic = ""  # known already: most queues have few, and this is nearer than the names
         self.is_changed = False
         self._files = files
@@ -125,31 +147,44 @@ class ConsumeQueue:
             self.begin_at(queue_offset)
             self.put(queue_offset, commit_log_offset, size, filter_hash)
 
-    def advance(self, durable_offset: int) -> bool:
-        """Make visible what lies before the commit log's durable offset; says whether anything became so."""
-        before, base = self.visible_offset, self.flushed_entries
-        if before >= self.max_offset:
-            return False
-        if self._last < durable_offset:  # the usual case, without a look at the entries
-            self.visible_offset = self.max_offset
-        else:
-            tail, unpack = self._tail, ENTRY.unpack_from
-            low, high = before - base, len(tail) // ENTRY_SIZE
-            while low < high:
-                middle = (low + high) // 2
-                if unpack(tail, middle * ENTRY_SIZE)[0] < durable_offset:
-                    low = middle + 1
-                else:
-                    high = middle
-            self.visible_offset = base + low
-        if (self.visible_offset - base) * ENTRY_SIZE >= FLUSH_BYTES:
-            try:
-                self.flush()
-            except OSError as error:
-                if not is_want_of_space(error):
-                    raise
-                # the log has it all: the entries stay in memory until there is room
-        return self.visible_offset > before
+    @property
+    def visible_offset(self) -> int:
+        """The end of what may be read: of the entries whose records lie before the watermark."""
+        watermark = self._watermark.offset
+        if self._last < watermark:  # the usual case, without a look at the entries
+            return self.max_offset
+        tail, unpack = self._tail, ENTRY.unpack_from
+        low, high = 0, len(tail) // ENTRY_SIZE
+        while low < high:
+            middle = (low + high) // 2
+            if unpack(tail, middle * ENTRY_SIZE)[0] < watermark:
+                low = middle + 1
+            else:
+                high = middle
+        return self.flushed_entries + low
+
+    @property
+    def is_large(self) -> bool:
+        """Whether more is kept in memory than is worth while."""
+        return len(self._tail) >= FLUSH_BYTES
+
+    def has_grown(self) -> bool:
+        """Whether more is visible than when this was last asked."""
+        before, self._told = self._told, self.visible_offset
+        return self._told > before
+
+    def follow(self) -> None:
+        """Let it be told of from now on when the queue grows."""
+        self.is_followed, self.is_touched = True, False
+        self._told = self.visible_offset
+
+    def flush_visible(self) -> None:
+        """The same as `flush`, where there is room on the disk: the log has all of it."""
+        try:
+            self.flush()
+        except OSError as error:
+            if not is_want_of_space(error):
+                raise
 
     def flush(self) -> None:
         """Write the visible part of the tail to its files (page cache; the checkpoint syncs them)."""
@@ -213,7 +248,8 @@ class ConsumeQueue:
     def begin_at(self, queue_offset: int) -> None:
         """Be empty, with this as the next offset."""
         self._tail.clear()
-        self.min_offset = self.flushed_entries = self.visible_offset = self.max_offset = queue_offset
+        self._last = 0
+        self.min_offset = self.flushed_entries = self.max_offset = self._told = queue_offset
 
     def first_commit_log_offset(self) -> int | None:
         """Where the record of the first entry lies; None if there is no entry."""
@@ -344,7 +380,7 @@ class ConsumeQueue:
             checksums = struct.unpack_from(f">{files}I", row, _ROW.size)
             self._checksums = dict(zip(range(last - files, last), checksums, strict=True))
         self._tail = bytearray(row[end:])
-        self.visible_offset = self.max_offset = self.flushed_entries + len(self._tail) // ENTRY_SIZE
+        self.max_offset = self._told = self.flushed_entries + len(self._tail) // ENTRY_SIZE
 
     def is_intact(self) -> bool:
         """Whether the files hold what the row says (used when opening)."""

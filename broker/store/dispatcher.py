@@ -13,14 +13,14 @@ from typing import Protocol
 from broker.store import record
 from broker.store.aside import Aside
 from broker.store.changed_rows import ChangedRows
-from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
+from broker.store.consume_queue import ConsumeQueue, Watermark, queue_key, read_queue_key
 from broker.store.lookup import Lookup
 from broker.store.open_files import OpenFiles
 from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
 from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import Move, decode_move, read_further, read_origin
 from domain.message import StoredMessage, SystemProperty
-from domain.names import dead_letter_group
+from domain.names import dead_letter_group, is_retry_topic
 from protocols.remoting.stored_record import decode_message
 
 QueueKey = tuple[str, int]
@@ -57,7 +57,11 @@ class Dispatcher:
         self.retired: dict[QueueKey, ConsumeQueue] = {}
         self.queue_count: Callable[[str], int | None] = lambda topic: None
         self.begins_anywhere = False  # all is derived from a log that has no beginning any more
+        self.watermark = Watermark()
+        self.is_awaited: Callable[[str], bool] = is_retry_topic
+        """Whether somebody is to be told of a topic's queues that are made from now on."""
         self._touched: list[ConsumeQueue] = []
+        self._large: list[ConsumeQueue] = []
         self._ids: dict[str, int] = {}
 
     # -- queues --------------------------------------------------------------------------------------------------
@@ -69,14 +73,24 @@ class Dispatcher:
         if queue is None:
             queue = self.retired.pop(key, None)
             if queue is None:
-                queue = ConsumeQueue(self._files, topic, queue_id, since=since)
+                queue = ConsumeQueue(self._files, topic, queue_id, since=since, watermark=self.watermark)
                 queue.names = self.lookup.dictionary(topic).names
                 if self.begins_anywhere:
                     queue.reset(unplaced=True)
                 self.rows.mark(queue.key, queue, since)
             self.queues[key] = queue
             self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
+            if self.is_awaited(topic):
+                self.follow(queue)
         return queue
+
+    def follow(self, queue: ConsumeQueue) -> None:
+        """Tell of the queue from now on when it grows, what was taken and is not visible yet included."""
+        if not queue.is_followed:
+            queue.follow()
+            if queue.visible_offset < queue.max_offset:
+                queue.is_touched = True
+                self._touched.append(queue)
 
     def queues_of(self, topic: str, first_id: int = 0) -> list[ConsumeQueue]:
         """The topic's queues from an id on, retired ones included."""
@@ -120,7 +134,7 @@ class Dispatcher:
         topic, queue_id = read_queue_key(key)
         count = self.queue_count(topic)
         home = self.queues if count is None or queue_id < count else self.retired
-        queue = home[topic, queue_id] = ConsumeQueue(self._files, topic, queue_id)
+        queue = home[topic, queue_id] = ConsumeQueue(self._files, topic, queue_id, watermark=self.watermark)
         self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
         queue.names = self.lookup.dictionary(topic).names
         queue.restore(row)
@@ -149,9 +163,11 @@ class Dispatcher:
         queue.put(queue_offset, commit_log_offset, size, hashed)
         if not (queue.is_touched and queue.is_changed):  # a slice may have been taken since it was touched
             self.touch(queue, commit_log_offset)
+        if queue.is_large and not queue.is_followed:
+            self._large.append(queue)
 
     def touch(self, queue: ConsumeQueue, commit_log_offset: int) -> None:
-        """Remember that the queue has entries that are to become visible and to be saved, from that record on."""
+        """Remember that the queue has entries that are to be told of and to be saved, from that record on."""
         if not queue.is_touched:
             queue.is_touched = True
             self._touched.append(queue)
@@ -222,16 +238,23 @@ class Dispatcher:
             self.appliers[kind].apply(payload, offset, header.store_time_ms)
 
     def advance(self, durable_offset: int) -> list[ConsumeQueue]:
-        """Make durable entries visible; returns the queues that have new ones."""
+        """Make durable entries visible; returns the queues that have new ones, of those that somebody follows."""
+        self.watermark.offset = durable_offset
         touched, self._touched = self._touched, []
         grown = []
         for queue in touched:
-            if queue.advance(durable_offset):
+            if queue.has_grown():
                 grown.append(queue)
+                if queue.is_large:
+                    queue.flush_visible()
             if queue.visible_offset < queue.max_offset:
                 self._touched.append(queue)
             else:
                 queue.is_touched = False
+        if self._large:
+            large, self._large = self._large, []
+            for queue in dict.fromkeys(large):
+                queue.flush_visible()
         return grown
 
 

@@ -39,7 +39,10 @@ class EntrySource(Protocol):
     topic: str
     queue_id: int
     min_offset: int
-    visible_offset: int
+
+    @property
+    def visible_offset(self) -> int: ...
+
     flushed_entries: int
 
     def raw(self, from_offset: int, count: int) -> bytes | bytearray:
