@@ -37,7 +37,7 @@ sys.exit(run_around_store(load_settings(flags=json.loads(sys.argv[1]))))
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What gwload does.  `counted`, `rate`: its figures for the messages and how many they were in a second."""
+    """Work of gwload.  `counted`, `rate`: its figures for the messages, all of them and in a second."""
 
     what: str
     door: str

@@ -215,7 +215,7 @@ class GroupCommit:
 
     @property
     def _has_more(self) -> bool:
-        """Whether another sync is wanted."""
+        """True while another sync is wanted."""
         return self._is_asked or self._engine.end > self._engine.commit_log.durable_offset
 
     def _pass_on(self, passes: int) -> None:

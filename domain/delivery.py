@@ -93,7 +93,7 @@ class Delivery:
         return self.run.size(self._item)
 
     def is_over(self, now_ms: int, lifetime_ms: int | None) -> bool:
-        """Whether its own time has come, or it was born so many milliseconds ago."""
+        """True if its own time has come, or it was born so many milliseconds ago."""
         return self.run.is_over(self.index, self._item, now_ms, lifetime_ms)
 
     @property

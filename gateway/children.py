@@ -57,7 +57,7 @@ def start_child(work: Callable[[int], int], is_known: Callable[[int], object]) -
 
 
 def _forget_parent() -> None:
-    """What a child inherits and is the parent's alone."""
+    """Let go of what a child inherits and is the parent's alone."""
     os.setpgid(0, 0)  # a terminal's Ctrl-C is the parent's to pass on
     signal.set_wakeup_fd(-1)
     for number in (*STOPS, signal.SIGCHLD):

@@ -27,7 +27,7 @@ GRACE_SECONDS: Final = 5.0
 RESTART_SECONDS: Final = 1.0
 """Shortest time between two starts of one worker."""
 Main = Callable[[LoadedSettings, Callable[[], bool]], Awaitable[int]]
-"""What a worker does; it says once that it is ready, and is told whether it is the first."""
+"""Work of a worker, which says once that it is ready, and is told whether it is the first."""
 
 log = structlog.get_logger(__name__)
 

@@ -67,7 +67,7 @@ class DecisionStep:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether decisions wait for something to be written."""
+        """True while decisions wait for something to be written."""
         return bool(self._waiting)
 
     def add(self, decision: Decision, *, may_wait: bool = False) -> None:

@@ -45,7 +45,7 @@ class Journal:
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether anything is to be written: gathered here, or appended by anybody."""
+        """True while anything is to be written: gathered here, or appended by anybody."""
         log = self._engine.commit_log
         return (self._tick is not None and not self._tick.is_empty) or log.end > log.written_offset
 

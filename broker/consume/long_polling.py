@@ -46,7 +46,7 @@ class LongPolling:
         return self._released
 
     def is_awaited(self, topic: str) -> bool:
-        """Whether somebody waits for messages of a topic."""
+        """True while somebody waits for messages of a topic."""
         return topic in self._waiters or topic in self._watchers
 
     def park(self, topic: str, group: str, waiter: Waiter) -> None:

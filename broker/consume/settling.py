@@ -80,7 +80,7 @@ class Settling(GroupWindows):
         return outcomes
 
     def held(self, topic: str, group: str, receipts: Receipts) -> list[tuple[StoredMessage, int]]:
-        """What the receipts may settle, read again: as it was first stored, with its attempts."""
+        """Messages that the receipts may settle, read again: as they were first stored, with their attempts."""
         found: list[tuple[StoredMessage, int]] = []
         for queue, offsets in self._current(topic, group, receipts)[0].items():
             window = self.progress.windows[group, queue.topic][queue.queue_id]
@@ -117,7 +117,7 @@ class Settling(GroupWindows):
         }, outcomes
 
     def _places(self, topic: str, group: str, receipts: Receipts) -> list[DeliveryPlaces | EntrepotError]:
-        """What the receipts name, in order; a refusal for a receipt handle that is not genuine."""
+        """Places that the receipts name, in order; a refusal for a receipt handle that is not genuine."""
         joined = places_of(receipts)
         texts = [receipt for receipt in joined if isinstance(receipt, str)]
         if not texts:
@@ -148,7 +148,7 @@ class Settling(GroupWindows):
         return self.retry_windows(group, topic).get(marked_id - RETRY_QUEUE)
 
     def _is_of_now(self, window: ConsumeWindow, places: DeliveryPlaces) -> bool:
-        """Whether they are of this window, and of no earlier one of its name."""
+        """True for places of this window, and of no earlier one of its name."""
         if places.since == ANY_INCARNATION:
             return True
         return places.since == window.since and places.epoch == self.epoch

@@ -11,7 +11,7 @@ A delivery that its consumer suspended does not count as an attempt: the next on
 are stamped with is the number of deliveries, which tells the two apart.
 
 Neighbours come as ranges, and most of them are alike: then one comparison and one slice assignment do for all of them.
-What is not (settled in between, delivered unequally often) goes message by message, with the same outcome.
+Others (settled in between, delivered unequally often) go message by message, with the same outcome.
 
 Invariants: deliveries never fall; `base` never passes a message that is not settled; a reminder counts only for the
 messages that still have the deadline it was made with.
@@ -58,7 +58,7 @@ class ConsumeWindow(WindowState):
         return [*returned, *new] if returned else new
 
     def has_due(self, now_ms: int) -> bool:
-        """Whether anything that was delivered, or waits for its delivery, may be due."""
+        """True if anything that was delivered, or waits for its delivery, may be due."""
         next_ms = self._reminders.next_ms()
         return bool(self._due) or (next_ms is not None and next_ms <= now_ms)
 
@@ -80,7 +80,7 @@ class ConsumeWindow(WindowState):
         return offsets
 
     def delivered_runs(self, offsets: Sequence[int], most: int) -> list[DeliveredRun]:
-        """What was just delivered, as runs of `most` messages."""
+        """Offsets that were just delivered, as runs of `most` messages."""
         if isinstance(offsets, range) and not self._uncounted and 0 < len(offsets) <= most:
             index, count = offsets.start - self._origin, len(offsets)
             number = self._attempts[index]
@@ -155,7 +155,7 @@ class ConsumeWindow(WindowState):
         )
 
     def are_current(self, offsets: Sequence[int], stamp: int) -> bool:
-        """Whether handles with this stamp may settle all of these."""
+        """True if handles with this stamp may settle all of these."""
         origin, status, attempts = self._origin, self._status, self._attempts
         first, last = min(offsets), max(offsets)
         if first < origin + self._head or last - origin >= len(status):
@@ -169,7 +169,7 @@ class ConsumeWindow(WindowState):
         return [attempts[at - origin] for at in offsets if not status[at - origin]].count(number) == len(offsets)
 
     def offsets_of_try(self, attempt_id: str, now_ms: int) -> list[int]:
-        """What of an attempt is still with its consumer."""
+        """Offsets of an attempt that are still with its consumer."""
         _, stamps = self.tries.get(attempt_id, (0, ()))
         return [o for o, stamp in stamps if self.is_current(o, stamp) and self.is_in_flight(o, now_ms)]
 

@@ -21,7 +21,7 @@ PENDING, RELEASED, SETTLED, FILTERED = 0, 1, 2, 3
 by the filter.  From SETTLED on a message is done with."""
 MAX_TRIES = 1024
 MAX_UNCOUNTED = 0x7FFF
-"""How many deliveries of one message may not count: those behind them do."""
+"""Deliveries of one message that may not count: those behind them do."""
 DONE = bytes((SETTLED, FILTERED))
 RUN = 256
 """Status bytes that are looked at together."""
@@ -98,12 +98,12 @@ class WindowState:
         return self._uncounted[offset][0] if offset in self._uncounted else 0
 
     def is_settled(self, offset: int) -> bool:
-        """Whether it is done with."""
+        """True for a message that is done with."""
         index = offset - self._origin
         return index < self._head or (index < len(self._status) and self._status[index] >= SETTLED)
 
     def stamp(self, offset: int) -> int:
-        """What a handle for the current delivery bears: deliveries begin anew with each reset, stamps do not."""
+        """Mark of the current delivery, in its handles: deliveries begin anew with each reset, stamps do not."""
         return self.stamp_of(self._deliveries(offset))
 
     def stamp_of(self, delivery: int) -> int:
@@ -139,7 +139,7 @@ class WindowState:
             self.settle(())
 
     def remember_try(self, attempt_id: str, offsets: Sequence[int], deadline_ms: int, now_ms: int) -> None:
-        """What a consumer that names its attempts was just given: it may ask for it again until the deadline."""
+        """Remember messages just given to a consumer that names its attempts: it may ask again until the deadline."""
         for known in [known for known, found in self.tries.items() if found[0] <= now_ms]:
             del self.tries[known]
         if len(self.tries) < MAX_TRIES:

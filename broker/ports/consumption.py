@@ -47,7 +47,7 @@ class Consumption:
         return await self._core.decided(acknowledge, may_wait=may_wait)
 
     def _traced(self, topic: str, group: str, receipts: Receipts) -> list[tuple[StoredMessage, int]]:
-        """What the receipts stand for where the topic is traced: they do not say which message, so all are read."""
+        """Messages of the receipts where the topic is traced: receipts do not name them, so all are read."""
         return self._core.consumption.held(topic, group, receipts) if topic in self._registry.traced else []
 
     def _wake_fifo(self, topic: str, group: str) -> None:

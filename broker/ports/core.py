@@ -72,7 +72,7 @@ class BrokerCore:
         return is_retry_topic(topic) or self.polling.is_awaited(topic)
 
     async def decided(self, decide: Callable[[], T], *, may_wait: bool = False) -> T:
-        """What is decided right before the next write, once it is durable.  `may_wait`: `GroupCommit.decide`."""
+        """Result of a decision right before the next write, once it is durable.  `may_wait`: `GroupCommit.decide`."""
         decision = Decided(decide)
         self.commit.decide(decision, may_wait=may_wait)
         return await decision.outcome()

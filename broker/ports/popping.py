@@ -130,7 +130,7 @@ class Pop:
     # -- the end -------------------------------------------------------------------------------------------------
 
     def hand_out(self) -> Deliveries:
-        """What was claimed, which is durable by now.  Raises what the decision was refused with."""
+        """Messages that were claimed, which are durable by now.  Raises what the decision was refused with."""
         if self._error is not None:
             raise self._error
         core, request = self._core, self._request

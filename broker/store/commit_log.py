@@ -114,7 +114,7 @@ class CommitLog:
         return offset
 
     def has_space(self, payload_bytes: int) -> bool:
-        """Whether a record with so many bytes behind its header goes to the end of the log as it is."""
+        """True if a record with so many bytes behind its header goes to the end of the log as it is."""
         return self.end + HEADER_SIZE + payload_bytes <= self._room_end
 
     def make_space(self, payload_bytes: int, now_ms: int) -> int:

@@ -23,6 +23,7 @@ from google_crc32c import extend as crc32c_extend
 
 from broker.store.disk import is_want_of_space
 from broker.store.open_files import OpenFiles
+from broker.store.watermark import NO_END, Watermark
 from domain.errors import CorruptedError
 
 ENTRY: Final = struct.Struct(">QIQ")
@@ -41,20 +42,6 @@ _iter_entries = ENTRY.iter_unpack
 _ROW = struct.Struct(">QQQQI")
 _UNPLACED: Final = -1
 _NO_FILES: Final[frozenset[str]] = frozenset()
-
-
-NO_END: Final = 1 << 63
-"""A watermark behind all that can be: of who looks at a queue that nobody writes to."""
-
-
-class Watermark:
-    """Commit-log offset before which everything may be read.  All queues of a store have the same one: that it moves
-    makes entries visible, and no queue has to be looked at for that."""
-
-    __slots__ = ("offset",)
-
-    def __init__(self, offset: int = 0) -> None:
-        self.offset = offset
 
 
 class SubTopicIndex(Protocol):
@@ -165,11 +152,11 @@ class ConsumeQueue:
 
     @property
     def is_large(self) -> bool:
-        """Whether more is kept in memory than is worth while."""
+        """True while more is kept in memory than is worth while."""
         return len(self._tail) >= FLUSH_BYTES
 
     def has_grown(self) -> bool:
-        """Whether more is visible than when this was last asked."""
+        """True if more is visible than when this was last asked."""
         before, self._told = self._told, self.visible_offset
         return self._told > before
 

@@ -13,12 +13,13 @@ from typing import Protocol
 from broker.store import record
 from broker.store.aside import Aside
 from broker.store.changed_rows import ChangedRows
-from broker.store.consume_queue import ConsumeQueue, Watermark, queue_key, read_queue_key
+from broker.store.consume_queue import ConsumeQueue, queue_key, read_queue_key
 from broker.store.lookup import Lookup
 from broker.store.open_files import OpenFiles
 from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
 from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import Move, decode_move, read_further, read_origin
+from broker.store.watermark import Watermark
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_group, is_retry_topic
 from protocols.remoting.stored_record import decode_message
@@ -59,7 +60,7 @@ class Dispatcher:
         self.begins_anywhere = False  # all is derived from a log that has no beginning any more
         self.watermark = Watermark()
         self.is_awaited: Callable[[str], bool] = is_retry_topic
-        """Whether somebody is to be told of a topic's queues that are made from now on."""
+        """True for a topic whose new queues somebody is to be told of."""
         self._touched: list[ConsumeQueue] = []
         self._large: list[ConsumeQueue] = []
         self._ids: dict[str, int] = {}

@@ -107,7 +107,7 @@ def check_length(record: bytes) -> None:
 
 
 def has_no_properties(record: bytes) -> bool:
-    """Whether the message of a checked record has properties of neither kind."""
+    """True if the message of a checked record has properties of neither kind."""
     return record[78:82] == b"\0\0\0\0"
 
 
@@ -129,7 +129,7 @@ def born_time_ms_of(record: bytes) -> int:
 
 
 def may_expire(record: bytes) -> bool:
-    """Whether a checked record names a time at which its message is over."""
+    """True if a checked record names a time at which its message is over."""
     *_, properties, body = _unpack_lengths(record, 68)
     return properties > 0 and record.find(_EXPIRES, MESSAGE_HEADER_SIZE, len(record) - body) >= 0
 

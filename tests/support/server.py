@@ -220,7 +220,7 @@ def _children(pid: int) -> list[int]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is there, and not merely unburied."""
+    """True for a process that is there, and not merely unburied."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -34,7 +34,7 @@ async def store(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 class CountedSyncs:
-    """How many syncs began."""
+    """Count of syncs that began."""
 
     def __init__(self, store: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
