@@ -18,6 +18,7 @@ Nothing is written for messages that wait: a session is its cursors (one a messa
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import Final
 from urllib.parse import quote
@@ -35,6 +36,8 @@ DECLARED_DEAD: Final = b"0"
 """The value of a gateway's key once it has left, or one that sweeps takes it for dead; then the key goes."""
 
 MAX_NAME: Final = 600
+_is_usual: Final = re.compile(r"[A-Za-z0-9_.:@-]{0,200}").fullmatch
+"""Whether a client id is its own name: nothing in it is escaped, as in nearly all of them."""
 """Longest escaped client id that is a key as it is; a longer one is known by its hash."""
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 """Session expiry interval of a session that does not end by itself (3.1.2.11.2)."""
@@ -149,6 +152,8 @@ def decode_window(value: bytes) -> WindowRecord:
 
 def client_name(client_id: str) -> str:
     """The client id as a part of keys: escaped, or its hash where that would be too long."""
+    if _is_usual(client_id):
+        return client_id
     name = quote(client_id, safe=" !$&'()*+,-.:;<=>?@[]^_`{|}~")
     return name if len(name) <= MAX_NAME else f"#{sha256(client_id.encode()).hexdigest()}"
 
