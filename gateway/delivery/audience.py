@@ -196,24 +196,23 @@ def encoded(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, *,
 
 def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int) -> Run:
     """Encode messages for an audience."""
-    templates = []
+    templates, qos = [], grant.qos
     for message in messages:
+        if not is_five and not message.system:
+            name = message.sub_topic or message.topic
+            templates.append(publish_template(name, message.body, min(qos, message.qos), False, EMPTY, 4))
+            continue
         retain = grant.retain_as_published and bool(message.system) and SystemProperty.RETAIN in message.system
         templates.append(encoded(message, grant, is_five, now_ms, retain=retain))
     return _run_of(messages, templates, grant.identifiers)
 
 
 def _run_of(messages: list[StoredMessage], templates: list[PublishTemplate], identifiers: tuple[int, ...]) -> Run:
-    largest = total = 0
-    strongest, weakest = 0, 2
-    for template in templates:
-        strongest, weakest = max(strongest, template.qos), min(weakest, template.qos)
-        total += template.size
-        if template.size > largest:
-            largest = template.size
-    data = None if strongest else b"".join([template.head for template in templates])
-    qos = strongest if strongest == weakest else 0
-    return Run(messages, templates, data, largest, identifiers, qos, size=total)
+    sizes = [template.size for template in templates]
+    kinds = {template.qos for template in templates}
+    data = None if any(kinds) else b"".join([template.head for template in templates])
+    qos = kinds.pop() if len(kinds) == 1 else 0
+    return Run(messages, templates, data, max(sizes, default=0), identifiers, qos, size=sum(sizes))
 
 
 def in_order(runs: Iterable[tuple[Grant, Run]]) -> list[Run]:
