@@ -260,8 +260,8 @@ class Gateway:
         found |= event_counters(webhooks, deduplication, self._admission)
         return found if self.rocketmq is None else {**found, **rocketmq_counters(self.rocketmq)}
 
-    async def start(self) -> None:
-        """Open the doors, once it is known who may come in; the ready file comes last."""
+    async def start(self, settle: Callable[[], None] = lambda: None) -> None:
+        """Open the doors, once it is known who may come in; the ready file comes last, `settle` right before it."""
         await self.security.start(self.settings.cluster.start_seconds)
         await self.event_rules.start(self.settings.cluster.start_seconds)
         await self.subscriptions.start(self.settings.cluster.start_seconds)
@@ -283,6 +283,7 @@ class Gateway:
             self._webhooks.start()
         if self._bridges is not None:
             self._bridges.start()
+        settle()
         self._is_ready = True
         for door, address in self.addresses.items():
             log.info("listening", door=door, address=address)

@@ -117,10 +117,9 @@ async def _run_doors(
     on_ready: Callable[[], bool] = lambda: True,
 ) -> int:
     gateway = Gateway(settings, store, clock, sockets)
-    await gateway.start()
+    await gateway.start(settle_memory)
     _warn_of_nobody(settings, gateway.security)
     is_told = on_ready()
-    settle_memory()
     if is_told:
         scheme = "https" if settings.http.tls_certificate else "http"
         _announce(_where_it_is_kept(settings, store), gateway.addresses, scheme, gateway.security)

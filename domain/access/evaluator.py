@@ -130,6 +130,7 @@ def parse_address(text: str) -> Address | None:
     return address
 
 
+@lru_cache(maxsize=_REMEMBERED_ADDRESSES)
 def is_loopback(text: str) -> bool:
     """Whether it is the address of this machine to itself."""
     address = parse_address(text)

@@ -198,7 +198,13 @@ def encoded(message: StoredMessage, grant: Grant, is_five: bool, now_ms: int, *,
 
 def make_run(messages: list[StoredMessage], grant: Grant, is_five: bool, now_ms: int) -> Run:
     """Encode messages for an audience."""
-    templates = [_encoded_as_published(message, grant, is_five, now_ms) for message in messages]
+    templates, qos = [], grant.qos
+    for message in messages:
+        if not is_five and not message.system:
+            name = message.sub_topic or message.topic
+            templates.append(publish_template(name, message.body, min(qos, message.qos), False, EMPTY, 4))
+        else:
+            templates.append(_encoded_as_published(message, grant, is_five, now_ms))
     return _run_of(messages, templates, grant.identifiers)
 
 
@@ -218,16 +224,11 @@ def make_share_run(tickets: Sequence[Delivery], grant: Grant, is_five: bool, now
 
 
 def _run_of(messages: list[StoredMessage], templates: list[PublishTemplate], identifiers: tuple[int, ...]) -> Run:
-    largest = total = 0
-    strongest, weakest = 0, 2
-    for template in templates:
-        strongest, weakest = max(strongest, template.qos), min(weakest, template.qos)
-        total += template.size
-        if template.size > largest:
-            largest = template.size
-    data = None if strongest else b"".join([template.head for template in templates])
-    qos = strongest if strongest == weakest else 0
-    return Run(messages, templates, data, largest, identifiers, qos, size=total)
+    sizes = [template.size for template in templates]
+    kinds = {template.qos for template in templates}
+    data = None if any(kinds) else b"".join([template.head for template in templates])
+    qos = kinds.pop() if len(kinds) == 1 else 0
+    return Run(messages, templates, data, max(sizes, default=0), identifiers, qos, size=sum(sizes))
 
 
 def in_order(runs: Iterable[tuple[Grant, Run]]) -> list[Run]:

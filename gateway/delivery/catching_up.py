@@ -136,10 +136,14 @@ class CatchingUp:
         now_ms = self._clock.now_ms()
         resumed_at = subscriber.resumed_at.get(key, 0) if subscriber.resumed_at else 0
         run: list[StoredMessage] = []
-        granted: Grant | None = None
+        granted = grant = None
+        last: str | None = None
+        """The name that `grant` is for: of messages without system properties, it is all that a grant depends on."""
         for message in messages:
-            grant = self._grant(subscriber, message) if message.topic == key[0] else None
-            if grant is None or is_expired(message, now_ms):
+            if message.system or message.sub_topic != last or message.topic != key[0]:
+                last = None if message.system or message.topic != key[0] else message.sub_topic
+                grant = self._grant(subscriber, message) if message.topic == key[0] else None
+            if grant is None or (message.system and is_expired(message, now_ms)):
                 continue
             if message.queue_offset < resumed_at and not min(grant.qos, message.qos):
                 continue  # what is sent at most once is not kept for who is away

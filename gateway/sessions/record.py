@@ -18,6 +18,7 @@ Nothing is written for messages that wait: a session is its cursors (one a messa
 
 from __future__ import annotations
 
+import re
 from hashlib import sha256
 from typing import Final
 from urllib.parse import quote
@@ -36,6 +37,8 @@ DECLARED_DEAD: Final = b"0"
 
 MAX_NAME: Final = 600
 """Longest escaped client id that is a key as it is; a longer one is known by its hash."""
+_is_usual: Final = re.compile(r"[A-Za-z0-9_.:@-]{0,200}").fullmatch
+"""Client ids that are their own names: nothing in them is escaped, as in nearly all."""
 NEVER_EXPIRES: Final = 0xFFFF_FFFF
 """Session expiry interval of a session that does not end by itself (3.1.2.11.2)."""
 
@@ -149,6 +152,8 @@ def decode_window(value: bytes) -> WindowRecord:
 
 def client_name(client_id: str) -> str:
     """The client id as a part of keys: escaped, or its hash where that would be too long."""
+    if _is_usual(client_id):
+        return client_id
     name = quote(client_id, safe=" !$&'()*+,-.:;<=>?@[]^_`{|}~")
     return name if len(name) <= MAX_NAME else f"#{sha256(client_id.encode()).hexdigest()}"
 

@@ -10,7 +10,7 @@ What goes out is `outgoing`'s part, with what the handshakes of QoS 1 and 2 leav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from protocols.mqtt.connection_events import (
     Acknowledged,
@@ -64,6 +64,9 @@ from protocols.mqtt.packets import (
 from protocols.mqtt.properties import EMPTY, Properties, PropertyId
 from protocols.mqtt.reason_codes import REASONS_OF, ConnectReturnCode, ReasonCode
 from protocols.mqtt.topic_aliases import ClientsAliases, ServersAliases
+
+_ACCEPTED: Final = tuple(encode(Connack(present, ConnectReturnCode.ACCEPTED), 4) for present in (False, True))
+"""CONNACK of versions 3 and 4 without and with a session, which always fits."""
 
 
 class ServerConnection(Outgoing):
@@ -323,22 +326,23 @@ class ServerConnection(Outgoing):
     def accept(self, connect: Connect, is_session_present: bool, granted: Properties = EMPTY) -> Closing | None:
         """Answer CONNECT (3.2).  `granted`: properties of CONNACK that are the server's to say, of version 5.  Returns
         how it ended where the client takes no packet of the size of that answer."""
-        self._last_packet = max(self._last_packet, 0.0)
-        properties: dict[PropertyId, Any] = {}
-        if self.version == 5:
-            limits = self._limits
-            properties = {PropertyId.RECEIVE_MAXIMUM: limits.receive_maximum, **granted}
-            if limits.max_packet_size_bytes < UNLIMITED_PACKET:
-                properties[PropertyId.MAXIMUM_PACKET_SIZE] = limits.max_packet_size_bytes
-            if limits.topic_alias_maximum:
-                properties[PropertyId.TOPIC_ALIAS_MAXIMUM] = limits.topic_alias_maximum
-            if self._timeout != (connect.keep_alive * 1.5 or float("inf")):
-                properties[PropertyId.SERVER_KEEP_ALIVE] = limits.keep_alive_max_seconds
-            if self.method is not None:
-                properties[PropertyId.AUTHENTICATION_METHOD] = self.method
-        accepted = ReasonCode.SUCCESS if self.version == 5 else ConnectReturnCode.ACCEPTED
-        forms = connack_forms(properties) if self.version == 5 else [properties]
-        if not self._send_if_it_fits(*(Connack(is_session_present, accepted, form) for form in forms)):
+        if self.version < 5:
+            self._counts.sent[self.version, Connack] += 1
+            self._out.append(_ACCEPTED[is_session_present])
+            self._state = OPEN
+            return None
+        limits = self._limits
+        properties: dict[PropertyId, Any] = {PropertyId.RECEIVE_MAXIMUM: limits.receive_maximum, **granted}
+        if limits.max_packet_size_bytes < UNLIMITED_PACKET:
+            properties[PropertyId.MAXIMUM_PACKET_SIZE] = limits.max_packet_size_bytes
+        if limits.topic_alias_maximum:
+            properties[PropertyId.TOPIC_ALIAS_MAXIMUM] = limits.topic_alias_maximum
+        if self._timeout != (connect.keep_alive * 1.5 or float("inf")):
+            properties[PropertyId.SERVER_KEEP_ALIVE] = limits.keep_alive_max_seconds
+        if self.method is not None:
+            properties[PropertyId.AUTHENTICATION_METHOD] = self.method
+        forms = connack_forms(properties)
+        if not self._send_if_it_fits(*(Connack(is_session_present, ReasonCode.SUCCESS, form) for form in forms)):
             return self._violation(MqttError(ReasonCode.PACKET_TOO_LARGE, "CONNACK is larger than the client takes"))
         self._state = OPEN
         return None

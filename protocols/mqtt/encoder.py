@@ -35,6 +35,8 @@ _FAILURE: Final = 0x80
 MAX_PACKET_ID: Final = 65_535
 
 _pack_u16: Final = struct.Struct("!H").pack
+_pack_usual_head: Final = struct.Struct("!BBBH").pack
+"""First byte, a remaining length of two bytes, length of the topic."""
 _pack_ack: Final = struct.Struct("!HH").pack
 _PUBACK_HEAD: Final = 0x4002
 
@@ -102,15 +104,25 @@ def publish_template(
     """A PUBLISH to splice packet identifiers into (3.3)."""
     if not 0 <= qos <= 2:
         raise ValueError(f"QoS {qos}")
-    name = write_string(topic)
-    tail = encode_properties(properties) + payload if version == 5 else payload
-    aliasable = (topic, payload, retain, properties) if version == 5 else None
+    name = topic.encode()
+    size = len(name)
+    if size > MAX_FIELD_BYTES or "\0" in topic:
+        raise ValueError("topic is too long or contains NUL")
+    aliasable = None
+    if version == 5:
+        aliasable = (topic, payload, retain, properties)
+        payload = (encode_properties(properties) if properties else b"\0") + payload
     if not qos:
-        tail = name + tail
-        head = bytes((0x31 if retain else 0x30,)) + write_varint(len(tail)) + tail
+        rest = size + 2 + len(payload)
+        head = b"".join((b"\x31" if retain else b"\x30", write_varint(rest), _pack_u16(size), name, payload))
         return PublishTemplate(head, b"", 0, aliasable)
-    head = bytes((0x30 | qos << 1 | retain,)) + write_varint(len(name) + 2 + len(tail)) + name
-    return PublishTemplate(head, tail, qos, aliasable)
+    rest = size + 4 + len(payload)
+    first = 0x30 | qos << 1 | retain
+    if 0x80 <= rest < 0x4000:
+        head = _pack_usual_head(first, rest & 0x7F | 0x80, rest >> 7, size) + name
+    else:
+        head = bytes((first,)) + write_varint(rest) + _pack_u16(size) + name
+    return PublishTemplate(head, payload, qos, aliasable)
 
 
 def encode_publish(

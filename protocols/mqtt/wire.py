@@ -105,6 +105,8 @@ def decode_text(raw: bytes) -> str:
 def write_varint(value: int) -> bytes:
     if 0 <= value < 0x80:
         return bytes((value,))
+    if 0x80 <= value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     if not 0 <= value <= MAX_VARINT:
         raise ValueError(f"{value} does not fit a variable byte integer")
     out = bytearray()
