@@ -155,9 +155,11 @@ class _Workers:
     def _restart_ended(self) -> None:
         for pid in list(self._pids):
             found, status = os.waitpid(pid, os.WNOHANG)
-            if found and not self._is_stopping:
-                started = self._pids.pop(pid)
-                self._ready.discard(pid)
+            if not found:
+                continue
+            started = self._pids.pop(pid)
+            self._ready.discard(pid)
+            if not self._is_stopping:  # else it has ended as it was told to
                 log.error("a worker has ended", pid=pid, code=os.waitstatus_to_exitcode(status))
                 self._pause(started)
                 if not self._is_stopping:

@@ -58,7 +58,7 @@ def _is_published(info: paho.MQTTMessageInfo) -> bool:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[WorkersProcess]:
-    with WorkersProcess(tmp_path) as running:
+    with WorkersProcess(tmp_path, {"grpc.enabled": "false"}) as running:
         yield running
 
 

@@ -1,8 +1,9 @@
 """A parent of workers that do nothing but write into a file what happens: run as a process.
 
-python -m tests.support.stub_workers FILE crash|stay
+python -m tests.support.stub_workers FILE crash|stay|quick
 
 `crash`: the first worker ends at once, and the pause before the next is long.  `stay`: they end when FILE.go is there.
+`quick`: they end when they are told to, before the parent looks after them once more.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ def run(file: Path, mode: str) -> int:
         main(loaded)
         if mode == "crash":
             return 3
+        if mode == "quick":
+            while "signalled" not in file.read_text():
+                time.sleep(0.001)
+            return 0
         while not go.exists():
             time.sleep(0.01)
         return 0
@@ -43,6 +48,8 @@ def run(file: Path, mode: str) -> int:
 
         def _restart_ended(self) -> None:
             before = set(self._pids)
+            for pid in before if mode == "quick" and self._is_stopping else ():
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
             super()._restart_ended()
             if before != set(self._pids):
                 note("ended")

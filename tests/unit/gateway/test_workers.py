@@ -64,3 +64,10 @@ def test_a_worker_is_told_once_however_often_the_parent_is(start: Start, events:
     Path(f"{events}.go").touch()
     assert parent.wait(PATIENCE_SECONDS) == 0
     assert noted(events).count("signalled") == 1, "a second one would cut its draining short"
+
+
+def test_a_worker_that_ends_before_the_parent_looks_again_is_no_surprise(start: Start, events: Path):
+    parent = start("quick")
+    wait_until(lambda: "started" in noted(events), "the worker is there")
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(PATIENCE_SECONDS) == 0
