@@ -57,7 +57,7 @@ class Decided(Generic[T]):
 
 class DecisionStep:
     """`wake_taken` lets long polls add themselves whose topics have taken messages.  Decisions that may wait are left
-    for a step behind which something is written anyway."""
+    for a step that has others to decide, which came later, or behind which something is written anyway."""
 
     def __init__(self, journal: Journal, now_ms: Callable[[], int], wake_taken: Callable[[], None]) -> None:
         self._journal, self._now_ms, self._wake_taken = journal, now_ms, wake_taken
@@ -81,7 +81,7 @@ class DecisionStep:
         if self._gathered or self._waiting:
             self._journal.begin_step(self._now_ms())
             try:
-                if is_last or self._journal.has_unwritten:
+                if is_last or self._gathered or self._journal.has_unwritten:
                     self._take_waiting()
                 self._decide_gathered()
                 if self._waiting and self._journal.has_unwritten:

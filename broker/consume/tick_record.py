@@ -81,7 +81,7 @@ class TickWriter:
     @staticmethod
     def most(group: str, topic: str, ranges: int) -> int:
         """Bytes that an operation on so many ranges adds at most."""
-        return _NAME.size + 3 * (len(topic) + len(group)) + _SECTION.size + ranges * _RANGE.size
+        return _NAME.size + 4 * (len(topic) + len(group)) + _SECTION.size + ranges * _RANGE.size
 
     def add(
         self, op: int, group: str, topic: str, queue_id: int, ranges: Sequence[tuple[int, int]], deadline_ms: int

@@ -40,8 +40,8 @@ class Popping:
                 pop.cancel()
                 raise
             found = pop.hand_out()
-            if found or not pop.has_claimed:
-                return found
+            if found or not pop.has_claimed or request.attempt_id:
+                return found  # an attempt would claim the same again, without end
             core.commit.submit(Confirmation())  # all of it was harmed, and is held back: there may be more
 
 
