@@ -237,7 +237,7 @@ class GroupCommit:
             confirmed_answers += answers
             if taken_at:
                 observe(now - taken_at, answers)
-            elif not has_told:
+            else:
                 has_told = True
             confirmation.settle()
         self._pace.last_confirmed = confirmed_answers

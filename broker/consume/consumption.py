@@ -21,6 +21,7 @@ from broker.consume.scan import scan_filtered
 from broker.consume.settling import Settling
 from broker.consume.window import MAX_SPREAD, ConsumeWindow, DeliveredRun
 from broker.store.consume_queue import ConsumeQueue
+from broker.store.record_reading import Entry
 from domain.consumer_group import ConsumerGroup
 from domain.delivery import Deliveries, Part
 from domain.errors import Code, EntrepotError
@@ -63,10 +64,6 @@ class PopTerms:
             self.room_bytes -= size
             count += 1
         return count
-
-
-Entry = tuple[int, int, int]
-"""Of a consume queue: commit-log offset, size, filter hash."""
 
 
 class ClaimedRun(NamedTuple):

@@ -21,6 +21,8 @@ class ConsumptionOp(IntEnum):
     TICK = 12  # all that one decision step decided (`tick_record.py`)
 
 
+ALONE_OPS: Final = frozenset({ConsumptionOp.START, ConsumptionOp.RESET})
+"""Operations that are records of their own: their place in the log means something."""
 JOINED_OPS: Final = frozenset(
     {
         ConsumptionOp.DELIVER,

@@ -78,23 +78,16 @@ class DecisionStep:
         though nothing else is to be written.  Returns the confirmations that are to be settled once the log is durable
         up to its end of now."""
         self._wake_taken()
-        if self._gathered or self._waiting:
+        if is_last or self._gathered or self._journal.has_unwritten:
+            self._gathered, self._waiting = self._waiting + self._gathered, []  # what could not wait came later
+        if self._gathered:
             self._journal.begin_step(self._now_ms())
             try:
-                if is_last or self._gathered or self._journal.has_unwritten:
-                    self._take_waiting()
                 self._decide_gathered()
-                if self._waiting and self._journal.has_unwritten:
-                    self._take_waiting()
-                    self._decide_gathered()
             finally:
                 self._journal.end_step()
         told, self._told = self._told, []
         return told
-
-    def _take_waiting(self) -> None:
-        """Before what came later and could not wait."""
-        self._gathered, self._waiting = self._waiting + self._gathered, []
 
     def _decide_gathered(self) -> None:
         while self._gathered:

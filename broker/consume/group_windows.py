@@ -13,6 +13,7 @@ from broker.consume.handle_mint import HandleContext, HandleMint
 from broker.consume.journal import Journal
 from broker.consume.moves import Moves
 from broker.consume.progress import Progress
+from broker.consume.tick_record import ranges_of
 from broker.consume.window import MAX_SPREAD, ConsumeWindow
 from broker.metadata.registry import Registry, put_group
 from broker.settings import BrokerSettings
@@ -208,13 +209,6 @@ class GroupWindows:
     ) -> list[tuple[int, StoredMessage | CorruptedError]]:
         """What is at some offsets, as far as it is durable."""
         found: list[tuple[int, StoredMessage | CorruptedError]] = []
-        if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
-            return list(enumerate(self.engine.read(queue, offsets[0], len(offsets)), offsets[0]))
-        at = 0
-        while at < len(offsets):
-            run = 1
-            while at + run < len(offsets) and offsets[at + run] == offsets[at] + run:
-                run += 1
-            found += enumerate(self.engine.read(queue, offsets[at], run), offsets[at])
-            at += run
+        for first, count in ranges_of(offsets) if offsets else ():
+            found += enumerate(self.engine.read(queue, first, count), first)
         return found

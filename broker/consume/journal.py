@@ -10,16 +10,12 @@ Invariant: between two steps nothing is applied that is not in the log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
-from broker.consume.consumption_op import ConsumptionOp
+from broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
 from broker.consume.progress import Progress, encode_op
 from broker.consume.tick_record import MAX_TICK_BYTES, TickWriter, ranges_of
 from broker.store.engine import StorageEngine
 from broker.store.record import RecordKind
-
-ALONE: Final = frozenset({ConsumptionOp.START, ConsumptionOp.RESET})
-"""Operations that are records of their own: their place in the log means something."""
 
 
 class Journal:
@@ -45,9 +41,9 @@ class Journal:
 
     @property
     def has_unwritten(self) -> bool:
-        """True while anything is to be written: gathered here, or appended by anybody."""
+        """True while what anybody appended is still to be written."""
         log = self._engine.commit_log
-        return (self._tick is not None and not self._tick.is_empty) or log.end > log.written_offset
+        return log.end > log.written_offset
 
     def append(
         self,
@@ -63,7 +59,7 @@ class Journal:
         if not offsets:
             return
         tick = self._tick
-        if tick is not None and op not in ALONE:
+        if tick is not None and op not in ALONE_OPS:
             ranges = ranges_of(offsets)
             most = tick.most(group, topic, len(ranges))
             if most <= MAX_TICK_BYTES:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.consume.consumption_op import ConsumptionOp
+from broker.consume.consumption_op import ALONE_OPS, ConsumptionOp
 from broker.consume.tick_record import TickOp, read_tick
 from broker.consume.window import ConsumeWindow
 from broker.consume.window_state import MAX_GENERATION
@@ -50,7 +50,7 @@ def encode_op(
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """A consumption record, decoded (for people: `Progress.apply` reads it by itself)."""
+    """An operation of a consumption record, for people."""
 
     op: ConsumptionOp
     group: str
@@ -63,8 +63,12 @@ class Consumed:
 
 def decode_ops(payload: bytes) -> list[Consumed]:
     """The operations of a record.  Raises ValueError, struct.error."""
+    return [_consumed(found) for found in _read_ops(payload)]
+
+
+def _read_ops(payload: bytes) -> Iterable[TickOp]:
     if payload[:1] == bytes((ConsumptionOp.TICK,)):
-        return [_consumed(found) for found in read_tick(payload)]
+        return read_tick(payload)
     op, queue_id, deadline, first, topic_length, group_length, count = _HEAD.unpack_from(payload)
     a = _HEAD.size + topic_length
     b = a + group_length
@@ -72,7 +76,7 @@ def decode_ops(payload: bytes) -> list[Consumed]:
     if b < len(payload):
         offsets = [first + distance for distance in struct.unpack_from(f">{count}I", payload, b)]
     topic, group = payload[_HEAD.size : a].decode(), payload[a:b].decode()
-    return [_consumed(TickOp(op, group, topic, queue_id, offsets, deadline))]
+    return (TickOp(op, group, topic, queue_id, offsets, deadline),)
 
 
 def _consumed(found: TickOp) -> Consumed:
@@ -91,23 +95,12 @@ class Progress:
     # -- records -------------------------------------------------------------------------------------------------
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
-        if payload[0] == ConsumptionOp.TICK:
-            for found in read_tick(payload):
+        for found in _read_ops(payload):
+            op, group, topic, queue_id, offsets, _ = found
+            if op in ALONE_OPS:
+                self._start(group, topic, queue_id, offsets[0], commit_log_offset, is_reset=op == ConsumptionOp.RESET)
+            else:
                 self.change(*found, commit_log_offset, store_time_ms)
-            return
-        op, queue_id, deadline, first, topic_length, group_length, count = _HEAD.unpack_from(payload)
-        a = _HEAD.size + topic_length
-        b = a + group_length
-        topic, group = payload[_HEAD.size : a].decode(), payload[a:b].decode()
-        if op in (ConsumptionOp.START, ConsumptionOp.RESET):
-            self._start(group, topic, queue_id, first, commit_log_offset, is_reset=op == ConsumptionOp.RESET)
-            return
-        offsets: Sequence[int]
-        if b == len(payload):
-            offsets = range(first, first + count)
-        else:
-            offsets = [first + distance for distance in struct.unpack_from(f">{count}I", payload, b)]
-        self.change(op, group, topic, queue_id, offsets, deadline, commit_log_offset, store_time_ms)
 
     def change(
         self,

@@ -22,7 +22,7 @@ from broker.store.index_file import IndexLayout
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
 from broker.store.record import RecordKind
-from broker.store.record_reading import read_messages, read_records
+from broker.store.record_reading import Entry, read_messages, read_records
 from broker.store.record_trailer import (
     MOVE_FLAG,
     Move,
@@ -383,9 +383,7 @@ class StorageEngine:
         entries = queue.entries(from_offset, count)
         return self._read(queue, range(from_offset, from_offset + len(entries)), entries)
 
-    def read_records(
-        self, queue: ConsumeQueue, from_offset: int, entries: list[tuple[int, int, int]]
-    ) -> list[bytes | CorruptedError]:
+    def read_records(self, queue: ConsumeQueue, from_offset: int, entries: list[Entry]) -> list[bytes | CorruptedError]:
         """The records of neighbours from an offset on, as they lie in the log; harmed ones as errors in their place."""
         return read_records(self.commit_log, entries, queue.topic, queue.queue_id, from_offset)
 
@@ -409,7 +407,7 @@ class StorageEngine:
         self,
         queue: ConsumeQueue,
         queue_offsets: Sequence[int],
-        entries: list[tuple[int, int, int]],
+        entries: list[Entry],
     ) -> list[StoredMessage | CorruptedError]:
         found = read_messages(self.commit_log, entries)
         topic, queue_id = queue.topic, queue.queue_id

@@ -104,25 +104,24 @@ def publish_template(
     """A PUBLISH to splice packet identifiers into (3.3)."""
     if not 0 <= qos <= 2:
         raise ValueError(f"QoS {qos}")
-    name = topic.encode()
-    size = len(name)
-    if size > MAX_FIELD_BYTES or "\0" in topic:
-        raise ValueError("topic is too long or contains NUL")
+    name = _encode_name(topic)
     aliasable = None
     if version == 5:
         aliasable = (topic, payload, retain, properties)
         payload = (encode_properties(properties) if properties else b"\0") + payload
-    if not qos:
-        rest = size + 2 + len(payload)
-        head = b"".join((b"\x31" if retain else b"\x30", write_varint(rest), _pack_u16(size), name, payload))
-        return PublishTemplate(head, b"", 0, aliasable)
-    rest = size + 4 + len(payload)
     first = 0x30 | qos << 1 | retain
-    if 0x80 <= rest < 0x4000:
-        head = _pack_usual_head(first, rest & 0x7F | 0x80, rest >> 7, size) + name
-    else:
-        head = bytes((first,)) + write_varint(rest) + _pack_u16(size) + name
-    return PublishTemplate(head, payload, qos, aliasable)
+    if not qos:
+        return PublishTemplate(publish_head(first, name, len(payload)) + payload, b"", 0, aliasable)
+    return PublishTemplate(publish_head(first, name, 2 + len(payload)), payload, qos, aliasable)
+
+
+def publish_head(first: int, name: bytes, rest: int) -> bytes:
+    """First byte, remaining length and topic name of a PUBLISH (3.3.1, 3.3.2.1).  `rest`: bytes behind the name."""
+    size = len(name)
+    remaining = size + 2 + rest
+    if 0x80 <= remaining < 0x4000:
+        return _pack_usual_head(first, remaining & 0x7F | 0x80, remaining >> 7, size) + name
+    return b"%c%b%b%b" % (first, write_varint(remaining), _pack_u16(size), name)
 
 
 def encode_publish(
@@ -136,25 +135,23 @@ def encode_publish(
     version: int = 5,
 ) -> bytes:
     """PUBLISH (3.3)."""
-    raw = topic.encode()
-    size = len(raw)
-    if size > MAX_FIELD_BYTES or "\0" in topic:
-        raise ValueError("topic is too long or contains NUL")
+    name, middle = _encode_name(topic), b""
     if qos:
         if qos > 2 or not 0 < packet_id <= MAX_PACKET_ID:
             raise ValueError("QoS above 2, or above 0 without a packet identifier")
-        body = _pack_u16(size) + raw + _pack_u16(packet_id)
-    else:
-        body = _pack_u16(size) + raw
+        middle = _pack_u16(packet_id)
     if version == 5:
-        body += encode_properties(properties) if properties else b"\0"
+        middle += encode_properties(properties) if properties else b"\0"
     first = 0x30 | qos << 1 | retain | dup << 3
-    remaining = len(body) + len(payload)
-    if remaining < 0x80:
-        return bytes((first, remaining)) + body + payload
-    if remaining < 0x4000:
-        return bytes((first, remaining & 0x7F | 0x80, remaining >> 7)) + body + payload
-    return bytes((first,)) + write_varint(remaining) + body + payload
+    return publish_head(first, name, len(middle) + len(payload)) + middle + payload
+
+
+def _encode_name(topic: str) -> bytes:
+    """Raises ValueError for what is no topic name."""
+    name = topic.encode()
+    if len(name) > MAX_FIELD_BYTES or "\0" in topic:
+        raise ValueError("topic is too long or contains NUL")
+    return name
 
 
 def encode_puback(packet_id: int) -> bytes:

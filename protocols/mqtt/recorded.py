@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocols.mqtt.encoder import PublishTemplate
+from protocols.mqtt.encoder import PublishTemplate, publish_head
 from protocols.mqtt.properties import EMPTY
-from protocols.mqtt.wire import write_varint
 from protocols.remoting.stored_record import name_and_body
 
 KEPT_HEADS: Final = 4096
@@ -37,8 +36,7 @@ def template_of_record(record: bytes, most_qos: int, version: int) -> PublishTem
 
 
 def _encode_head(name: bytes, tail_bytes: int, qos: int) -> bytes:
-    size = len(name) + tail_bytes + (4 if qos else 2)
-    head = b"%c%b%b%b" % (0x30 | qos << 1, write_varint(size), len(name).to_bytes(2), name)
+    head = publish_head(0x30 | qos << 1, name, tail_bytes + (2 if qos else 0))
     if len(name) <= KEPT_NAME_BYTES:
         if len(_heads) >= KEPT_HEADS:
             _heads.clear()

@@ -15,7 +15,6 @@ from protocols.remoting.stored_record import (
     BODY_SIZE_AT,
     born_time_ms_of,
     commit_log_offset_of,
-    has_no_properties,
     may_expire,
     message_of,
     unpack_body_size,
@@ -74,7 +73,7 @@ class RecordRun:
         return len(item.body)
 
     def is_over(self, index: int, item: bytes | StoredMessage, now_ms: int, lifetime_ms: int | None) -> bool:
-        if isinstance(item, bytes) and (has_no_properties(item) or not may_expire(item)):
+        if isinstance(item, bytes) and not may_expire(item):
             return lifetime_ms is not None and now_ms - born_time_ms_of(item) >= lifetime_ms
         return is_over(self.message(index, item), now_ms, lifetime_ms)
 

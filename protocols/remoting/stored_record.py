@@ -42,6 +42,7 @@ MESSAGE_FORMAT: Final = ">BBHIQQQ IQQQHHHBBHII"
 unpack_message: Final = struct.Struct(">4sI" + MESSAGE_FORMAT[1:]).unpack_from
 _unpack_lengths = struct.Struct(">HHHBBHII").unpack_from
 unpack_body_size: Final = struct.Struct(">I").unpack_from
+_LENGTHS_AT: Final = 68
 BODY_SIZE_AT: Final = 82
 """Where a record says how many bytes its body has."""
 _EXPIRES: Final = SystemProperty.EXPIRES_AT_MS.encode()
@@ -106,14 +107,9 @@ def check_length(record: bytes) -> None:
         raise InvalidRecordError("another length than it says")
 
 
-def has_no_properties(record: bytes) -> bool:
-    """True if the message of a checked record has properties of neither kind."""
-    return record[78:82] == b"\0\0\0\0"
-
-
 def name_and_body(record: bytes) -> tuple[bytes, bytes, int] | None:
     """The name (sub-topic, else topic), the body and the QoS of a checked record; None where it has properties."""
-    topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, 68)
+    topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, _LENGTHS_AT)
     if properties:
         return None
     start = MESSAGE_HEADER_SIZE + topic
@@ -130,13 +126,13 @@ def born_time_ms_of(record: bytes) -> int:
 
 def may_expire(record: bytes) -> bool:
     """True if a checked record names a time at which its message is over."""
-    *_, properties, body = _unpack_lengths(record, 68)
+    *_, properties, body = _unpack_lengths(record, _LENGTHS_AT)
     return properties > 0 and record.find(_EXPIRES, MESSAGE_HEADER_SIZE, len(record) - body) >= 0
 
 
 def properties_and_body(record: bytes) -> tuple[bytes, bytes]:
     """The encoded properties and the body of a checked record."""
-    topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, 68)
+    topic, sub_topic, group, tag, message_id, keys, properties, body = _unpack_lengths(record, _LENGTHS_AT)
     start = MESSAGE_HEADER_SIZE + topic + sub_topic + group + tag + message_id + keys
     end = start + properties
     return record[start:end], record[end : end + body]

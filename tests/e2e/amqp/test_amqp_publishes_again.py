@@ -54,7 +54,7 @@ class Shop:
         assert answer.status_code in (200, 204), answer.text
 
     def waiting(self) -> tuple[int, int]:
-        """How many messages `old` and `new` have; then they are empty."""
+        """Counts of messages that `old` and `new` had: both are empty then."""
         return tuple(self.root.queue_purge(name).method.message_count for name in ("old", "new"))  # type: ignore[return-value]
 
     def close(self) -> None:
