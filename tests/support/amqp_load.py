@@ -18,6 +18,8 @@ AWAY_SECONDS = 0.02
 logging.getLogger("pika").setLevel(logging.CRITICAL)  # it tells each refused connection at length
 BROKEN = (AMQPError, OSError, AssertionError)
 WINDOW = 20
+MOST_AHEAD = 1000
+"""Messages by which publishers are ahead of the consumers at most: at the end these are to have all of them soon."""
 MARKS = "marks"
 """A queue that nobody reads."""
 
@@ -47,7 +49,7 @@ class Publisher:
         self.unsure: set[str] = set()
         """Published more than once, as it was not known what had become of them."""
 
-    def run(self, connect: Connect, goes_on: Callable[[], bool]) -> None:
+    def run(self, connect: Connect, goes_on: Callable[[], bool], is_ahead: Callable[[], bool]) -> None:
         number, body = 0, ""
         while goes_on() or body:
             try:
@@ -56,6 +58,8 @@ class Publisher:
                 channel.confirm_delivery()
                 while goes_on() or body:
                     if not body:
+                        while is_ahead() and goes_on():
+                            time.sleep(AWAY_SECONDS)
                         body, number = f"{self.name}-{number}", number + 1
                     if body in self.sent:
                         self.unsure.add(body)
@@ -129,9 +133,16 @@ class Load:
         self._connect = connect
         self._is_producing = self._is_consuming = True
         self._threads = [
-            *(self._thread(lambda each=each: each.run(connect, lambda: self._is_producing)) for each in publishers),
+            *(
+                self._thread(lambda each=each: each.run(connect, lambda: self._is_producing, self._is_ahead))
+                for each in publishers
+            ),
             *(self._thread(lambda each=each: each.run(connect, lambda: self._is_consuming)) for each in consumers),
         ]
+
+    def _is_ahead(self) -> bool:
+        taken = sum(len(each.taken) for each in self.consumers)
+        return sum(len(each.confirmed) for each in self.publishers) - taken >= MOST_AHEAD
 
     def _thread(self, work: Callable[[], None]) -> threading.Thread:
         def run() -> None:
