@@ -239,7 +239,10 @@ class GroupCommit:
                 observe(now - taken_at, answers)
             else:
                 has_told = True
-            confirmation.settle()
+            try:
+                confirmation.settle()
+            except Exception:  # one who was told fails: the others are told nevertheless
+                log.exception("who was told of a confirmation failed")
         self._pace.last_confirmed = confirmed_answers
         if grown:
             self._on_grown(grown)

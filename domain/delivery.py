@@ -8,12 +8,9 @@ that, made where a client is shown one (HTTP, gRPC): one MAC for a run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias, overload
+from typing import NamedTuple, Protocol, TypeAlias, overload
 
 from domain.message import StoredMessage, is_over
-
-ANY_INCARNATION: Final = -1
-"""Of places that a genuine receipt handle names: its MAC proves the incarnation."""
 
 
 class DeliveryPlaces(NamedTuple):

@@ -95,6 +95,8 @@ class Consumption(Settling):
         if terms.is_again:
             return []
         retries = self.retry_windows(group.name, topic.name)
+        if retries:
+            self._trim(retry_topic(group.name, topic.name), group, retries, now_ms)
         self._keep_moving(topic, windows, retries, group, now_ms)
         self._apply_limit(topic, windows, terms)
         claimed = self._claim_retries(topic, retries, terms) if retries else []
@@ -295,13 +297,15 @@ class Consumption(Settling):
     # -- handing out -------------------------------------------------------------------------------------------------
 
     def hand_out(self, topic: str, group: str, claimed: Sequence[ClaimedRun], now_ms: int) -> Deliveries:
-        """Read what was claimed, which is durable by now.  Harmed records are held back, alone; what was deleted since
-        is left out."""
+        """Read what was claimed, which is durable by now.  Harmed records are held back, alone; what was deleted since,
+        or whose group was deleted or reset, is left out: its handles would be taken for those of the next group."""
         context, queues = self.context(topic, group), self.engine.dispatcher.queues
         parts: list[Part] = []
         for each in claimed:
             queue = each.queue
-            if queues.get((queue.topic, queue.queue_id)) is queue:
+            window = self._window_of(topic, group, each.queue_id)
+            is_of_now = window is not None and window.since == each.since
+            if is_of_now and queues.get((queue.topic, queue.queue_id)) is queue:
                 found, corrupted = self._read_claimed(each, context)
                 parts += found
                 self._hold_back(group, queue, corrupted, now_ms)

@@ -82,7 +82,7 @@ class GroupWindows:
         queues that come later begin at their beginning."""
         windows = self.progress.windows.get((group.name, topic.name))
         if windows is not None:
-            self._trim(topic, group, windows, now_ms)
+            self._trim(topic.name, group, windows, now_ms)
             if len(windows) == topic.queues:
                 return windows
         is_new = not windows
@@ -93,11 +93,11 @@ class GroupWindows:
                 self._append(ConsumptionOp.START, group.name, queue, [start], 0, now_ms)
         return self.progress.windows[group.name, topic.name]
 
-    def _trim(self, topic: Topic, group: ConsumerGroup, windows: dict[int, ConsumeWindow], now_ms: int) -> None:
+    def _trim(self, topic: str, group: ConsumerGroup, windows: dict[int, ConsumeWindow], now_ms: int) -> None:
         """What retention took away is settled."""
         queues = self.engine.dispatcher.queues
         for queue_id, window in windows.items():
-            queue = queues[topic.name, queue_id]
+            queue = queues[topic, queue_id]
             if window.base < queue.min_offset:
                 self._append(ConsumptionOp.TRIM, group.name, queue, [queue.min_offset], 0, now_ms)
 
@@ -134,6 +134,14 @@ class GroupWindows:
             if window.frontier < min(end, window.base + limit * MAX_SPREAD) and window.unsettled < limit:
                 return True
         return False
+
+    def is_full(self, topic: str, group: str) -> bool:
+        """True while a queue gives the group no more: as much of it is unsettled as may be."""
+        limit = self.settings.max_in_flight_per_queue
+        return any(
+            window.unsettled >= limit or window.frontier - window.base >= limit * MAX_SPREAD
+            for window in self.progress.windows.get((group, topic), {}).values()
+        )
 
     def backlog(self, topic: Topic) -> int:
         """How many messages of the topic, of those that are there, its slowest group has not settled."""

@@ -94,4 +94,5 @@ class Journal:
         if tick is not None and not tick.is_empty:
             self._tick = TickWriter()
             offset = self._engine.append_gathered(RecordKind.CONSUMPTION, tick.encode(), self._now_ms)
-            assert offset == self._offset, "what was applied is said at another place of the log"
+            if offset != self._offset:
+                raise self._engine.fail(AssertionError("what was applied is said at another place of the log"))

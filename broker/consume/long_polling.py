@@ -49,6 +49,10 @@ class LongPolling:
         """True while somebody waits for messages of a topic."""
         return topic in self._waiters or topic in self._watchers
 
+    def is_awaited_by(self, topic: str, group: str) -> bool:
+        """True while somebody of the group waits for messages of a topic."""
+        return group in self._waiters.get(topic, ()) or group in self._watchers.get(topic, ())
+
     def park(self, topic: str, group: str, waiter: Waiter) -> None:
         """Let it wait until it is woken.  Raises TOO_MANY_REQUESTS."""
         if self._count >= MAX_WAITERS:

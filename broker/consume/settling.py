@@ -10,7 +10,7 @@ from broker.consume.group_windows import GroupWindows
 from broker.consume.window import ConsumeWindow
 from broker.store.consume_queue import ConsumeQueue
 from domain.consumer_group import ConsumerGroup
-from domain.delivery import ANY_INCARNATION, DeliveryPlaces, Receipt, places_of
+from domain.delivery import DeliveryPlaces, Receipt, places_of
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage, as_first_stored
 from domain.names import retry_topic
@@ -139,7 +139,9 @@ class Settling(GroupWindows):
                     offsets.append(offset)
                     continue
                 named, offsets = (queue_id, stamp), [offset]
-                found.append(DeliveryPlaces(queue_id, self.epoch, ANY_INCARNATION, stamp, offsets))
+                window = self._window_of(topic, group, queue_id)
+                since = 0 if window is None else window.since  # the handle itself says of which topic and group it is
+                found.append(DeliveryPlaces(queue_id, self.epoch, since, stamp, offsets))
         return found
 
     def _window_of(self, topic: str, group: str, marked_id: int) -> ConsumeWindow | None:
@@ -149,8 +151,6 @@ class Settling(GroupWindows):
 
     def _is_of_now(self, window: ConsumeWindow, places: DeliveryPlaces) -> bool:
         """True for places of this window, and of no earlier one of its name."""
-        if places.since == ANY_INCARNATION:
-            return True
         return places.since == window.since and places.epoch == self.epoch
 
     def _queue_of(self, topic: str, group: str, marked_id: int) -> ConsumeQueue:

@@ -38,10 +38,12 @@ class Consumption:
     ) -> list[EntrepotError | None]:
         def acknowledge() -> list[EntrepotError | None]:
             held, now_ms = self._traced(topic, group, receipts), self._core.now_ms()
+            frees = self._frees(topic, group)
             outcomes = self._core.consumption.acknowledge(topic, group, receipts, now_ms)
             if held:
                 self._core.tracer.settled(HopKind.ACKNOWLEDGED, topic, group, held, now_ms)
-            self._wake_fifo(topic, group)
+            if frees:
+                self._core.polling.wake(topic, group)
             return outcomes
 
         return await self._core.decided(acknowledge, may_wait=may_wait)
@@ -50,11 +52,12 @@ class Consumption:
         """Messages of the receipts where the topic is traced: receipts do not name them, so all are read."""
         return self._core.consumption.held(topic, group, receipts) if topic in self._registry.traced else []
 
-    def _wake_fifo(self, topic: str, group: str) -> None:
-        """What is settled may free a message group."""
+    def _frees(self, topic: str, group: str) -> bool:
+        """True where a settlement may let somebody who waits go on: in a message group, or at the queue's limit."""
+        if not self._core.polling.is_awaited_by(topic, group):
+            return False
         definition = self._registry.groups.get(group)
-        if definition is not None and definition.fifo:
-            self._core.polling.wake(topic, group)
+        return definition is not None and (definition.fifo or self._core.consumption.is_full(topic, group))
 
     async def change_invisible_duration(
         self,
@@ -83,8 +86,10 @@ class Consumption:
         self, topic: str, group: str, receipts: Receipts, reason: str = REJECTED
     ) -> list[EntrepotError | None]:
         def reject() -> list[EntrepotError | None]:
+            frees = self._frees(topic, group)
             outcomes = self._core.consumption.reject(topic, group, receipts, self._core.now_ms(), reason)
-            self._wake_fifo(topic, group)
+            if frees:
+                self._core.polling.wake(topic, group)
             return outcomes
 
         return await self._core.decided(reject)

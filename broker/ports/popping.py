@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from time import perf_counter
 
 from broker.consume.consumption import ClaimedRun, PopTerms
@@ -159,9 +160,10 @@ class Pop:
             DeliveryPlaces(queue_id, epoch, since, run.stamp, [*range(run.first, run.first + run.length)])
             for _, queue_id, since, run, _ in self._claimed
         ]
-        core.consumption.change_invisible(
-            request.topic, request.group, places, 0, release=True, suspend=True, now_ms=core.now_ms()
-        )
+        with suppress(EntrepotError):  # no room for the record of it: they come back when their time is over
+            core.consumption.change_invisible(
+                request.topic, request.group, places, 0, release=True, suspend=True, now_ms=core.now_ms()
+            )
         core.commit.submit(Confirmation())
         core.polling.wake(request.topic, request.group)
 

@@ -139,6 +139,8 @@ class Dispatcher:
         self._ids[topic] = max(self._ids.get(topic, 0), queue_id + 1)
         queue.names = self.lookup.dictionary(topic).names
         queue.restore(row)
+        if home is self.queues and self.is_awaited(topic):
+            self.follow(queue)
 
     # -- saying again (`broker.retention.restatement`) -----------------------------------------------------------
 
