@@ -169,7 +169,11 @@ class IndexFile:
         """Write slot table and header, and let go of the table.  Where it raises OSError it can be tried again."""
         table = self._table().astype(">u4").tobytes()
         self._slots_checksum = crc32c(table)
-        self._files.write(self.path, self.row() + table, 0)
+        try:
+            self._files.write(self.path, self.row() + table, 0)
+        except OSError:
+            self._slots_checksum = 0  # it takes entries still: its row must say so
+            raise
         self._slots, self._is_sealed, self._is_checked = None, True, True
 
     def remove(self) -> None:

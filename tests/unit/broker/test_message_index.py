@@ -337,6 +337,24 @@ def test_sealing_changes_the_row_and_the_file():
     assert index.dirty_files == {f"{ROOT}/index/{name}" for name in names}
 
 
+def test_a_seal_without_room_changes_no_row() -> None:
+    disk = SimulatedDisk()
+    index = opened(disk, layout=IndexLayout(slots=7, entries=1))
+    index.put(b"a", 0, 0)
+    index.flush(1)
+    index.put(b"a", 1, 0)
+    rows = index.rows()
+    index.changed_rows()
+    disk.fault = lambda operation, path: OSError(errno.ENOSPC, "full") if operation == "write" else None
+    with suppress(OSError):
+        index.flush(2)
+    assert index.rows() == rows, "the file is as it was"
+    assert not index.changed_rows()
+    disk.fault = lambda operation, path: None
+    index.flush(2)
+    assert list(index.find(b"a")) == [1, 0]
+
+
 def test_a_record_half_in_the_files_is_put_again():
     """The disk was full between its keys: what is kept then must not say that the record is done."""
     disk = SimulatedDisk()
