@@ -1,0 +1,1 @@
+"""Replication: one commit log on several disks, and who may write it."""

@@ -1,0 +1,126 @@
+"""What a replica's machine wants done, in this order; each is done, and durable where it says so, before the next."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from domain.replication.epochs import EpochStart
+from domain.replication.mastership import ReplicaState
+
+
+class Persist(NamedTuple):
+    """Keep the state, durably."""
+
+    state: ReplicaState
+
+
+class Cut(NamedTuple):
+    """Remove what the log has from an offset on, durably.  `keeps`: what this replica wrote as master itself goes to
+    `diverged/` first.  `is_unclean`: it was confirmed; what is derived from the log is made anew."""
+
+    to: int
+    keeps: bool
+    is_unclean: bool
+
+
+class Write(NamedTuple):
+    """Write whole records at the end of the log."""
+
+    offset: int
+    data: bytes
+
+
+class Sync(NamedTuple):
+    """Ask for what was written to be made durable; `Replica.synced` is told."""
+
+
+class AppendEpoch(NamedTuple):
+    """Apply all of the log to what is derived from it, then append an EPOCH record; `Replica.epoch_written` is told.
+    `start.start` is not known yet."""
+
+    start: EpochStart
+
+
+class Confirm(NamedTuple):
+    """Everything before the offset is confirmed: it may be applied, told and served."""
+
+    offset: int
+
+
+class Open(NamedTuple):
+    """Let clients in: this is the master."""
+
+
+class Close(NamedTuple):
+    """It is master no more: fail all that waits for a confirmation, say goodbye, open the store anew as a slave."""
+
+    reason: str
+
+
+class Follow(NamedTuple):
+    """Connect to a master, and greet it."""
+
+    master: int
+
+
+class Unfollow(NamedTuple):
+    """End the connection to the master; what still comes by it does not count."""
+
+
+class Welcome(NamedTuple):
+    """The master takes a slave: its stream begins at an offset, up to which both logs are the same."""
+
+    epoch: int
+    run: int
+    start: int
+    confirmed: int
+    is_unclean: bool = False
+    """The history behind `start` has an unclean start: what the slave has confirmed may be cut."""
+    starts: tuple[EpochStart, ...] = ()
+    """Of the history before `start`: a slave that has nothing yet would not find those whose records are gone."""
+
+
+class WelcomeSlave(NamedTuple):
+    """Answer a greeting, and send runs from there on."""
+
+    replica: int
+    stream: int
+    welcome: Welcome
+
+
+class RefuseSlave(NamedTuple):
+    """Answer a greeting with a refusal, or end a stream."""
+
+    replica: int
+    stream: int
+    reason: str
+
+
+class Acknowledge(NamedTuple):
+    """Tell the master up to where the log is synced."""
+
+    end: int
+
+
+class Halt(NamedTuple):
+    """Stop loudly: going on would lose what was confirmed."""
+
+    reason: str
+
+
+Effect: TypeAlias = (
+    Persist
+    | Cut
+    | Write
+    | Sync
+    | AppendEpoch
+    | Confirm
+    | Open
+    | Close
+    | Follow
+    | Unfollow
+    | WelcomeSlave
+    | RefuseSlave
+    | Acknowledge
+    | Halt
+)

@@ -1,0 +1,392 @@
+"""Replica: one replica of a broker group, as a pure machine.  What happens to it comes in, what is to be done goes out.
+
+    nobody   follows no master: just started, or promised to an election that has not ended
+    slave    copies the master's log, syncs, says up to where
+    master   appends; what the rule's disks have is confirmed
+
+Invariants:
+
+    one byte string for each (epoch, run, offset)
+    a promise, a run's number and a cut are durable before anybody is told, or anything is written behind them
+    nothing is confirmed in an epoch before its EPOCH record is
+    confirmed never moves back; a cut below it is a loud stop, but for an unclean start of the master's history
+    a replica that has promised a later epoch acknowledges nothing of an earlier one
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import Enum
+from typing import NamedTuple
+
+from broker.replication.effects import (
+    Acknowledge,
+    AppendEpoch,
+    Close,
+    Confirm,
+    Cut,
+    Effect,
+    Follow,
+    Halt,
+    Open,
+    Persist,
+    RefuseSlave,
+    Sync,
+    Unfollow,
+    Welcome,
+    WelcomeSlave,
+    Write,
+)
+from domain.replication.epochs import BEGINNING, EpochStart, ForkedError, common_end
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, ReplicaState
+from domain.replication.rule import RuleKind, confirmed_offset
+
+
+class Role(Enum):
+    NOBODY = "nobody"
+    SLAVE = "slave"
+    MASTER = "master"
+
+
+class Greeting(NamedTuple):
+    """What a slave says to its master first."""
+
+    group: str
+    member: Member
+    run: int
+    promised: int
+    end: int
+    """Synced."""
+    confirmed: int
+    starts: tuple[EpochStart, ...]
+
+
+class Run(NamedTuple):
+    """Whole records on their way to a slave.  `floor`: the highest durable floor that one of them bears.  `starts`: of
+    the EPOCH records among them.  `confirmed`: by the master, when it sent them."""
+
+    offset: int
+    data: bytes
+    floor: int
+    confirmed: int
+    starts: tuple[EpochStart, ...] = ()
+
+
+class Replica:
+    """`end`: of what is written; `synced`: of what is durable; `confirmed`: as far as it is known here."""
+
+    def __init__(self, state: ReplicaState, starts: Sequence[EpochStart], end: int, confirmed: int, begin: int = 0):
+        self.state = state
+        self.starts = list(starts) or [BEGINNING]
+        self.begin, self.end, self.synced, self.confirmed = begin, end, end, confirmed
+        self.role = Role.NOBODY
+        self.is_open = False
+        self.halted = ""
+        # of a master
+        self.epoch_end: int | None = None  # behind its EPOCH record, once that is written
+        self.slaves: dict[int, _Slave] = {}
+        # of a slave
+        self.is_joined = False
+        self.told = 0  # by the master: confirmed
+        self._waiting: deque[Run] = deque()
+        self._is_syncing = False
+
+    @property
+    def epoch(self) -> int:
+        return self.state.appointment.epoch
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> list[Effect]:
+        """A new run of its process.  Who was master goes on as such, where no other can have confirmed meanwhile."""
+        self.state = self.state.begun()
+        effects: list[Effect] = [Persist(self.state)]
+        appointment = self.state.appointment
+        if self.state.promise.epoch > appointment.epoch or appointment.master == NOBODY:
+            return effects
+        if appointment.master != self.state.replica:
+            return effects + self._follow()
+        if self.state.member not in appointment.members:
+            return effects  # this directory is not the one that was appointed
+        if appointment.rule.kind is RuleKind.ASYNC and len(appointment.known) > 1:
+            return effects  # another may have been appointed, and have confirmed alone: `nobody_later` says not
+        return effects + self._lead()
+
+    def nobody_later(self) -> list[Effect]:
+        """Every other replica was heard, and none has promised a later epoch: a master goes on."""
+        appointment = self.state.appointment
+        is_master = self.role is Role.NOBODY and appointment.master == self.state.replica
+        return self._lead() if is_master and self.state.promise.epoch <= appointment.epoch else []
+
+    def _halt(self, reason: str) -> list[Effect]:
+        self.halted = reason
+        return [Halt(reason)]
+
+    # -- elections -----------------------------------------------------------------------------------------------
+
+    def fence(self, epoch: int, token: str) -> tuple[list[Effect], FenceAnswer | Promise]:
+        """Promise an epoch; the answer is told when the effects are done.  A promise that stands in the way is returned
+        in its place."""
+        promise = self.state.promise
+        if epoch < max(promise.epoch, self.epoch + 1) or (epoch == promise.epoch and token != promise.token):
+            return [], max(promise, Promise(self.epoch), key=lambda each: each.epoch)
+        effects: list[Effect] = []
+        if epoch > promise.epoch:
+            self.state = replace(self.state, promise=Promise(epoch, token))
+            effects = [Persist(self.state), *self._resign(f"an election of epoch {epoch}")]
+        return effects, FenceAnswer(
+            self.state.member,
+            self.state.run,
+            self.starts[-1].name,
+            self.synced,
+            self.confirmed,
+            self.state.appointment,
+        )
+
+    def _resign(self, reason: str) -> list[Effect]:
+        """Be nobody."""
+        role, self.role = self.role, Role.NOBODY
+        self.is_open = self.is_joined = False
+        self._waiting.clear()
+        self.slaves.clear()
+        self.epoch_end = None
+        if role is Role.MASTER:
+            return [Close(reason)]
+        return [Unfollow()] if role is Role.SLAVE else []
+
+    def appoint(self, appointment: Appointment) -> list[Effect]:
+        """Take an appointment that was decided.  An earlier one than is known changes nothing."""
+        known = self.state.appointment
+        if appointment.order <= known.order or appointment.epoch < self.state.promise.epoch:
+            return []
+        promise = max(self.state.promise, Promise(appointment.epoch), key=lambda each: each.epoch)
+        self.state = replace(self.state, appointment=appointment, promise=promise)
+        effects: list[Effect] = [Persist(self.state)]
+        if appointment.epoch == known.epoch and self.role is Role.MASTER:
+            return effects + self._confirm()  # another set
+        if appointment.epoch == known.epoch and self.role is Role.SLAVE:
+            return effects
+        effects += self._resign(f"replica {appointment.master} is master in epoch {appointment.epoch}")
+        if appointment.master != self.state.replica:
+            return effects + self._follow()
+        return effects + (self._lead() if self.state.member in appointment.members else [])
+
+    # -- master --------------------------------------------------------------------------------------------------
+
+    def _lead(self) -> list[Effect]:
+        self.role = Role.MASTER
+        last, state = self.starts[-1], self.state
+        is_new = last.epoch != state.appointment.epoch
+        may_lack = state.appointment.is_unclean or (is_new and state.appointment.rule.kind is RuleKind.ASYNC)
+        start = EpochStart(
+            state.appointment.epoch,
+            state.run,
+            0,
+            last.recovery_epoch + may_lack,
+            state.replica,
+            is_new and may_lack,
+            bytes.fromhex(state.incarnation),
+            last.lineage,
+        )
+        return [AppendEpoch(start)]
+
+    def epoch_written(self, start: EpochStart, end: int) -> list[Effect]:
+        """The EPOCH record is at its place; `end` behind it."""
+        self.starts.append(start)
+        self.epoch_end = end
+        return self.wrote(end)
+
+    def wrote(self, end: int) -> list[Effect]:
+        """The master's log has grown: a sync of it is under way, and it may be sent."""
+        self.end = end
+        return []
+
+    def greeted(self, greeting: Greeting, stream: int) -> list[Effect]:
+        """A slave asks for the log."""
+        member, replica = greeting.member, greeting.member.replica
+        reason = self._objection(greeting)
+        if reason:
+            return [RefuseSlave(replica, stream, reason)]
+        try:
+            start = common_end(self.starts, self.end, greeting.starts, greeting.end)
+        except ForkedError as error:
+            return [RefuseSlave(replica, stream, str(error))]
+        if not greeting.end or (start is None and not greeting.confirmed):
+            start = self.begin  # it has nothing yet, or nothing that anybody was told of
+        if start is None or start < self.begin:
+            return [RefuseSlave(replica, stream, "its log has nothing in common with what is kept here: copy it anew")]
+        self.slaves[replica] = _Slave(stream, member, start)
+        is_unclean = any(each.is_unclean and each.start >= start for each in self.starts)
+        before = tuple(each for each in self.starts if each.start < start)
+        welcome = Welcome(self.epoch, self.state.run, start, self.confirmed, is_unclean, before)
+        return [WelcomeSlave(replica, stream, welcome)]
+
+    def _objection(self, greeting: Greeting) -> str:
+        """Why a slave is not taken; empty where it is."""
+        state = self.state
+        if self.role is not Role.MASTER or self.epoch_end is None:
+            return f"replica {state.replica} is not master"
+        if greeting.group != state.group:
+            return f"it is of group {greeting.group}, this is {state.group}"
+        if greeting.member.replica == state.replica:
+            return f"replica {state.replica} is the master itself: two processes have its id"
+        if greeting.promised > self.epoch or greeting.starts[-1].epoch > self.epoch:
+            return f"it has heard of epoch {max(greeting.promised, greeting.starts[-1].epoch)}, this is {self.epoch}"
+        admitted = dict(state.appointment.known)
+        if greeting.member.replica in admitted and admitted[greeting.member.replica] != greeting.member.incarnation:
+            return ""  # a wiped one: it copies, and counts nowhere until it is admitted
+        return ""
+
+    def sending(self, replica: int, stream: int, end: int) -> None:
+        """A run up to an offset is on its way to a slave."""
+        slave = self.slaves.get(replica)
+        if slave is not None and slave.stream == stream:
+            slave.sent = max(slave.sent, end)
+
+    def acknowledged(self, replica: int, stream: int, end: int) -> list[Effect]:
+        """A slave has synced its log up to an offset."""
+        slave = self.slaves.get(replica)
+        if slave is None or slave.stream != stream:
+            return []
+        if end > slave.sent:
+            del self.slaves[replica]
+            return [RefuseSlave(replica, stream, f"it acknowledges {end}, {slave.sent} was sent")]
+        slave.acknowledged = max(slave.acknowledged, end)
+        return self._confirm()
+
+    def slave_gone(self, replica: int, stream: int) -> None:
+        """A stream has ended."""
+        slave = self.slaves.get(replica)
+        if slave is not None and slave.stream == stream:
+            slave.stream = -1  # what it has acknowledged, it has
+
+    def _confirm(self) -> list[Effect]:
+        """Move the confirmed offset as far as the rule allows."""
+        appointment = self.state.appointment
+        if self.role is not Role.MASTER or self.epoch_end is None:
+            return []
+        admitted = set(appointment.known) | set(appointment.members)
+        ends = {replica: slave.acknowledged for replica, slave in self.slaves.items() if slave.member in admitted}
+        members = appointment.others(appointment.members)
+        offset = confirmed_offset(appointment.rule, self.synced, ends, members)
+        if offset < self.epoch_end or offset <= self.confirmed:
+            return []
+        self.confirmed = offset
+        effects: list[Effect] = [Confirm(offset)]
+        if not self.is_open:
+            self.is_open = True
+            effects.append(Open())
+        return effects
+
+    @property
+    def takes_messages(self) -> bool:
+        """Whether enough members are in sync for publishing."""
+        appointment = self.state.appointment
+        return appointment.rule.kind is not RuleKind.IN_SYNC or (
+            len(appointment.members) >= appointment.rule.min_in_sync
+        )
+
+    # -- slave ---------------------------------------------------------------------------------------------------
+
+    def _follow(self) -> list[Effect]:
+        self.role = Role.SLAVE
+        self.is_joined = False
+        return [Follow(self.state.appointment.master)]
+
+    def greeting(self) -> Greeting:
+        """What it says to its master, when the connection is there.  What is not synced counts as not there, and until
+        the welcome nothing more is confirmed."""
+        self.lost()
+        state = self.state
+        return Greeting(
+            state.group, state.member, state.run, state.promise.epoch, self.synced, self.confirmed, tuple(self.starts)
+        )
+
+    def lost(self) -> None:
+        """The connection to the master has ended."""
+        self.is_joined = False
+        self._waiting.clear()
+
+    def welcomed(self, welcome: Welcome) -> list[Effect]:
+        """The master takes it: cut what the master has not, then copy."""
+        if self.role is not Role.SLAVE or welcome.epoch != self.epoch:
+            return []
+        if welcome.start < self.confirmed and not welcome.is_unclean:
+            return self._halt(
+                f"the master of epoch {welcome.epoch} has nothing behind {welcome.start}, and {self.confirmed} "
+                "is confirmed here"
+            )
+        effects: list[Effect] = []
+        if welcome.start < self.end:
+            lost = [start for start in self.starts if start.start >= welcome.start]
+            own = bytes.fromhex(self.state.incarnation)
+            writers = lost or self.starts[-1:]
+            effects.append(
+                Cut(welcome.start, any(w.incarnation == own for w in writers), welcome.start < self.confirmed)
+            )
+            self.starts = [start for start in self.starts if start.start < welcome.start] or [BEGINNING]
+            self.confirmed = min(self.confirmed, welcome.start)
+        if not self.end or welcome.start <= self.begin:  # nothing of its own is left
+            self.begin, self.starts = welcome.start, list(welcome.starts) or [BEGINNING]
+        self.end = self.synced = welcome.start
+        self.is_joined, self._is_syncing = True, False
+        self._waiting.clear()
+        self.told = welcome.confirmed
+        return effects + self._hear()
+
+    def came(self, run: Run) -> list[Effect]:
+        """Records of the master's log."""
+        if not self.is_joined:
+            return []
+        expected = self._waiting[-1].offset + len(self._waiting[-1].data) if self._waiting else self.end
+        if run.offset != expected:
+            self.is_joined = False
+            return [Unfollow(), Follow(self.state.appointment.master)]
+        self._waiting.append(run)
+        self.told = max(self.told, run.confirmed)
+        return self._write_next() + self._hear()
+
+    def _write_next(self) -> list[Effect]:
+        """Write what may be: a record whose floor is not reached here would, after a crash, look like damage."""
+        effects: list[Effect] = []
+        while self._waiting and self._waiting[0].floor <= self.synced:
+            run = self._waiting.popleft()
+            if run.data:
+                effects.append(Write(run.offset, run.data))
+                self.starts += run.starts
+                self.end = run.offset + len(run.data)
+        if not self._is_syncing and self.end > self.synced:
+            self._is_syncing = True
+            effects.append(Sync())
+        return effects
+
+    # -- both ----------------------------------------------------------------------------------------------------
+
+    def synced_to(self, end: int) -> list[Effect]:
+        """The own log is durable up to an offset."""
+        self._is_syncing = False
+        self.synced = max(self.synced, end)
+        if self.role is Role.MASTER:
+            return self._confirm()
+        if not self.is_joined:
+            return []
+        return [Acknowledge(self.synced), *self._hear(), *self._write_next()]
+
+    def _hear(self) -> list[Effect]:
+        """What the master has confirmed, as far as it is here."""
+        offset = min(self.told, self.synced)
+        if offset <= self.confirmed:
+            return []
+        self.confirmed = offset
+        return [Confirm(offset)]
+
+
+class _Slave:
+    """A slave as its master knows it."""
+
+    __slots__ = ("acknowledged", "member", "sent", "stream")
+
+    def __init__(self, stream: int, member: Member, start: int) -> None:
+        self.stream, self.member, self.sent, self.acknowledged = stream, member, start, 0

@@ -1,0 +1,121 @@
+"""Election: who of the replicas that promised an epoch becomes its master.  Pure; the answers come in.
+
+An operator's command drives it by hand, a controller by itself; the difference is where the last appointment comes
+from: a controller has it committed, an operator asks all replicas but those that he declares lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise
+from domain.replication.rule import RuleKind
+
+
+class ElectionError(Exception):
+    """Nobody can be elected; says why."""
+
+
+class Election:
+    """One epoch's.  `latest`: the last appointment, where it is known for sure.  `lost`: replicas that are said to be
+    gone, and to have been appointed to nothing that the others have not heard of.  `wanted`: who is to be master, or
+    NOBODY.  `is_unclean`: also if what was confirmed may be missing."""
+
+    def __init__(
+        self,
+        epoch: int,
+        token: str,
+        *,
+        latest: Appointment | None = None,
+        lost: Collection[int] = (),
+        wanted: int = NOBODY,
+        is_unclean: bool = False,
+    ) -> None:
+        self.epoch, self.token, self.wanted = epoch, token, wanted
+        self._latest, self._lost, self._is_unclean = latest, frozenset(lost), is_unclean
+        self.answers: dict[int, FenceAnswer] = {}
+        self.refused: Promise | None = None
+
+    def answered(self, answer: FenceAnswer | Promise) -> None:
+        """Take the answer of a replica, or the promise that stands in the way."""
+        if isinstance(answer, FenceAnswer):
+            self.answers[answer.member.replica] = answer
+        elif self.refused is None or answer.epoch > self.refused.epoch:
+            self.refused = answer
+
+    def decide(self) -> Appointment:
+        """The appointment, as the answers so far allow it.  Raises ElectionError."""
+        if self.refused is not None and self.refused.epoch >= self.epoch:
+            raise ElectionError(f"epoch {self.refused.epoch} is promised already: try again")
+        if not self.answers:
+            raise ElectionError("no replica answers")
+        latest = self._latest or self._latest_told()
+        eligible = list(self.answers.values()) if self._is_unclean else self._eligible(latest)
+        best = max(eligible, key=lambda answer: (answer.log_order, answer.member.replica == self.wanted))
+        if self.wanted != NOBODY:
+            found = [answer for answer in eligible if answer.member.replica == self.wanted]
+            if not found:
+                raise ElectionError(self._why_not(self.wanted, best))
+            best = found[0]
+        return self._appointment(latest, best)
+
+    def _latest_told(self) -> Appointment:
+        latest = max((answer.appointment for answer in self.answers.values()), key=lambda each: each.order)
+        if latest.rule.kind is RuleKind.QUORUM:
+            return latest  # a later master confirmed nothing without one of those that are asked for below
+        missing = {member.replica for member in latest.known} - self.answers.keys() - self._lost
+        if missing and not self._is_unclean:
+            who = ", ".join(map(str, sorted(missing)))
+            raise ElectionError(f"replica {who} does not answer: only you can say that it is lost (--without)")
+        return latest
+
+    def _eligible(self, latest: Appointment) -> list[FenceAnswer]:
+        answers = list(self.answers.values())
+        rule = latest.rule
+        if rule.kind is RuleKind.ASYNC:
+            return answers
+        if rule.kind is RuleKind.IN_SYNC:
+            members = [answer for answer in answers if answer.member in latest.members]
+            if not members:
+                names = ", ".join(str(member.replica) for member in latest.members)
+                raise ElectionError(f"no replica in sync answers: they were {names}")
+            return members
+        admitted = [answer for answer in answers if answer.member in latest.known]
+        if len(admitted) < rule.fenced_answers:
+            raise ElectionError(f"{len(admitted)} replicas answer, {rule.fenced_answers} are needed")
+        highest = max(answer.log_order for answer in admitted)
+        return [answer for answer in admitted if answer.log_order == highest]
+
+    def _why_not(self, wanted: int, best: FenceAnswer) -> str:
+        found = self.answers.get(wanted)
+        if found is None:
+            return f"replica {wanted} does not answer"
+        return (
+            f"replica {wanted} may lack what was confirmed: its log ends at {found.end}, "
+            f"that of replica {best.member.replica} at {best.end}"
+        )
+
+    def _appointment(self, latest: Appointment, best: FenceAnswer) -> Appointment:
+        """Members: of the old ones those that answered, and whoever has all that the new master has."""
+        whole = {answer.member for answer in self.answers.values() if answer.log_order >= best.log_order}
+        members = {best.member}
+        if latest.rule.kind is RuleKind.IN_SYNC and not self._is_unclean:
+            members |= whole | {a.member for a in self.answers.values() if a.member in latest.members}
+        else:
+            members |= whole
+        return Appointment(
+            self.epoch,
+            0,
+            best.member.replica,
+            latest.rule,
+            tuple(sorted(members)),
+            _admitted(latest.known, members),
+            self._is_unclean,
+        )
+
+
+def _admitted(known: tuple[Member, ...], members: Collection[Member]) -> tuple[Member, ...]:
+    """The replicas by which a quorum is counted: a wiped one counts as what it is now, once it has all."""
+    by_replica = dict(known)
+    by_replica.update(members)
+    return tuple(Member(replica, incarnation) for replica, incarnation in sorted(by_replica.items()))

@@ -1,0 +1,63 @@
+"""Rules of confirmation: on whose disks a byte must be before it is confirmed, and who may become master.
+
+"Has it" means synced.  The master's own disk always counts among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class RuleKind(StrEnum):
+    ASYNC = "async"
+    """The master alone: a failover may lose what it had not sent."""
+    IN_SYNC = "in-sync"
+    """Every member of the set of replicas that are in sync."""
+    QUORUM = "quorum"
+    """`required` of the `replicas` that are configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`replicas`: how many are configured.  `required`: of a quorum, the master included.  `min_in_sync`: members that
+    publishing needs."""
+
+    kind: RuleKind = RuleKind.IN_SYNC
+    replicas: int = 1
+    required: int = 1
+    min_in_sync: int = 1
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.required <= self.replicas:
+            raise ValueError(f"a quorum of {self.required} among {self.replicas} replicas cannot be")
+        if not 1 <= self.min_in_sync <= self.replicas:
+            raise ValueError(f"min_in_sync is 1 to {self.replicas}, not {self.min_in_sync}")
+
+    @property
+    def fenced_answers(self) -> int:
+        """Replicas of a quorum that must promise before one is chosen: any that confirmed is among them."""
+        return self.replicas - self.required + 1
+
+
+def default_min_in_sync(replicas: int) -> int:
+    """2 of three and more replicas, else 1: a lone survivor of two goes on."""
+    return 2 if replicas > 2 else 1
+
+
+def confirmed_offset(rule: Rule, own: int, acknowledged: Mapping[int, int], members: frozenset[int]) -> int:
+    """The offset before which everything is where the rule asks for it.
+
+    `own`: what the master has synced; `acknowledged`: what each of the others has, 0 where it is not known.
+    `members`: of the set of replicas in sync, without the master.
+    """
+    if rule.kind is RuleKind.ASYNC:
+        return own
+    if rule.kind is RuleKind.IN_SYNC:
+        return min([own, *(acknowledged.get(member, 0) for member in members)])
+    others = rule.required - 1
+    if not others:
+        return own
+    ends = sorted(acknowledged.values(), reverse=True)
+    return min(own, ends[others - 1]) if len(ends) >= others else 0
