@@ -22,6 +22,7 @@ from broker.settings import BrokerSettings
 from broker.store.commit_log import DEFAULT_SEGMENT_SIZE, is_segment_name
 from broker.store.disk import Disk, OsDisk, is_want_of_space
 from broker.store.engine import StorageEngine
+from broker.store.epoch_table import EPOCHS_KEY
 from broker.store.private_files import tighten
 from broker.store.record import RecordKind
 from broker.store.recovery import RowReaders, recover
@@ -49,14 +50,16 @@ class OpenedStore:
     store_id: str
 
 
-def open_store(settings: BrokerSettings, lock_descriptor: int | None = None) -> OpenedStore:
+def open_store(
+    settings: BrokerSettings, lock_descriptor: int | None = None, *, is_replica: bool = False
+) -> OpenedStore:
     """Open the data directory with the real disk and a sync process, which holds the directory's lock too."""
     _close_to_others(str(settings.data_dir))
     log_channel, checkpoint_channel = start_sync_process(lock_descriptor)
     try:
         state_file = SqliteStateFile(f"{settings.data_dir}/state.db")
         with _uncollected():
-            opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel, state_file)
+            opened = assemble(settings, OsDisk(), log_channel, checkpoint_channel, state_file, is_replica=is_replica)
     except BaseException:
         checkpoint_channel.close()
         log_channel.close()
@@ -111,8 +114,10 @@ def assemble(
     log_channel: SyncChannel,
     checkpoint_channel: SyncChannel,
     state_file: StateFile,
+    *,
+    is_replica: bool = False,
 ) -> OpenedStore:
-    """Engine and appliers over any disk and any way to sync, recovered."""
+    """Engine and appliers over any disk and any way to sync, recovered.  `is_replica`: `recovery.recover`."""
     root = str(settings.data_dir)
     disk.make_directory(root)
     files = StoreFiles(disk, root)
@@ -147,11 +152,13 @@ def assemble(
             b"w": progress,
             b"k": key_values,
             BEGINNING_KEY: beginning,
+            EPOCHS_KEY: engine.epochs,
         }
     )
     engine.dispatcher.appliers[RecordKind.KEY_VALUES] = key_values
     engine.dispatcher.appliers[RecordKind.RESTATEMENT] = restatements
-    recover(engine, {**_row_readers(engine, registry, progress, key_values), BEGINNING_KEY: beginning.restore})
+    readers = {**_row_readers(engine, registry, progress, key_values), BEGINNING_KEY: beginning.restore}
+    recover(engine, readers, is_replica=is_replica)
     if identity.began_at is not None:
         engine.report.missing_first_bytes = max(engine.commit_log.min_offset - beginning.offset, 0)
     if identity.format != FORMAT or identity.began_at is None:
@@ -175,6 +182,7 @@ def _row_readers(
         b"s": engine.lookup.restore_name,
         b"d": engine.aside.timers.restore,
         b"x": engine.aside.halves.restore,
+        EPOCHS_KEY: engine.epochs.restore,
     }
 
 

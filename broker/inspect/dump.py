@@ -12,6 +12,7 @@ import orjson
 
 from broker.consume.progress import Consumed, decode_ops
 from broker.inspect.log_files import Gap, LogFiles, Record
+from broker.inspect.row_words import epoch_words
 from broker.inspect.state_rows import name_of_row
 from broker.inspect.words import bytes_text, id_text, kind_name, time_text
 from broker.retention.restatement import decode_rows
@@ -20,6 +21,7 @@ from broker.store.record import HEADER_SIZE, KEPT_KINDS, MESSAGE_KINDS, RecordKi
 from broker.store.record_trailer import NOWHERE, decode_move, read_origin
 from domain.message import as_texts
 from domain.printable import printable_json
+from domain.replication.epochs import read_epoch
 from protocols.remoting.stored_record import InvalidRecordError, decode_message
 
 MOST_OFFSETS = 1000
@@ -98,6 +100,8 @@ def describe(found: Record, *, bodies: bool = False) -> dict[str, Any]:
             described |= {"at": time_text(time_ms)} if time_ms else {}
         elif header.kind == RecordKind.RESTATEMENT:
             described["rows"] = [name_of_row(key) for key, _ in decode_rows(payload)]
+        elif header.kind == RecordKind.EPOCH:
+            described |= epoch_words(read_epoch(payload, header.commit_log_offset))
     except (ValueError, LookupError, struct.error, msgspec.MsgspecError, InvalidRecordError) as error:
         described["unreadable"] = f"{type(error).__name__}: {error}"
     return described

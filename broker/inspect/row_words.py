@@ -16,6 +16,7 @@ from broker.store.index_file import IndexFile
 from broker.store.open_files import OpenFiles
 from broker.store.state_file import META_KEY, read_meta
 from domain.errors import CorruptedError
+from domain.replication.epochs import EpochStart, decode_starts
 
 _TIMER = struct.Struct(">QQI")
 
@@ -28,6 +29,12 @@ def describe_row(files: OpenFiles, key: bytes, value: bytes) -> dict[str, Any]:
         return found | _fields(files, kind, key, value)
     except (ValueError, LookupError, TypeError, struct.error, msgspec.MsgspecError, CorruptedError) as error:
         return found | {"unreadable": str(error)}
+
+
+def epoch_words(start: EpochStart) -> dict[str, Any]:
+    """A start of a master."""
+    named = {"epoch": start.epoch, "run": start.run, "start": start.start, "replica": start.replica}
+    return named | ({"isUnclean": True} if start.is_unclean else {})
 
 
 def _fields(files: OpenFiles, kind: str, key: bytes, value: bytes) -> dict[str, Any]:
@@ -47,6 +54,8 @@ def _fields(files: OpenFiles, kind: str, key: bytes, value: bytes) -> dict[str, 
         return {"name": value.decode()}
     if kind == "b":
         return {"offset": int.from_bytes(value, "big")}
+    if kind == "e":
+        return {"starts": [epoch_words(start) for start in decode_starts(value)]}
     if kind == "d":
         timers = [
             {"deliverAt": time_text(time_ms), "offset": offset} for time_ms, offset, _ in _TIMER.iter_unpack(value[8:])

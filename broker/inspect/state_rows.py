@@ -36,6 +36,7 @@ ROW_KINDS: Final = {
     "x": "half message",
     "i": "index file",
     "b": "beginning",
+    "e": "epochs",
 }
 
 WRITER_SECONDS: Final = 10.0

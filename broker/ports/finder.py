@@ -83,12 +83,17 @@ class Finder:
     def _message_at(self, commit_log_offset: int) -> StoredMessage | None:
         """The message at a place, if it belongs to a topic that is there; harmed ones are passed over."""
         try:
-            message = self._engine.commit_log.message_at(commit_log_offset)
+            message = self._confirmed_at(commit_log_offset)
         except CorruptedError:
             return None
         if message is None or message.topic not in self._registry.topics:
             return None
         return message if commit_log_offset >= self._registry.topic_since(message.topic) else None
+
+    def _confirmed_at(self, commit_log_offset: int) -> StoredMessage | None:
+        """The message at a place, once it is confirmed.  Raises CorruptedError."""
+        engine = self._engine
+        return engine.commit_log.message_at(commit_log_offset) if commit_log_offset < engine.confirmed_offset else None
 
     async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]:
         offsets = islice(self._engine.lookup.records_with_id(message_id), MAX_CANDIDATES)
@@ -97,7 +102,7 @@ class Finder:
         return list(islice(same, MAX_QUERY_MESSAGES))
 
     async def message_at(self, commit_log_offset: int) -> StoredMessage:
-        message = self._engine.commit_log.message_at(commit_log_offset)
+        message = self._confirmed_at(commit_log_offset)
         if message is None or self._message_at(commit_log_offset) is None:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
         return message

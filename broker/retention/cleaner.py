@@ -148,7 +148,7 @@ class Cleaner:
             yield from self.restatements.say_again(end, lambda: engine.end, self._append)
             self._append(removal_until(end))
             said = engine.end
-            while commit_log.durable_offset < said or not self.is_saved(said):
+            while engine.confirmed_offset < said or not self.is_saved(said):
                 yield
             commit_log.delete_first_segment()
             engine.lookup.index.drop_before(end)

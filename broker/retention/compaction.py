@@ -68,7 +68,7 @@ class Compaction:
                 end = self._engine.end
             else:
                 del known.last[compaction_key(message)]
-        while self._engine.commit_log.durable_offset < end:
+        while self._engine.confirmed_offset < end:
             yield
         queue.drop_before(cut)
         self._engine.rows.mark(queue.key, queue, self._engine.commit_log.durable_offset)

@@ -19,6 +19,7 @@ from broker.store import record
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from broker.store.record_placement import Placement, decode_placement
+from broker.store.watermark import NO_END
 from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
@@ -132,6 +133,18 @@ class CommitLog:
             self._disk.write(self._segments[start], data, self.written_offset - start)
             self.written_offset += len(data)
 
+    def append_run(self, offset: int, data: bytes) -> None:
+        """Write records of another replica's log, whole ones of one segment, at the end of this one.
+
+        Raises StorageFullError; then nothing is changed.
+        """
+        assert offset == self.end == self.written_offset, "a run goes to the end of the log"
+        self._allocate_until(offset + len(data), to_the_last=True)
+        start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
+        self._disk.write(self._segments[start], data, offset - start)
+        self.end = self.written_offset = offset + len(data)
+        self._room_end = self._message_room_end = self.end  # what comes next asks for room anew
+
     def files_between(self, start: int, end: int) -> list[str]:
         """Paths of the segment files that hold [start, end)."""
         size = self.layout.segment_size_bytes
@@ -234,16 +247,20 @@ class CommitLog:
     # -- recovery ----------------------------------------------------------------------------------------------
 
     def scan(
-        self, from_offset: int, on_message: Callable[[Placement, int], None] | None = None
+        self,
+        from_offset: int,
+        on_message: Callable[[Placement, int], None] | None = None,
+        until: int = NO_END,
     ) -> Iterator[tuple[bytes, int, RecordHeader]]:
-        """Every whole record from an offset on, as (bytes, position in them, header); ends at the first that is not.
+        """Every whole record from an offset on, as (bytes, position in them, header); ends at the first that is not,
+        or `until`, the end of a record.
 
         `scan_end` then tells where that was.  Where `on_message` is given, plain messages go there instead, as
         placement and commit-log offset, in their turn: most records are, and this way costs half.
         """
         self.scan_end = from_offset
         chunk, base = b"", from_offset
-        while True:
+        while self.scan_end < until:
             position = self.scan_end - base
             if self._segment_rest(self.scan_end) < HEADER_SIZE:
                 self.scan_end += self._segment_rest(self.scan_end)
@@ -260,7 +277,7 @@ class CommitLog:
                     return
                 needed = max(SCAN_CHUNK, record.peek_length(chunk, position) + HEADER_SIZE)
                 base = self.scan_end
-                chunk = self._read_span(base, min(needed, self._segment_rest(base)))
+                chunk = self._read_span(base, min(needed, self._segment_rest(base), until - base))
                 claimed = record.peek_length(chunk, 0)
                 if len(chunk) < claimed <= self._segment_rest(base):
                     chunk = self._read_span(base, claimed)

@@ -18,7 +18,9 @@ from broker.store.commit_log import CommitLog, CommitLogLayout
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.dispatcher import Dispatcher
+from broker.store.epoch_table import EpochTable
 from broker.store.index_file import IndexLayout
+from broker.store.log_applier import LogApplier
 from broker.store.lookup import ID, Lookup, message_key
 from broker.store.open_files import OpenFiles
 from broker.store.record import RecordKind
@@ -33,9 +35,11 @@ from broker.store.record_trailer import (
 from broker.store.state_file import StateFile
 from broker.store.store_files import StoreFiles, StoreIdentity
 from broker.store.sync_channel import SyncChannel
+from broker.store.watermark import NO_END
 from domain.acceptance import field_too_long, is_for_later
 from domain.errors import Code, CorruptedError, EntrepotError, StoreFailedError
 from domain.message import MAX_FURTHER_QUEUES, Message, StoredMessage, SystemProperty
+from domain.replication.epochs import EpochStart
 
 QueueFor = Callable[[str, int, int], ConsumeQueue]
 """The queue of (topic, queue id) for a body of so many bytes.  Raises EntrepotError where it may not go there."""
@@ -98,6 +102,10 @@ class StorageEngine:
         self.aside = Aside(self.rows, check_after_ms)
         self.dispatcher = Dispatcher(self.open_files, self.rows, self.lookup, self.aside)
         self.dispatcher.appliers[RecordKind.ASIDE] = self.aside
+        self.epochs = EpochTable(self.rows, self._begin_epoch)
+        self.dispatcher.appliers[RecordKind.EPOCH] = self.epochs
+        self.applier: LogApplier | None = None
+        """Of a slave's store: it applies what is confirmed elsewhere."""
         self.is_index_whole = True
         self.log_channel = log_channel
         self.flush_async = flush_async
@@ -105,6 +113,10 @@ class StorageEngine:
         self.report = RecoveryReport()
         self.failure: StoreFailedError | None = None
         self.syncing_to: int | None = None
+        self.confirm_limit = NO_END
+        """What the replicas have, as far as they must: nothing behind it is confirmed."""
+        self.on_durable: Callable[[int], None] = _ignore
+        """Told of every sync, before anybody is told that something is confirmed."""
         self.flush_gathered: Callable[[], None] | None = None
         """Appends what a decision step has gathered so far: it comes before any other record."""
 
@@ -116,9 +128,16 @@ class StorageEngine:
         return self.commit_log.end
 
     @property
+    def applied_offset(self) -> int:
+        """Everything before it is in what is derived from the log: of a slave's, as far as it is confirmed."""
+        return self.end if self.applier is None else self.applier.applied
+
+    @property
     def confirmed_offset(self) -> int:
-        """Everything before it may be confirmed and served: what is durable, or under `flush = "async"` written."""
-        return self.commit_log.written_offset if self.flush_async else self.commit_log.durable_offset
+        """Everything before it may be confirmed and served: what is durable, or under `flush = "async"` written, and
+        what the replicas have."""
+        own = self.commit_log.written_offset if self.flush_async else self.commit_log.durable_offset
+        return min(own, self.confirm_limit)
 
     def append_messages(
         self, messages: Sequence[Message], queue_for: QueueFor, now_ms: int
@@ -308,6 +327,9 @@ class StorageEngine:
         except OSError as error:
             raise self.fail(error) from error
 
+    def _begin_epoch(self, start: EpochStart) -> None:
+        self.recovery_epoch = max(self.recovery_epoch, start.recovery_epoch)
+
     def _ready_to_append(self) -> None:
         self._check_alive()
         if self.flush_gathered is not None:
@@ -350,6 +372,7 @@ class StorageEngine:
         reached, self.syncing_to = self.syncing_to, None
         assert reached is not None, "an answer without a question"
         self.commit_log.durable_offset = reached
+        self.on_durable(reached)
         try:
             return self.advance()
         except OSError as error:
@@ -452,7 +475,7 @@ class StorageEngine:
         if self.failure is not None:
             return False
         try:
-            return self.checkpointer.begin(self.end, self.commit_log.durable_offset, self.recovery_epoch)
+            return self.checkpointer.begin(self.applied_offset, self.confirmed_offset, self.recovery_epoch)
         except StoreFailedError as error:
             raise self.fail(error) from error
         except OSError as error:
@@ -476,13 +499,17 @@ class StorageEngine:
             more = True
             while more and self.begin_checkpoint():
                 more = self.finish_checkpoint()
-            if not self.checkpointer.has_more(self.end, self.recovery_epoch):
+            if not self.checkpointer.has_more(self.applied_offset, self.recovery_epoch):
                 self.files.remove_abort_mark()
             self.failure = StoreFailedError("the store is closed")
         self.commit_log.close()
         self.open_files.close()
         self.checkpointer.channel.close()
         self.log_channel.close()
+
+
+def _ignore(durable_offset: int) -> None:
+    """Nobody wants to know."""
 
 
 def _at_further_place(item: StoredMessage, queue: ConsumeQueue, queue_offset: int) -> StoredMessage | CorruptedError:

@@ -104,6 +104,7 @@ class RecordKind(IntEnum):
     HALF = 9  # a message that waits for the end of its transaction
     ASIDE = 10  # what became of such a one without a message
     RESTATEMENT = 11  # rows, said again so that older records can go
+    EPOCH = 12  # a start of a master (`domain.replication.epochs`)
 
 
 MESSAGE_KINDS: Final = frozenset((RecordKind.MESSAGE, RecordKind.DEAD_LETTER, RecordKind.RETRY))

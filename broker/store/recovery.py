@@ -14,10 +14,12 @@ from typing import Final
 from broker.store.disk import is_want_of_space
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
+from broker.store.log_applier import LogApplier
 from broker.store.record import MESSAGE_KINDS
 from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import read_further
 from broker.store.state_file import Rows, read_meta
+from broker.store.watermark import NO_END
 from domain.errors import CorruptedError
 
 ADVANCE_EVERY: Final = 16_384
@@ -25,12 +27,18 @@ RowReaders = Mapping[bytes, Callable[[bytes, bytes], None]]
 """By the first byte of the rows' keys, in the order in which they are to be read: what takes (key, value)."""
 
 
-def recover(engine: StorageEngine, readers: RowReaders) -> None:
-    """Bring a freshly made engine, with its appliers registered, to the end of its log."""
+def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = False) -> None:
+    """Bring a freshly made engine, with its appliers registered, to the end of its log.
+
+    `is_replica`: what is derived goes only as far as it is known to be confirmed, which is as far as any row goes: the
+    engine has an applier for the rest.
+    """
     mark = engine.files.abort_mark()
     engine.report.was_unclean = mark is not None
+    _finish_cut(engine)
     position, known_end = _restore_state(engine, readers)
     log = engine.commit_log
+    until = known_end if is_replica else NO_END
     if not engine.is_index_whole:
         _note_all(engine, position)
     begins = {queue: queue.min_offset for queue in engine.dispatcher.queues.values()} if log.min_offset else {}
@@ -38,6 +46,8 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
 
     def take(placement: Placement, offset: int) -> None:
         nonlocal passed
+        if offset >= until:
+            return
         place(placement, offset)
         passed += 1
         if passed % ADVANCE_EVERY == 0:  # what is gathered goes to its files: the log may be much larger than memory
@@ -45,9 +55,11 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
             engine.dispatcher.advance(offset)
 
     for data, at, header in log.scan(position, take):
-        engine.dispatcher.dispatch(data, at, header)
+        if header.commit_log_offset < until:
+            engine.dispatcher.dispatch(data, at, header)
     end = log.scan_end
-    engine.dispatcher.settle_places()
+    if not is_replica:
+        engine.dispatcher.settle_places()
     engine.report.scanned_bytes = end - position
     proof = log.proof_of_damage(end)
     if proof is not None or end < known_end:
@@ -61,9 +73,12 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
     _cut(engine, position, end)
     harmed = {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
     if harmed:
-        _rebuild(engine, harmed)
-    engine.dispatcher.advance(end)
-    engine.lookup.advance(end)
+        _rebuild(engine, harmed, until)
+    if is_replica:
+        engine.confirm_limit = min(end, until)
+        engine.applier = LogApplier(engine, engine.confirm_limit)
+    engine.dispatcher.advance(engine.confirmed_offset)
+    engine.lookup.advance(engine.confirmed_offset)
     _forget_deleted(engine)
     engine.report.missing_messages = sum(queue.min_offset - begin for queue, begin in begins.items())
     if mark is not None:
@@ -72,6 +87,23 @@ def recover(engine: StorageEngine, readers: RowReaders) -> None:
         if flush == "async":
             engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
     _mark_open(engine, mark)
+
+
+def _finish_cut(engine: StorageEngine) -> None:
+    """Remove what a cut was to remove, and the rows that know of it."""
+    to = engine.files.cut_intent()
+    if to is None:
+        return
+    rows = engine.checkpointer.state_file.load()
+    meta = None if rows is None else read_meta(rows)
+    if meta is not None and meta[1] > to:
+        engine.checkpointer.state_file.discard()
+    log = engine.commit_log
+    paths = [path for path in log.sizes() if engine.disk.exists(path)]
+    log.recover_end(to)
+    engine.log_channel.sync([*(path for path in paths if engine.disk.exists(path)), log.directory])
+    engine.log_channel.finish()
+    engine.files.remove_cut_intent()
 
 
 def _mark_open(engine: StorageEngine, before: tuple[str, int] | None) -> None:
@@ -160,8 +192,8 @@ def _forget_deleted(engine: StorageEngine) -> None:
             engine.rows.mark(queue.key, queue, engine.commit_log.durable_offset)
 
 
-def _rebuild(engine: StorageEngine, harmed: set[QueueKey]) -> None:
-    """Derive queues anew from the whole log."""
+def _rebuild(engine: StorageEngine, harmed: set[QueueKey], until: int) -> None:
+    """Derive queues anew from the log before an offset."""
     engine.report.rebuilt_queues = len(harmed)
     dispatcher, log = engine.dispatcher, engine.commit_log
     ends = {key: dispatcher.queues[key].max_offset for key in harmed}
@@ -172,7 +204,7 @@ def _rebuild(engine: StorageEngine, harmed: set[QueueKey]) -> None:
         queue.as_of = 0
     seen = 0
     for data, at, header in log.scan(log.min_offset):
-        if header.kind not in MESSAGE_KINDS:
+        if header.kind not in MESSAGE_KINDS or header.commit_log_offset >= until:
             continue
         offset = header.commit_log_offset
         placement = read_placement(data, at)

@@ -5,6 +5,7 @@ store.json   {"format": 2, "store_id": ..., "handle_key": ..., "segment_size_byt
 lock         held with flock while a process has the store open; holds its process id
 abort        exists while the store is open: found at start, it means an unclean end.  Holds the flush mode and the
              recovery epoch, durable before anything is served
+cut          where the log is to end, while a replica removes what its master has not
 state.db     what is derived from the log (`state_file.py`)
 """
 
@@ -29,6 +30,7 @@ FORMAT_1_CHECKPOINT: Final = "checkpoint"
 NAMES: Final = (
     *("commitlog", "consumequeue", "filterindex", "index"),
     *("store.json", "lock", "abort", "state.db", FORMAT_1_CHECKPOINT),
+    *("cut", "replica.json", "diverged"),  # of a replica
     # of the broker process, and of the gateway, that has the store
     *("broker.json", "setup-token", "initial-admin-password"),
 )
@@ -58,6 +60,8 @@ class StoreFiles:
         self.state_path = f"{root}/state.db"
         self.abort_path = f"{root}/abort"
         self.abort_draft = f"{root}/abort.draft"
+        self.cut_path = f"{root}/cut"
+        self.cut_draft = f"{root}/cut.draft"
         self.identity_path = f"{root}/store.json"
         self.identity_draft = f"{root}/store.json.draft"
 
@@ -92,6 +96,17 @@ class StoreFiles:
 
     def write_abort_draft(self, flush: str, recovery_epoch: int) -> None:
         self._write(self.abort_draft, f"{flush} {recovery_epoch}".encode())
+
+    def cut_intent(self) -> int | None:
+        """Where the log is to end: a cut of a replica that was begun, and perhaps not ended."""
+        text = self._read(self.cut_path)
+        return int(text) if text.isdigit() else None
+
+    def write_cut_draft(self, to: int) -> None:
+        self._write(self.cut_draft, b"%d" % to)
+
+    def remove_cut_intent(self) -> None:
+        self._disk.remove(self.cut_path)
 
     def remove_abort_mark(self) -> None:
         self._disk.remove(self.abort_path)

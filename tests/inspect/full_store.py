@@ -15,11 +15,13 @@ from broker.settings import BrokerSettings
 from broker.store import consume_queue
 from broker.store.commit_log import CommitLogLayout
 from broker.store.index_file import IndexLayout
+from broker.store.record import RecordKind
 from domain.consumer_group import ConsumerGroup
 from domain.filter_hash import filter_hash
 from domain.key_value import KeyValueChange
 from domain.message import Message, SystemProperty
 from domain.ports import PopRequest
+from domain.replication.epochs import EpochStart
 from domain.topic import Topic, TopicType
 from domain.transaction import TransactionEnd
 from tests.support.clock import ManualClock
@@ -37,6 +39,7 @@ def settings_of(directory: Path) -> BrokerSettings:
 
 
 async def fill(store: Broker, clock: ManualClock) -> None:
+    store.engine.append_record(RecordKind.EPOCH, EpochStart(1, 1, 0, replica=1).payload(), clock.now_ms())
     await store.topology.put_namespace("ns")
     topics = [
         Topic("orders", queues=2),

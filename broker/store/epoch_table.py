@@ -1,0 +1,64 @@
+"""EpochTable: the starts of masters, as the EPOCH records of the log say them.
+
+Row `e`: all of them (`domain.replication.epochs`).  A store that never had replicas has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from broker.store.changed_rows import ChangedRows
+from domain.replication.epochs import BEGINNING, MAX_EPOCHS, EpochStart, decode_starts, encode_starts, read_epoch
+
+EPOCHS_KEY: Final = b"e"
+
+
+class EpochTable:
+    """`starts`: by rising place.  `on_start` is told of each as it is met."""
+
+    def __init__(self, rows: ChangedRows, on_start: Callable[[EpochStart], None]) -> None:
+        self.starts: list[EpochStart] = []
+        self.stated = 0
+        self.is_changed = False
+        self._rows = rows
+        self._on_start = on_start
+
+    def history(self) -> tuple[EpochStart, ...]:
+        """The starts, and before them what was there already."""
+        is_whole = self.starts and (self.starts[0].start == 0 or self.starts[0] == BEGINNING)
+        return tuple(self.starts) if is_whole else (BEGINNING, *self.starts)
+
+    def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
+        """Take an EPOCH record."""
+        start = read_epoch(payload, commit_log_offset)
+        if self.starts and commit_log_offset <= self.starts[-1].start:
+            return
+        self.starts = [*self.starts, start][-MAX_EPOCHS:]
+        self.stated = commit_log_offset
+        self._rows.mark(EPOCHS_KEY, self, commit_log_offset)
+        self._on_start(start)
+
+    def row(self, as_of: int) -> bytes:
+        return encode_starts(self.starts)
+
+    def restore(self, key: bytes, row: bytes) -> None:
+        """Take the row of the state file."""
+        self.starts = decode_starts(row)
+        for start in self.starts[-1:]:
+            self.stated = start.start
+            self._on_start(start)
+
+    def stale_rows(self, before: int, as_of: int) -> Iterator[tuple[bytes, bytes]]:
+        if self.starts and self.stated < before:
+            yield EPOCHS_KEY, self.row(as_of)
+
+    def restate(self, key: bytes, row: bytes, commit_log_offset: int) -> None:
+        """Those that are not known are from before the log begins."""
+        known = {start.name for start in self.starts}
+        lacking = [start for start in decode_starts(row) if start.name not in known]
+        self.stated = commit_log_offset
+        if lacking:
+            self.starts = sorted([*self.starts, *lacking], key=lambda start: start.start)[-MAX_EPOCHS:]
+            self._rows.mark(EPOCHS_KEY, self, commit_log_offset)
+            self._on_start(self.starts[-1])
