@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from domain.consumer_group import ConsumerGroup
+from domain.delivery import single_delivery
 from domain.errors import Code
 from domain.message import SystemProperty
 from domain.ports import Store
@@ -294,3 +295,17 @@ async def test_what_may_wait_is_settled_all_the_same(store: Store, clock: Manual
     assert codes(await store.consumption.acknowledge("t", "g", found, may_wait=True)) == [None] * 3
     clock.advance(10_000)
     assert await pop(store, "t") == []
+
+
+@pytest.mark.parametrize("settle", ["acknowledge", "reject", "renew"])
+async def test_a_delivery_that_another_gateway_popped(store: Store, settle: str):
+    """Its receipt handle is all that is known of it here."""
+    [found] = await pop(store, "t", count=1)
+    adopted = [single_delivery(found.message, found.receipt_handle, 1)]
+    if settle == "acknowledge":
+        outcomes = await store.consumption.acknowledge("t", "g", adopted)
+    elif settle == "reject":
+        outcomes = await store.consumption.reject("t", "g", adopted)
+    else:
+        outcomes = await store.consumption.change_invisible_duration("t", "g", adopted, 60_000, release=False)
+    assert codes(outcomes) == [None]
