@@ -30,6 +30,9 @@ class BrokerInfo:
     `epoch` that of the process: the milliseconds at which it began.  `address`: host:port that clients reach it at.
     `is_draining`: no new messages go to it.  `keeps_key_values`: it is the one that has them; None: not settled yet.
     `damage`: what is known to be missing of its data, for people; empty where nothing is.
+
+    Of a broker group it is the master that speaks: `replica` is its id (0: the broker has no replicas), `replicas` the
+    addresses of all by id, and `epoch` grows with every mastership and every start of a master (`mastership_order`).
     """
 
     name: str
@@ -41,6 +44,21 @@ class BrokerInfo:
     is_draining: bool = False
     keeps_key_values: bool | None = None
     damage: str = ""
+    replica: int = 0
+    replicas: tuple[tuple[int, str], ...] = ()
+
+
+RUN_BITS: Final = 24
+
+
+def mastership_order(epoch: int, run: int) -> int:
+    """The order of masters of a group: by epoch, within one by the runs of its process."""
+    return epoch << RUN_BITS | run & (1 << RUN_BITS) - 1
+
+
+def mastership_epoch(order: int) -> int:
+    """The epoch of such an order."""
+    return order >> RUN_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,9 @@ class RouteTable:
                     "(broker.number)",
                 )
         known = self._entries.get(broker.name)
-        if known is not None and _age(known.route.registration) > _age(registration) and known.route.is_alive:
-            return  # an older word of it that came later
+        is_older = known is not None and _age(known.route.registration) > _age(registration)
+        if known is not None and is_older and (known.route.is_alive or broker.replica):
+            return  # an older word of it that came later, or of a master that is none any more
         route = BrokerRoute(registration)
         if known is None or known.route != route:
             self.version += 1

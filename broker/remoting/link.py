@@ -73,6 +73,7 @@ class Link:
         self._relieved: list[Callable[[], None]] = []
         self._last_heard = 0.0
         self._is_flushing = False
+        self._unflushed: set[int] = set()  # requests that were not written yet
         self._is_closed = False
         self.is_up = False
         self.problem = "not connected yet"
@@ -181,7 +182,8 @@ class Link:
         if self._up.done():
             self._up = self._loop.create_future()
         # What the connection knows no more counts as sent: its answer may have come with what broke the rules.
-        held = connection.held_ids() if connection is not None else set()
+        held = connection.held_ids() | self._unflushed if connection is not None else set()
+        self._unflushed = set()
         self._given_up.clear()
         calls, self._calls = self._calls, {}
         streams, self._streams = self._streams, {}
@@ -296,6 +298,7 @@ class Link:
             on_answer(refusal, b"")
             return 0
         call = self._calls[id_] = PendingCall(operation, on_answer, on_late)
+        self._unflushed.add(id_)
         call.timer = self._loop.call_later(seconds, self._timed_out, id_)
         self._flush_soon()
         return id_
@@ -393,6 +396,7 @@ class Link:
         self._is_flushing = False
         if self._connection is not None and self._channel is not None:
             data = self._connection.data_to_send()
+            self._unflushed.clear()
             if data:
                 self._channel.write(data)
 

@@ -164,6 +164,12 @@ class ServerChannel(asyncio.Protocol):
         self.before_answer: Callable[[], None] = lambda: None
         """Called before each answer to a call: what the call has changed is told first."""
 
+    @property
+    def who(self) -> str:
+        """What the client says it is; empty before its greeting."""
+        hello = self._connection.hello
+        return "" if hello is None else hello.who
+
     # -- the socket ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from typing import Final
 
 from broker.remoting.link import ConnectionLostError
@@ -24,6 +25,7 @@ from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import encode_messages
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
+from store_client.remote.riding import Ride, Riding
 
 FRAME_BODY_BYTES: Final = 8 << 20
 """A part with more bytes of bodies is cut further."""
@@ -104,6 +106,7 @@ class _Part:
     client: BrokerClient
     messages: list[Message]
     indexes: list[int]
+    sequence: int
     size: int = 0
 
 
@@ -114,6 +117,8 @@ class Appending:
         self._cluster = cluster
         self._loop = asyncio.get_running_loop()
         self._unsettled: set[PartedConfirmation] = set()
+        self._riding = Riding(cluster)
+        self._sequence = count()
 
     def append(self, messages: Sequence[Message], operation: wire.Operation = wire.APPEND) -> Confirmation:
         confirmation = PartedConfirmation(len(messages))
@@ -146,7 +151,7 @@ class Appending:
                     text = f"there is no queue {message.queue_id} of topic {message.topic!r}"
                     confirmation.refuse(index, EntrepotError(Code.TOPIC_NOT_FOUND, text))
                     return
-                part = current[number] = _Part(client, [], [])
+                part = current[number] = _Part(client, [], [], next(self._sequence))
                 parts.append(part)
             part.messages.append(message)
             part.indexes.append(index)
@@ -164,16 +169,42 @@ class Appending:
         try:
             part.client.check_ready()
             payload = encode_messages(part.messages)
+        except ConnectionLostError as refusal:
+            self._ride(number, part, operation, confirmation, refusal)
+            return
         except EntrepotError as refusal:
             _refuse_all(confirmation, part, refusal)
             confirmation.settle_part(number)
             return
         sent_at = self._loop.time()
-        part.client.send(operation, payload, partial(self._answered, part, confirmation, number, sent_at))
+        part.client.send(operation, payload, partial(self._answered, part, operation, confirmation, number, sent_at))
+
+    def _ride(
+        self,
+        number: int,
+        part: _Part,
+        operation: wire.Operation,
+        confirmation: PartedConfirmation,
+        refusal: EntrepotError,
+    ) -> None:
+        """Nobody took it: wait for the next master, where its broker has replicas, or refuse it."""
+
+        def go() -> None:
+            part.client = self._cluster.of_number(broker) or part.client
+            self._send(number, part, operation, confirmation)
+
+        def give_up() -> None:
+            _refuse_all(confirmation, part, refusal)
+            confirmation.settle_part(number)
+
+        broker = part.client.number
+        if not self._riding.take(part.client, Ride(part.sequence, broker, part.size, go, give_up)):
+            give_up()
 
     def _answered(
         self,
         part: _Part,
+        operation: wire.Operation,
         confirmation: PartedConfirmation,
         number: int,
         sent_at: float,
@@ -181,24 +212,42 @@ class Appending:
         payload: bytes,
     ) -> None:
         if error is None:
-            self._cluster.took(part.client, self._loop.time() - sent_at)
-            try:
-                refusals = _refusals_in(payload, len(part.indexes))
-            except RemotingError as problem:
-                confirmation.settle_part(number, EntrepotError(Code.OUTCOME_UNKNOWN, str(problem)))
-                return
-            for index, refusal in zip(part.indexes, refusals, strict=True):
-                if refusal is not None:
-                    confirmation.refuse(index, refusal)
-            confirmation.settle_part(number)
+            self._taken(part, operation, confirmation, number, sent_at, payload)
             return
         if error.code in (Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT, Code.UNAVAILABLE):
             self._cluster.failed(part.client)
-        if isinstance(error, ConnectionLostError) or error.code in _NEVER_LEFT:
-            _refuse_all(confirmation, part, error)  # it never left here: nothing was taken, and we know it
+        if isinstance(error, ConnectionLostError):
+            self._ride(number, part, operation, confirmation, error)  # it never left here
+        elif error.code in _NEVER_LEFT:
+            _refuse_all(confirmation, part, error)  # nothing was taken, and we know it
             confirmation.settle_part(number)
         else:
             confirmation.settle_part(number, error)
+
+    def _taken(
+        self,
+        part: _Part,
+        operation: wire.Operation,
+        confirmation: PartedConfirmation,
+        number: int,
+        sent_at: float,
+        payload: bytes,
+    ) -> None:
+        """A broker says of each message whether it took it."""
+        self._cluster.took(part.client, self._loop.time() - sent_at)
+        try:
+            refusals = _refusals_in(payload, len(part.indexes))
+        except RemotingError as problem:
+            confirmation.settle_part(number, EntrepotError(Code.OUTCOME_UNKNOWN, str(problem)))
+            return
+        first = refusals[0] if refusals else None
+        if first is not None and all(each is not None and each.code == Code.UNAVAILABLE for each in refusals):
+            self._ride(number, part, operation, confirmation, first)  # a master that is about to go
+            return
+        for index, refusal in zip(part.indexes, refusals, strict=True):
+            if refusal is not None:
+                confirmation.refuse(index, refusal)
+        confirmation.settle_part(number)
 
 
 def _refusals_in(payload: bytes, size: int) -> Sequence[EntrepotError | None]:

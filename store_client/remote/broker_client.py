@@ -6,6 +6,7 @@ other brokers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -24,6 +25,8 @@ from protocols.remoting.message_batch import decode_stored, encode_stored
 from store_client.remote.definitions import BrokerView
 
 REQUEST_SECONDS: Final = 10.0
+AGAIN_SECONDS: Final = 0.1
+"""Pause before a broker that does not tell what it has is asked again."""
 log = structlog.get_logger(__name__)
 
 
@@ -57,6 +60,7 @@ class BrokerClient:
         """It came back with other data than it had: offsets of before mean nothing."""
         self._is_first = True
         self._definitions: ClientStream | None = None
+        self._again: asyncio.TimerHandle | None = None
         self.link = Link(address, settings, self._up, self._down)
 
     @property
@@ -84,6 +88,8 @@ class BrokerClient:
         self.link.start()
 
     async def close(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
         await self.link.close()
 
     def register(self, registration: Registration) -> None:
@@ -113,7 +119,16 @@ class BrokerClient:
             log.warning("a broker does not tell what it has", address=self.link.address, problem=error.message)
 
     def _definitions_ended(self, error: EntrepotError) -> None:
+        """A replica that is not master tells nothing; it may be master soon."""
         self._definitions = None
+        if self.link.is_up and self._again is None:
+            self._again = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._open_again)
+
+    def _open_again(self) -> None:
+        self._again = None
+        if self.link.is_up and self._definitions is None:
+            self._is_first = True
+            self._open_definitions()
 
     def _told(self, payload: bytes) -> None:
         assert wire.WATCH_DEFINITIONS.result is not None

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.topology import ask_all
+
+OF_THE_WORST: Final = frozenset(("disk_state", "replica_behind_bytes"))
+"""Gauges that are of the worst broker; all others add up."""
 
 
 class RemoteCondition:
@@ -40,7 +45,8 @@ class RemoteCondition:
         found: dict[str, float] = {}
         for _, (_, gauges, _) in await self._measured():
             for name, value in gauges.items():
-                found[name] = max(found.get(name, 0.0), value) if name == "disk_state" else found.get(name, 0.0) + value
+                known = found.get(name, 0.0)
+                found[name] = max(known, value) if name in OF_THE_WORST else known + value
         return found
 
     async def _measured(
