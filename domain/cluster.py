@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaView:
+    """A replica of a broker as it sees itself.
+
+    `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.  `synced`:
+    its log up to this commit-log offset is on its disk.  `behind`: bytes of the master's log that it lacks; None where
+    one of them is not known.
+    """
+
+    replica: int
+    address: str
+    role: str
+    is_in_sync: bool = False
+    epoch: int = 0
+    synced: int | None = None
+    behind: int | None = None
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +47,10 @@ class BrokerStatus:
     waiting: int | None = None
     unread: int | None = None
     key_values: int | None = None
+    rule: str = ""
+    """Of a broker with replicas, when a message is confirmed: async, in-sync, or such as 2-3."""
+    epoch: int = 0
+    replicas: tuple[ReplicaView, ...] = ()
 
 
 class ClusterControl(Protocol):
@@ -49,6 +73,17 @@ class ClusterControl(Protocol):
         """Let no new messages go to a broker, or let them again.  Key-values that it keeps move to another.
 
         Raises BAD_REQUEST (no such broker), UNAVAILABLE, PRECONDITION_FAILED (nobody else could take over).
+        """
+        ...
+
+    async def elect(
+        self, name: str, to: int = 0, without: Sequence[int] = (), *, is_unclean: bool = False
+    ) -> BrokerStatus:
+        """Make a replica of a broker its master; 0: the best.  `without`: replicas that are lost, as only an operator
+        can say.  `is_unclean`: though what was confirmed may be missing.
+
+        Raises BAD_REQUEST (no such broker, or it has no replicas), UNAVAILABLE, PRECONDITION_FAILED (why nobody can be
+        elected), REQUEST_TIMEOUT (elected, and not open yet).
         """
         ...
 

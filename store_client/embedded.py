@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.ports import Store
+from domain.replication.rule import Rule
 
 if TYPE_CHECKING:
     from broker.inspect.offline import OfflineStore
     from broker.namesrv.server import NameServer
     from broker.settings import BrokerSettings
+
+    EmbeddedSettings = BrokerSettings
 
 
 class ServedBroker(Protocol):
@@ -31,6 +34,10 @@ class ServedBroker(Protocol):
     async def start(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+class ServedReplica(ServedBroker, Protocol):
+    """A replica of a broker group: a slave, or the master that gateways reach."""
 
 
 def embedded_settings(
@@ -83,6 +90,30 @@ def serve_embedded(
 
     assert isinstance(store, Broker), "only a store in this process can be served"
     return BrokerProcess(store, BrokerProcessSettings(tls=TlsFiles(*tls), **others), listener, clock)
+
+
+def make_replica(
+    settings: BrokerSettings,
+    listener: socket.socket,
+    clock: Clock,
+    *,
+    replica: int,
+    addresses: dict[int, str],
+    rule: Rule,
+    tls: tuple[Path | None, ...],
+    **others: Any,
+) -> ServedReplica:
+    """A replica of a broker group; opens the data directory.  `others` are fields of `BrokerProcessSettings`.
+
+    Raises StoreFailedError, CorruptedError.
+    """
+    from broker.remoting.tls import TlsFiles
+    from broker.replication.peers import GroupSettings
+    from broker.replication.process import ReplicaProcess
+    from broker.server.process import BrokerProcessSettings
+
+    process = BrokerProcessSettings(tls=TlsFiles(*tls), **others)
+    return ReplicaProcess(settings, process, GroupSettings(replica, addresses, rule), listener, clock)
 
 
 def open_offline(data_dir: str) -> OfflineStore:

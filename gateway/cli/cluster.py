@@ -13,6 +13,8 @@ from gateway.cli.errors import CommandError
 from gateway.cli.output import JsonOption, print_json, print_outcome, print_table
 
 POLL_SECONDS = 0.5
+ELECTION_SECONDS = 40.0
+"""Longest wait for an election: to catch up, and to open."""
 
 app = typer.Typer(help="The brokers behind a running gateway.", no_args_is_help=True)
 
@@ -47,9 +49,63 @@ def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> 
             for b in found["value"]
         ),
     )
+    for broker in found["value"]:
+        if broker["replicas"]:
+            print_replicas(broker)
     print_table(
         ("name server", "state"),
         ((n["address"], "there" if n["isAvailable"] else "away") for n in found["nameServers"]),
+    )
+
+
+def print_replicas(broker: dict[str, Any]) -> None:
+    """The replicas of a broker: who is master, who is in sync, how far behind each is."""
+    typer.echo(f"{broker['name']}: rule {broker['rule']}, epoch {broker['epoch']}")
+    print_table(
+        ("replica", "address", "role", "in sync", "synced", "behind", "problem"),
+        (
+            (
+                each["replica"],
+                each["address"],
+                each["role"],
+                "yes" if each["isInSync"] else "no",
+                "" if each["synced"] is None else each["synced"],
+                "" if each["behind"] is None else each["behind"],
+                each["problem"] or "",
+            )
+            for each in broker["replicas"]
+        ),
+    )
+
+
+@app.command()
+def elect(
+    name: NameArgument,
+    to: Annotated[int, typer.Option("--to", metavar="REPLICA", help="The next master; else the best one.")] = 0,
+    without: Annotated[
+        list[int] | None, typer.Option("--without", metavar="REPLICA", help="A replica that is lost for good.")
+    ] = None,
+    unclean: Annotated[
+        bool, typer.Option("--unclean", help="Also if confirmed messages may be missing from it.")
+    ] = False,
+    yes: YesOption = False,
+    server: ServerOption = DEFAULT_SERVER,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a replica of a broker its master.  While the old master lives, messages wait for a moment and none is lost.
+
+    Before a lost replica is left out, or an unclean election, a terminal is asked.
+    """
+    if without:
+        lost = ", ".join(map(str, without))
+        confirm(f"Is replica {lost} of {name} lost?  What was confirmed by it alone is lost then.", yes)
+    if unclean:
+        confirm(f"Elect a master of {name} though confirmed messages may be missing?", yes)
+    body = {"to": to, "without": without or [], "isUnclean": unclean}
+    broker = Client(server, ELECTION_SECONDS).request("POST", f"{_path(name)}:elect", body=body)
+    master = next(each for each in broker["replicas"] if each["role"] == "master")
+    print_outcome(
+        broker, f"replica {master['replica']} is master of {name} in epoch {broker['epoch']}", as_json=as_json
     )
 
 

@@ -39,6 +39,9 @@ STORE_GAUGES: Final = {
     "disk_state": ("entrepot_disk_state", "0 fine, 1 filling up, 2 new messages are refused, 3 old ones go early"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log that retention deleted"),
     "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages that there was no room for"),
+    "replicas_in_sync": ("entrepot_replicas_in_sync", "Replicas of brokers that have all that is confirmed"),
+    "replicas_away": ("entrepot_replicas_away", "Replicas of brokers that do not follow their master"),
+    "replica_behind_bytes": ("entrepot_replica_behind_bytes", "Bytes that the slowest slave lacks"),
 }
 
 

@@ -255,6 +255,7 @@ RULES: Final[Mapping[tuple[str, str], Rule]] = {
     ("DELETE", f"{PREFIX}/namespaces/{{name}}"): _namespace(Action.DELETE),
     ("GET", f"{PREFIX}/brokers"): _cluster(Action.LIST),
     ("PUT", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.UPDATE),
+    ("POST", f"{PREFIX}/brokers/{{name}}:elect"): _cluster(Action.UPDATE),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): _cluster(Action.DELETE),
     ("GET", f"{PREFIX}/bridges"): _cluster(Action.LIST),
     ("GET", f"{PREFIX}/users"): _SUPER,

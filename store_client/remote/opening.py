@@ -61,7 +61,7 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
     cluster = Cluster(links, clock, zone=settings.zone, request_seconds=settings.request_seconds)
     directory = Directory(settings.name_servers, links, cluster.take_routes, settings.route_cache)
     store = RemoteStore(cluster, Tails(cluster, clock), settings.group_defaults)
-    store.operations = ClusterOperations(cluster, directory)
+    store.operations = ClusterOperations(cluster, directory, links)
     for address in settings.brokers:
         cluster.add(address)
     directory.start()

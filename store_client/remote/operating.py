@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
 
 import structlog
 
-from domain.cluster import BrokerStatus
+from broker.remoting.link import LinkSettings
+from domain.cluster import BrokerStatus, ReplicaView
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from domain.replication.mastership import Appointment
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.directory import Directory
+from store_client.remote.electing import WHO, Electing
 from store_client.remote.topology import ask_all
 
 PAGE = MAX_SCAN // 10
+FOUND_SECONDS: Final = 5.0
+"""How long an election waits for this gateway to find the new master."""
 log = structlog.get_logger(__name__)
 
 
 class ClusterOperations:
     """What operators do."""
 
-    def __init__(self, cluster: Cluster, directory: Directory) -> None:
+    def __init__(self, cluster: Cluster, directory: Directory, links: LinkSettings) -> None:
         self._cluster = cluster
+        self._links = replace(links, who=WHO)
         self._directory = directory
         self._moving = asyncio.Lock()
 
@@ -56,7 +65,7 @@ class ClusterOperations:
         info = client.info
         if info is not None and not problem:
             problem = info.damage
-        return BrokerStatus(
+        found = BrokerStatus(
             client.name,
             client.number,
             client.link.address,
@@ -67,6 +76,26 @@ class ClusterOperations:
             problem,
             *((drainage.unsettled, drainage.waiting, drainage.unread, drainage.key_values) if drainage else ()),
         )
+        addresses = dict(client.known.replicas) if client.known is not None else {}
+        if not addresses:
+            return found
+        async with Electing(addresses, self._links) as electing:
+            return with_replicas(found, addresses, await electing.statuses())
+
+    async def elect(
+        self, name: str, to: int = 0, without: Sequence[int] = (), *, is_unclean: bool = False
+    ) -> BrokerStatus:
+        client = self._named(name)
+        addresses = dict(client.known.replicas) if client.known is not None else {}
+        if not addresses:
+            raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replicas")
+        unknown = sorted({to, *without} - {0, *addresses})
+        if unknown:
+            raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replica {unknown[0]}")
+        async with Electing(addresses, self._links) as electing:
+            await electing.elect(to, without, is_unclean=is_unclean)
+        await self._found(name)
+        return await self._status(self._named(name), await self._readers())
 
     def _named(self, name: str) -> BrokerClient:
         for client in self._cluster.clients.values():
@@ -89,6 +118,21 @@ class ClusterOperations:
         else:
             await client.ask(wire.SET_DRAINING, False)
         return await self._status(client, await self._readers())
+
+    async def _found(self, name: str) -> None:
+        """Return when this gateway has found the new master, too, or after a while."""
+        found = asyncio.get_running_loop().create_future()
+
+        def look(client: BrokerClient, is_ready: bool) -> None:
+            if is_ready and client.name == name and not found.done():
+                found.set_result(None)
+
+        self._cluster.ready_watchers.append(look)
+        try:
+            if not self._named(name).is_ready:
+                await asyncio.wait((found,), timeout=FOUND_SECONDS)
+        finally:
+            self._cluster.ready_watchers.remove(look)
 
     async def leave(self, name: str) -> None:
         client = self._named(name)
@@ -125,6 +169,26 @@ class ClusterOperations:
             await new.ask(wire.KEEP_KEY_VALUES, True, 0)
             await old.ask(wire.KEEP_KEY_VALUES, False, token)
             log.info("key-values moved", count=moved, to=new.name, was=old.name)
+
+
+def with_replicas(
+    status: BrokerStatus, addresses: Mapping[int, str], told: Mapping[int, wire.ReplicaStatus]
+) -> BrokerStatus:
+    """A broker with its replicas, as those that answer see themselves."""
+    latest = max((each.appointment for each in told.values()), key=lambda each: each.order, default=Appointment())
+    master = told.get(latest.master)
+    views = []
+    for replica, address in sorted(addresses.items()):
+        found = told.get(replica)
+        if found is None:
+            views.append(ReplicaView(replica, address, "away", problem="it does not answer"))
+            continue
+        behind = None if master is None or not master.is_open else max(master.end - found.synced, 0)
+        is_in_sync = found.member in latest.members
+        views.append(
+            ReplicaView(replica, address, found.role, is_in_sync, found.epoch, found.synced, behind, found.problem)
+        )
+    return replace(status, rule=latest.rule.text, epoch=latest.epoch, replicas=tuple(views))
 
 
 def _keeps_already(client: BrokerClient) -> tuple[bool, int]:

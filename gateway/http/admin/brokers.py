@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from pydantic import Field
 
-from domain.cluster import BrokerStatus, ClusterControl, Clustered
+from domain.cluster import BrokerStatus, ClusterControl, Clustered, ReplicaView
 from domain.errors import Code, EntrepotError
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from gateway.http.asgi import name_in_path
@@ -19,6 +20,14 @@ class BrokerChange(Body):
     """What may be said about a broker."""
 
     is_draining: bool
+
+
+class Election(Body):
+    """Who is to be master of a broker's replicas."""
+
+    to: int = Field(0, ge=0, le=99)
+    without: list[int] = Field([], max_length=99)
+    is_unclean: bool = False
 
 
 def broker_routes(context: HttpContext) -> Routes:
@@ -45,6 +54,13 @@ def _add(router: APIRouter, context: HttpContext) -> None:
     async def put_broker(request: Request, name: str) -> Response:
         change = await body_of(request, context, BrokerChange)
         status = await _needed(context).drain(name_in_path(name), is_draining=change.is_draining)
+        return json_answer(_shape(status))
+
+    @router.post("/brokers/{name}:elect", summary="Make a replica of a broker its master")
+    async def elect_master(request: Request, name: str) -> Response:
+        asked = await body_of(request, context, Election)
+        control = _needed(context)
+        status = await control.elect(name_in_path(name), asked.to, asked.without, is_unclean=asked.is_unclean)
         return json_answer(_shape(status))
 
     @router.delete("/brokers/{name}", summary="Let a drained broker go for good", status_code=NO_CONTENT)
@@ -78,4 +94,20 @@ def _shape(status: BrokerStatus) -> dict[str, Any]:
         "waiting": status.waiting,
         "unread": status.unread,
         "keyValues": status.key_values,
+        "rule": status.rule or None,
+        "epoch": status.epoch or None,
+        "replicas": [_replica(each) for each in status.replicas],
+    }
+
+
+def _replica(view: ReplicaView) -> dict[str, Any]:
+    return {
+        "replica": view.replica,
+        "address": view.address,
+        "role": view.role,
+        "isInSync": view.is_in_sync,
+        "epoch": view.epoch or None,
+        "synced": view.synced,
+        "behind": view.behind,
+        "problem": view.problem or None,
     }

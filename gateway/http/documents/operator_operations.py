@@ -6,7 +6,7 @@ from typing import Final
 
 from domain.access.model import Action, Effect
 from gateway.bridge.status import BridgeState
-from gateway.http.admin.brokers import BrokerChange
+from gateway.http.admin.brokers import BrokerChange, Election
 from gateway.http.admin.common import PREFIX, schema_of
 from gateway.http.admin.namespaces import NamespaceChange
 from gateway.http.documents.operation import GONE, Operation, Operations, answers, put
@@ -103,6 +103,20 @@ _BROKER: Final = named(
         "waiting": Maybe(0),
         "unread": Maybe(0),
         "keyValues": Maybe(12),
+        "rule": Maybe("in-sync"),
+        "epoch": Maybe(3),
+        "replicas": [
+            {
+                "replica": 1,
+                "address": "192.0.2.11:9101",
+                "role": "master",
+                "isInSync": True,
+                "epoch": Maybe(3),
+                "synced": Maybe(4096),
+                "behind": Maybe(0),
+                "problem": Maybe("it does not answer"),
+            }
+        ],
     },
 )
 _BRIDGE: Final = named(
@@ -193,6 +207,9 @@ SERVER_OPERATIONS: Final[Operations] = {
     ),
     ("PUT", f"{PREFIX}/brokers/{{name}}"): Operation(
         "putBroker", answers(_BROKER), body=Shape(schema_of(BrokerChange), {"isDraining": True})
+    ),
+    ("POST", f"{PREFIX}/brokers/{{name}}:elect"): Operation(
+        "electMaster", answers(_BROKER), body=Shape(schema_of(Election), {"to": 2})
     ),
     ("DELETE", f"{PREFIX}/brokers/{{name}}"): Operation("removeBroker", GONE),
     ("GET", f"{PREFIX}/bridges"): Operation("listBridges", answers(listed(_BRIDGE))),

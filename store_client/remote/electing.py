@@ -1,0 +1,140 @@
+"""Electing by hand: an operator's command moves the mastership of a broker group.
+
+    look at all replicas -> let the wanted one catch up -> fence -> choose -> appoint -> wait until it is open
+
+A planned move, to a replica that can catch up, leaves nothing behind; where the master is gone it is as the group's
+rule says (`domain.replication.election`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+
+from broker.remoting.link import Link, LinkSettings
+from domain.errors import Code, EntrepotError
+from domain.replication.election import Election, ElectionError
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
+from protocols.remoting import operations as wire
+
+ASK_SECONDS: Final = 3.0
+FENCE_SECONDS: Final = 30.0
+"""How long a replica may take to promise: a master opens its store anew, as a slave's."""
+CATCH_UP_SECONDS: Final = 5.0
+"""How long a planned move holds messages back for its target to have them all."""
+OPEN_SECONDS: Final = 15.0
+"""How long an elected master may take to open."""
+WHO: Final = "replica election"
+log = structlog.get_logger(__name__)
+
+
+class Electing:
+    """One election, over connections of its own.  `addresses`: of all replicas, by id."""
+
+    def __init__(self, addresses: Mapping[int, str], settings: LinkSettings) -> None:
+        self._links = {replica: Link(address, settings) for replica, address in addresses.items()}
+
+    async def __aenter__(self) -> Electing:
+        for link in self._links.values():
+            link.start()
+        await asyncio.gather(*(link.wait_up(ASK_SECONDS) for link in self._links.values()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    async def _ask_all(
+        self, operation: wire.Operation, *arguments: Any, seconds: float = ASK_SECONDS
+    ) -> dict[int, Any]:
+        """Answers of those that give one."""
+        up = {replica: link for replica, link in self._links.items() if link.is_up}
+        answers = await asyncio.gather(
+            *(link.ask(operation, *arguments, seconds=seconds) for link in up.values()), return_exceptions=True
+        )
+        found: dict[int, Any] = {}
+        for replica, answer in zip(up, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                found[replica] = answer
+            elif not isinstance(answer, EntrepotError):
+                raise answer
+        return found
+
+    async def statuses(self) -> dict[int, wire.ReplicaStatus]:
+        """How each replica sees itself, of those that answer."""
+        return await self._ask_all(wire.REPLICA_STATUS)
+
+    async def elect(self, wanted: int, lost: Sequence[int], *, is_unclean: bool) -> Appointment:
+        """Elect a master; NOBODY wanted: the best.  Raises PRECONDITION_FAILED where nobody can be, with why."""
+        told = await self.statuses()
+        if not told:
+            raise EntrepotError(Code.UNAVAILABLE, "no replica answers")
+        master = max((each for each in told.values() if each.is_open), key=lambda each: each.epoch, default=None)
+        if master is not None and wanted not in (NOBODY, master.member.replica):
+            await self._let_catch_up(master.member.replica, wanted)
+            told = await self.statuses()
+        epoch = 1 + max(max(each.promise.epoch, each.appointment.epoch) for each in told.values())
+        token = secrets.token_hex(8)
+
+        def election(of: int) -> Election:
+            return Election(epoch, token, lost=lost, wanted=of, is_unclean=is_unclean)
+
+        decide(election(wanted), map(_as_promised, told.values()))  # nobody is fenced for what cannot be
+        answers = [a or p for a, p in (await self._ask_all(wire.FENCE, epoch, token, seconds=FENCE_SECONDS)).values()]
+        try:
+            made, problem = decide(election(wanted), answers), None
+        except EntrepotError as error:
+            made, problem = decide(election(NOBODY), answers), error
+        await self._ask_all(wire.APPOINT, made)
+        if problem is not None:
+            raise EntrepotError(problem.code, f"{problem.message}; replica {made.master} is master instead")
+        await self._wait_until_open(made)
+        log.info("a master is elected", epoch=made.epoch, replica=made.master)
+        return made
+
+    async def _let_catch_up(self, master: int, wanted: int) -> None:
+        if wanted not in self._links or not self._links[wanted].is_up:
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"replica {wanted} does not answer")
+        is_even = await self._links[master].ask(
+            wire.QUIESCE, wanted, CATCH_UP_SECONDS, seconds=CATCH_UP_SECONDS + ASK_SECONDS
+        )
+        if not is_even:
+            raise EntrepotError(
+                Code.PRECONDITION_FAILED, f"replica {wanted} has not caught up in {CATCH_UP_SECONDS:.0f} s"
+            )
+
+    async def _wait_until_open(self, made: Appointment) -> None:
+        end = asyncio.get_running_loop().time() + OPEN_SECONDS
+        link = self._links[made.master]
+        while asyncio.get_running_loop().time() < end:
+            status: wire.ReplicaStatus = await link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS)
+            if status.is_open and status.epoch == made.epoch:
+                return
+            if status.appointment.epoch > made.epoch:
+                raise EntrepotError(Code.PRECONDITION_FAILED, "somebody else has elected meanwhile")
+            await asyncio.sleep(0.01)
+        raise EntrepotError(
+            Code.REQUEST_TIMEOUT,
+            f"replica {made.master} is master in epoch {made.epoch}, and not open yet: it waits for the disks that its "
+            "rule asks for",
+        )
+
+
+def _as_promised(status: wire.ReplicaStatus) -> FenceAnswer:
+    """What a replica would answer, as it is now."""
+    return FenceAnswer(
+        status.member, status.run, status.last, status.synced, status.confirmed, status.appointment, status.group
+    )
+
+
+def decide(election: Election, answers: Iterable[FenceAnswer | Promise]) -> Appointment:
+    """Who is to be master.  Raises PRECONDITION_FAILED, with why nobody can be."""
+    for answer in answers:
+        election.answered(answer)
+    try:
+        return election.decide()
+    except ElectionError as error:
+        raise EntrepotError(Code.PRECONDITION_FAILED, str(error)) from error
