@@ -15,7 +15,7 @@ import structlog
 
 from broker.commit_pace import CommitPace
 from broker.group_commit import GroupCommit
-from broker.opening import open_store
+from broker.opening import OpenedStore, open_store
 from broker.ports.condition import Condition
 from broker.ports.consumption import Consumption
 from broker.ports.core import BrokerCore
@@ -49,8 +49,15 @@ log = structlog.get_logger(__name__)
 class Broker:
     """Implements `domain.ports.Store`.  Make one with `await Broker.open(...)` on the event loop it will live on."""
 
-    def __init__(self, settings: BrokerSettings, clock: Clock, lock: DirectoryLock) -> None:
-        opened = open_store(settings, lock.descriptor)
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        lock: DirectoryLock | None = None,
+        opened: OpenedStore | None = None,
+    ) -> None:
+        """`lock`: that it is to release at its end.  `opened`: the store, where a replica had it open already."""
+        opened = opened or open_store(settings, None if lock is None else lock.descriptor)
         self.core = core = BrokerCore(settings, clock, opened, asyncio.get_running_loop())
         self.engine, self.registry = core.engine, core.registry
         self._lock = lock
@@ -124,7 +131,8 @@ class Broker:
         self.core.commit.close()
         self.core.loop.remove_reader(self.engine.checkpointer.channel.fileno())
         self.engine.close()
-        self._lock.release()
+        if self._lock is not None:
+            self._lock.release()
 
     # -- what happens by itself ----------------------------------------------------------------------------------
 

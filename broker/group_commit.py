@@ -65,7 +65,7 @@ class GroupCommit:
         self._waiting: deque[tuple[int, Confirmation, int, float]] = deque()
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
-        self._is_closed = False
+        self._is_closed = self._has_failed = self._is_held = False
         self._is_asked = False  # for a sync, by a decision
         self._late: asyncio.TimerHandle | None = None
         self._is_late = False  # what may wait has waited long enough
@@ -124,6 +124,18 @@ class GroupCommit:
     def backlogged(self) -> bool:
         return self._engine.end - self._engine.confirmed_offset > self._max_unconfirmed
 
+    def confirmed_more(self) -> None:
+        """Replicas have more of the log: tell who waits for that."""
+        if self._engine.failure is None and not self._is_closed:
+            try:
+                self._settle(self._engine.advance())
+            except StoreFailedError as failure:
+                self._fail(failure)
+
+    def give_up(self, failure: StoreFailedError) -> None:
+        """Confirm nothing any more: the outcome of what waits is unknown."""
+        self._give_up(self._engine.fail(failure))
+
     def when_relieved(self, callback: Callable[[], None]) -> None:
         self._relieved.append(callback)
 
@@ -147,6 +159,10 @@ class GroupCommit:
         self._loop.remove_reader(self._engine.log_channel.fileno())
         self.sync_now()
         self._is_closed = True
+        if self._waiting and self._engine.failure is None:  # replicas that it waits for are away
+            waiting, self._waiting = self._waiting, deque()
+            for _, confirmation, _, _ in waiting:
+                confirmation.settle(StoreFailedError("the store is closed: the outcome is unknown"))
         if self._late is not None:
             self._late.cancel()
 
@@ -172,9 +188,28 @@ class GroupCommit:
         else:
             self._begin()
 
+    def hold(self) -> None:
+        """Write nothing more: mastership is about to move.  What is under way ends."""
+        self._is_held = True
+
+    def go_on(self) -> None:
+        """Write again."""
+        self._is_held = False
+        self._ask(0)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """True while it is held, and all that was written is synced."""
+        return self._is_held and self._engine.syncing_to is None
+
+    @property
+    def is_idle(self) -> bool:
+        """True while nobody waits, and all that was appended is confirmed."""
+        return not self._waiting and self._engine.end == self._engine.confirmed_offset
+
     def _begin(self) -> None:
         self._is_ticking = False
-        if self._is_closed:
+        if self._is_closed or self._is_held:
             return
         try:
             self._decide()
@@ -253,8 +288,13 @@ class GroupCommit:
         return has_told
 
     def _fail(self, failure: StoreFailedError) -> None:
+        if not self._has_failed:
+            log.critical("the store has stopped", error=failure.message)
+            self._give_up(failure)
+
+    def _give_up(self, failure: StoreFailedError) -> None:
+        self._has_failed = True
         self._loop.remove_reader(self._engine.log_channel.fileno())
-        log.critical("the store has stopped", error=failure.message)
         waiting, self._waiting = self._waiting, deque()
         for confirmation in [*(waits[1] for waits in waiting), *self._step.fail()]:
             confirmation.settle(failure)

@@ -45,6 +45,7 @@ class OpenedStore:
     key_values: KeyValueTable
     progress: Progress
     restatements: Restatements
+    beginning: LogBeginning
     consumption: Consumption
     on_topic: list[Callable[[str], None]]
     store_id: str
@@ -165,7 +166,9 @@ def assemble(
         _renew_identity(files, identity, engine.commit_log.min_offset, log_channel)
     mint = HandleMint(bytes.fromhex(identity.handle_key), bytes.fromhex(identity.store_id), settings.name)
     consumption = Consumption(engine, registry, progress, mint, settings)
-    return OpenedStore(engine, registry, key_values, progress, restatements, consumption, watchers, identity.store_id)
+    return OpenedStore(
+        engine, registry, key_values, progress, restatements, beginning, consumption, watchers, identity.store_id
+    )
 
 
 def _row_readers(

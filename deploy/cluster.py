@@ -14,9 +14,11 @@ import asyncio
 import fcntl
 import json
 import signal
+import socket
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -150,13 +152,7 @@ class LocalCluster:
         known = ["--nameserver", ",".join(member.addresses["nameserver"] for member in name_servers if member.look())]
         if self._stop.is_set():
             return
-        brokers = []
-        for index in range(wanted.brokers):
-            name = f"broker-{index}"
-            data = self._directory / name
-            arguments = [*known, "--name", name, "--data-dir", str(data), "--port", _port(wanted.broker_port, index)]
-            brokers.append(self._member("broker", index, arguments, data))
-        await self._start(brokers)
+        await self._start([broker for index in range(wanted.brokers) for broker in self._replicas(index, known)])
         if self._stop.is_set():
             return
         ports = [
@@ -177,8 +173,30 @@ class LocalCluster:
             ]
         )
 
-    def _member(self, role: str, index: int, arguments: list[str], data: Path | None = None) -> Member:
-        name = f"{role}-{index}"
+    def _replicas(self, index: int, known: list[str]) -> list[Member]:
+        """One broker: a process, or one for each of its replicas."""
+        wanted, name = self._wanted, f"broker-{index}"
+        if wanted.replicas == 1:
+            data = self._directory / name
+            arguments = [*known, "--name", name, "--data-dir", str(data), "--port", _port(wanted.broker_port, index)]
+            return [self._member("broker", index, arguments, data)]
+        first = wanted.broker_port and wanted.broker_port + index * wanted.replicas
+        ports = [first + at for at in range(wanted.replicas)] if first else _free_ports(wanted.host, wanted.replicas)
+        group = [f"{replica}={wanted.host}:{port}" for replica, port in enumerate(ports, 1)]
+        settings = {"broker.replicas": json.dumps(group), "broker.rule": wanted.rule}
+        members = []
+        for replica, port in enumerate(ports, 1):
+            data = self._directory / f"{name}-{replica}"
+            arguments = [*known, "--name", name, "--data-dir", str(data), "--port", str(port)]
+            for key, value in {**settings, "broker.replica_id": str(replica)}.items():
+                arguments += ["--set", f"{key}={value}"]
+            members.append(self._member("broker", index, arguments, data, f"-{replica}"))
+        return members
+
+    def _member(
+        self, role: str, index: int, arguments: list[str], data: Path | None = None, replica: str = ""
+    ) -> Member:
+        name = f"{role}-{index}{replica}"
         log, ready_file = self._directory / "log" / f"{name}.log", self._directory / "run" / f"{name}.json"
         return Member(role, name, ["--host", self._wanted.host, *arguments], log, ready_file, data)
 
@@ -289,6 +307,13 @@ def _port(first: int | None, index: int) -> str:
     return "0" if not first else str(first + index)
 
 
+def _free_ports(host: str, count: int) -> list[int]:
+    """Ports that are free now: replicas know each other's before any of them listens."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.create_server((host, 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
+
+
 async def _end(member: Member) -> bool:
     """Wait for one that was told to stop; whether it stopped in time.  It is killed if not."""
     assert member.process is not None
@@ -322,6 +347,10 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--host", default="127.0.0.1", metavar="H", help="address that everything binds to")
     add("--nameservers", 2, "how many name servers (2)", 1)
     add("--brokers", 2, "how many brokers (2)", 1)
+    add("--replicas", 1, "how many replicas each broker has (1)", 1)
+    parser.add_argument(
+        "--rule", default="in-sync", metavar="R", help="when a message is confirmed: async, in-sync, or such as 2-3"
+    )
     add("--gateways", 2, "how many gateways (2)", 1)
     add("--mqtt-port", None, "MQTT port of the first gateway, the others count on from it; else free ones", 0)
     add("--amqp-port", None, "the same for AMQP", 0)

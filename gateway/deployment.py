@@ -12,7 +12,7 @@ from gateway.clock import SystemClock
 from gateway.listener import address_of
 from gateway.process import StopSignal, bind_doors, run_process, settle_memory, write_ready_file
 from gateway.settings import LoadedSettings, Settings
-from gateway.stores import open_broker_door, open_store
+from gateway.stores import open_broker_door, open_replica, open_store
 
 Readiness = AbstractContextManager[None]
 """Lasts as long as it is up."""
@@ -33,6 +33,8 @@ async def serve_broker(loaded: LoadedSettings) -> int:
     """A store, and the door through which gateways reach it, until told to stop, or until it has left its cluster."""
     [listener] = bind_doors(loaded, ("broker",)).values()
     ready = _ready(loaded.settings, {"broker": address_of(listener)})
+    if loaded.settings.broker.replica_id:
+        return await _serve_replica(loaded.settings, listener, ready)
     return await _serve(loaded.settings, listener, ready, is_alone=False)
 
 
@@ -62,6 +64,26 @@ async def _serve(settings: Settings, listener: socket.socket, ready: Readiness, 
         await broker.close()
     finally:
         await store.close()
+    log.info("stopped", exit_code=code)
+    return code
+
+
+async def _serve_replica(settings: Settings, listener: socket.socket, ready: Readiness) -> int:
+    """One replica of a broker group."""
+    replica = await open_replica(settings, listener, SystemClock())
+    stop = StopSignal()
+    try:
+        await replica.start()
+        settle_memory()
+        with ready:
+            while (code := await stop.wait(0.2)) is None:
+                if replica.stopped.done():
+                    why = replica.stopped.result()
+                    if why is not None:
+                        log.critical("stopping: the replica cannot go on", error=why.message)
+                    stop.give(0 if why is None else 1)
+    finally:
+        await replica.close()
     log.info("stopped", exit_code=code)
     return code
 

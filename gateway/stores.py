@@ -5,16 +5,17 @@ from __future__ import annotations
 import errno
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError
 from domain.ports import Store
+from domain.replication.rule import parse_rule
 from gateway.listener import address_of
 from gateway.settings import ClusterSettings, Settings
 
 if TYPE_CHECKING:
-    from store_client.embedded import ServedBroker
+    from store_client.embedded import EmbeddedSettings, ServedBroker, ServedReplica
 
 
 async def open_store(settings: Settings, clock: Clock) -> Store:
@@ -39,34 +40,37 @@ async def open_store(settings: Settings, clock: Clock) -> Store:
 
 
 async def _open_here(settings: Settings, clock: Clock) -> Store:
-    from store_client.embedded import embedded_settings, open_embedded
+    from store_client.embedded import open_embedded
+
+    return await open_embedded(_settings_here(settings), clock)
+
+
+def _settings_here(settings: Settings) -> EmbeddedSettings:
+    from store_client.embedded import embedded_settings
 
     kept = settings.store
-    return await open_embedded(
-        embedded_settings(
-            kept.data_dir,
-            segment_size_bytes=kept.segment_size_bytes,
-            preallocate_bytes=kept.preallocate_bytes,
-            reserve_bytes=kept.reserve_bytes,
-            flush_async=kept.flush == "async",
-            linger_ms=kept.flush_linger_us_max / 1000,
-            max_unconfirmed_bytes=kept.max_unconfirmed_bytes,
-            max_message_bytes=kept.max_message_bytes,
-            max_in_flight_per_queue=kept.max_in_flight_per_queue,
-            hold_back_limit=kept.hold_back_messages,
-            retention_seconds=kept.retention_seconds,
-            retention_interval_seconds=kept.retention_interval_seconds,
-            free_bytes=(kept.disk_warn_free_bytes, kept.disk_refuse_free_bytes, kept.disk_emergency_free_bytes),
-            index_sizes=(kept.index_slots, kept.index_entries),
-            transaction_check_after_ms=int(kept.transaction_check_after_seconds * 1000),
-            transaction_check_interval_ms=int(kept.transaction_check_interval_seconds * 1000),
-            transaction_max_checks=kept.transaction_max_checks,
-            checkpoint_interval_bytes=kept.checkpoint_interval_bytes,
-            checkpoint_interval_seconds=kept.checkpoint_interval_seconds,
-            group_defaults=settings.groups.new_group("defaults"),
-            name=settings.broker.name,
-        ),
-        clock,
+    return embedded_settings(
+        kept.data_dir,
+        segment_size_bytes=kept.segment_size_bytes,
+        preallocate_bytes=kept.preallocate_bytes,
+        reserve_bytes=kept.reserve_bytes,
+        flush_async=kept.flush == "async",
+        linger_ms=kept.flush_linger_us_max / 1000,
+        max_unconfirmed_bytes=kept.max_unconfirmed_bytes,
+        max_message_bytes=kept.max_message_bytes,
+        max_in_flight_per_queue=kept.max_in_flight_per_queue,
+        hold_back_limit=kept.hold_back_messages,
+        retention_seconds=kept.retention_seconds,
+        retention_interval_seconds=kept.retention_interval_seconds,
+        free_bytes=(kept.disk_warn_free_bytes, kept.disk_refuse_free_bytes, kept.disk_emergency_free_bytes),
+        index_sizes=(kept.index_slots, kept.index_entries),
+        transaction_check_after_ms=int(kept.transaction_check_after_seconds * 1000),
+        transaction_check_interval_ms=int(kept.transaction_check_interval_seconds * 1000),
+        transaction_max_checks=kept.transaction_max_checks,
+        checkpoint_interval_bytes=kept.checkpoint_interval_bytes,
+        checkpoint_interval_seconds=kept.checkpoint_interval_seconds,
+        group_defaults=settings.groups.new_group("defaults"),
+        name=settings.broker.name,
     )
 
 
@@ -146,22 +150,44 @@ def open_broker_door(
 
     named, cluster = settings.broker, settings.cluster
     number = 0 if is_alone and named.number is None and not cluster.name_servers else named.number
-    return serve_embedded(
-        store,
-        listener,
-        clock,
-        name=named.name,
-        number=number,
-        address=named.advertise or address_of(listener),
-        zone=named.zone,
-        cluster=cluster.name,
-        name_servers=cluster.name_servers,
-        keeps_key_values={"yes": True, "no": False, "auto": None}[named.keeps_key_values],
-        register_seconds=named.register_seconds,
-        heartbeat_seconds=named.heartbeat_seconds,
-        silence_seconds=cluster.silence_seconds,
-        tls=_tls(cluster),
-    )
+    return serve_embedded(store, listener, clock, **_door_settings(settings, listener, number))
+
+
+async def open_replica(settings: Settings, listener: socket.socket, clock: Clock) -> ServedReplica:
+    """A replica of a broker group, behind a listening socket."""
+    from store_client.embedded import make_replica
+
+    named = settings.broker
+    try:
+        return make_replica(
+            _settings_here(settings),
+            listener,
+            clock,
+            replica=named.replica_id,
+            addresses=named.group_addresses(),
+            rule=parse_rule(named.rule, len(named.replicas), named.min_in_sync),
+            **_door_settings(settings, listener, named.number),
+        )
+    except OSError as error:
+        raise unusable(settings.store.data_dir, error) from error
+
+
+def _door_settings(settings: Settings, listener: socket.socket, number: int | None) -> dict[str, Any]:
+    """Fields of `BrokerProcessSettings` by name."""
+    named, cluster = settings.broker, settings.cluster
+    return {
+        "name": named.name,
+        "number": number,
+        "address": named.advertise or address_of(listener),
+        "zone": named.zone,
+        "cluster": cluster.name,
+        "name_servers": cluster.name_servers,
+        "keeps_key_values": {"yes": True, "no": False, "auto": None}[named.keeps_key_values],
+        "register_seconds": named.register_seconds,
+        "heartbeat_seconds": named.heartbeat_seconds,
+        "silence_seconds": cluster.silence_seconds,
+        "tls": _tls(cluster),
+    }
 
 
 def _tls(cluster: ClusterSettings) -> tuple[Path | None, Path | None, Path | None]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, TypeAlias
 
 from domain.replication.epochs import EpochStart
-from domain.replication.mastership import ReplicaState
+from domain.replication.greeting import Welcome
+from domain.replication.mastership import Appointment, ReplicaState
 
 
 class Persist(NamedTuple):
@@ -23,6 +24,12 @@ class Cut(NamedTuple):
     is_unclean: bool
 
 
+class BeginAt(NamedTuple):
+    """Have an empty log that begins at an offset, whatever there was."""
+
+    offset: int
+
+
 class Write(NamedTuple):
     """Write whole records at the end of the log."""
 
@@ -31,7 +38,9 @@ class Write(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Ask for what was written to be made durable; `Replica.synced` is told."""
+    """Ask for what was written to be made durable; `Replica.synced_to` is told, with the generation."""
+
+    generation: int
 
 
 class AppendEpoch(NamedTuple):
@@ -67,19 +76,6 @@ class Unfollow(NamedTuple):
     """End the connection to the master; what still comes by it does not count."""
 
 
-class Welcome(NamedTuple):
-    """The master takes a slave: its stream begins at an offset, up to which both logs are the same."""
-
-    epoch: int
-    run: int
-    start: int
-    confirmed: int
-    is_unclean: bool = False
-    """The history behind `start` has an unclean start: what the slave has confirmed may be cut."""
-    starts: tuple[EpochStart, ...] = ()
-    """Of the history before `start`: a slave that has nothing yet would not find those whose records are gone."""
-
-
 class WelcomeSlave(NamedTuple):
     """Answer a greeting, and send runs from there on."""
 
@@ -102,6 +98,12 @@ class Acknowledge(NamedTuple):
     end: int
 
 
+class Announce(NamedTuple):
+    """Tell the other replicas of a set that has grown."""
+
+    appointment: Appointment
+
+
 class Halt(NamedTuple):
     """Stop loudly: going on would lose what was confirmed."""
 
@@ -111,6 +113,7 @@ class Halt(NamedTuple):
 Effect: TypeAlias = (
     Persist
     | Cut
+    | BeginAt
     | Write
     | Sync
     | AppendEpoch
@@ -122,5 +125,6 @@ Effect: TypeAlias = (
     | WelcomeSlave
     | RefuseSlave
     | Acknowledge
+    | Announce
     | Halt
 )

@@ -19,11 +19,12 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
 
 from broker.replication.effects import (
     Acknowledge,
+    Announce,
     AppendEpoch,
+    BeginAt,
     Close,
     Confirm,
     Cut,
@@ -35,11 +36,12 @@ from broker.replication.effects import (
     RefuseSlave,
     Sync,
     Unfollow,
-    Welcome,
     WelcomeSlave,
     Write,
 )
+from broker.replication.slave_progress import Run, SlaveProgress
 from domain.replication.epochs import BEGINNING, EpochStart, ForkedError, common_end
+from domain.replication.greeting import Greeting, Welcome
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, ReplicaState
 from domain.replication.rule import RuleKind, confirmed_offset
 
@@ -48,30 +50,6 @@ class Role(Enum):
     NOBODY = "nobody"
     SLAVE = "slave"
     MASTER = "master"
-
-
-class Greeting(NamedTuple):
-    """What a slave says to its master first."""
-
-    group: str
-    member: Member
-    run: int
-    promised: int
-    end: int
-    """Synced."""
-    confirmed: int
-    starts: tuple[EpochStart, ...]
-
-
-class Run(NamedTuple):
-    """Whole records on their way to a slave.  `floor`: the highest durable floor that one of them bears.  `starts`: of
-    the EPOCH records among them.  `confirmed`: by the master, when it sent them."""
-
-    offset: int
-    data: bytes
-    floor: int
-    confirmed: int
-    starts: tuple[EpochStart, ...] = ()
 
 
 class Replica:
@@ -86,12 +64,13 @@ class Replica:
         self.halted = ""
         # of a master
         self.epoch_end: int | None = None  # behind its EPOCH record, once that is written
-        self.slaves: dict[int, _Slave] = {}
+        self.slaves: dict[int, SlaveProgress] = {}
         # of a slave
         self.is_joined = False
         self.told = 0  # by the master: confirmed
         self._waiting: deque[Run] = deque()
         self._is_syncing = False
+        self.generation = 0  # of the log's files: an answer to a sync of earlier ones says nothing
 
     @property
     def epoch(self) -> int:
@@ -110,14 +89,22 @@ class Replica:
             return effects + self._follow()
         if self.state.member not in appointment.members:
             return effects  # this directory is not the one that was appointed
-        if appointment.rule.kind is RuleKind.ASYNC and len(appointment.known) > 1:
+        if self.needs_nobody:
             return effects  # another may have been appointed, and have confirmed alone: `nobody_later` says not
         return effects + self._lead()
+
+    @property
+    def needs_nobody(self) -> bool:
+        """True where it could confirm alone, and so goes on as master only when it knows of no later one."""
+        appointment = self.state.appointment
+        is_alone = appointment.rule.kind is RuleKind.ASYNC or not appointment.others(appointment.members)
+        return is_alone and appointment.rule.kind is not RuleKind.QUORUM and len(appointment.known) > 1
 
     def nobody_later(self) -> list[Effect]:
         """Every other replica was heard, and none has promised a later epoch: a master goes on."""
         appointment = self.state.appointment
         is_master = self.role is Role.NOBODY and appointment.master == self.state.replica
+        is_master = is_master and self.state.member in appointment.members
         return self._lead() if is_master and self.state.promise.epoch <= appointment.epoch else []
 
     def _halt(self, reason: str) -> list[Effect]:
@@ -143,6 +130,7 @@ class Replica:
             self.synced,
             self.confirmed,
             self.state.appointment,
+            self.state.group,
         )
 
     def _resign(self, reason: str) -> list[Effect]:
@@ -159,6 +147,8 @@ class Replica:
     def appoint(self, appointment: Appointment) -> list[Effect]:
         """Take an appointment that was decided.  An earlier one than is known changes nothing."""
         known = self.state.appointment
+        if self.state.group and appointment.group not in ("", self.state.group):
+            return []  # of another group
         if appointment.order <= known.order or appointment.epoch < self.state.promise.epoch:
             return []
         promise = max(self.state.promise, Promise(appointment.epoch), key=lambda each: each.epoch)
@@ -195,7 +185,8 @@ class Replica:
     def epoch_written(self, start: EpochStart, end: int) -> list[Effect]:
         """The EPOCH record is at its place; `end` behind it."""
         self.starts.append(start)
-        self.epoch_end = end
+        if self.role is Role.MASTER and start.name == (self.epoch, self.state.run):
+            self.epoch_end = end
         return self.wrote(end)
 
     def wrote(self, end: int) -> list[Effect]:
@@ -215,9 +206,10 @@ class Replica:
             return [RefuseSlave(replica, stream, str(error))]
         if not greeting.end or (start is None and not greeting.confirmed):
             start = self.begin  # it has nothing yet, or nothing that anybody was told of
-        if start is None or start < self.begin:
-            return [RefuseSlave(replica, stream, "its log has nothing in common with what is kept here: copy it anew")]
-        self.slaves[replica] = _Slave(stream, member, start)
+        if start is None:
+            return [RefuseSlave(replica, stream, "its log has nothing in common with this one: give it an empty disk")]
+        start = max(start, self.begin)  # what lies between was removed by retention: it copies anew
+        self.slaves[replica] = SlaveProgress(stream, member, start)
         is_unclean = any(each.is_unclean and each.start >= start for each in self.starts)
         before = tuple(each for each in self.starts if each.start < start)
         welcome = Welcome(self.epoch, self.state.run, start, self.confirmed, is_unclean, before)
@@ -234,10 +226,7 @@ class Replica:
             return f"replica {state.replica} is the master itself: two processes have its id"
         if greeting.promised > self.epoch or greeting.starts[-1].epoch > self.epoch:
             return f"it has heard of epoch {max(greeting.promised, greeting.starts[-1].epoch)}, this is {self.epoch}"
-        admitted = dict(state.appointment.known)
-        if greeting.member.replica in admitted and admitted[greeting.member.replica] != greeting.member.incarnation:
-            return ""  # a wiped one: it copies, and counts nowhere until it is admitted
-        return ""
+        return ""  # a wiped one too: it copies, and counts nowhere until it is admitted
 
     def sending(self, replica: int, stream: int, end: int) -> None:
         """A run up to an offset is on its way to a slave."""
@@ -254,7 +243,28 @@ class Replica:
             del self.slaves[replica]
             return [RefuseSlave(replica, stream, f"it acknowledges {end}, {slave.sent} was sent")]
         slave.acknowledged = max(slave.acknowledged, end)
-        return self._confirm()
+        return [*self._confirm(), *self._admit(slave)]
+
+    def _admit(self, slave: SlaveProgress) -> list[Effect]:
+        """Take a slave that has all that is confirmed into the set.
+
+        That needs no controller: whoever knows only the earlier set is safe with it, for all its members, and those of
+        the later one, have what is confirmed from now on.  To let one go is not safe, and not done here.
+        """
+        appointment = self.state.appointment
+        least = max(self.confirmed, self.epoch_end or 0)
+        if not self.is_open or slave.acknowledged < least or slave.member in appointment.members:
+            return []
+        kept = tuple(member for member in appointment.members if member.replica != slave.member.replica)
+        known = dict(appointment.known) | {slave.member.replica: slave.member.incarnation}
+        grown = replace(
+            appointment,
+            version=appointment.version + 1,
+            members=tuple(sorted((*kept, slave.member))),
+            known=tuple(Member(replica, incarnation) for replica, incarnation in sorted(known.items())),
+        )
+        self.state = replace(self.state, appointment=grown)
+        return [Persist(self.state), Announce(grown)]
 
     def slave_gone(self, replica: int, stream: int) -> None:
         """A stream has ended."""
@@ -328,13 +338,18 @@ class Replica:
             )
             self.starts = [start for start in self.starts if start.start < welcome.start] or [BEGINNING]
             self.confirmed = min(self.confirmed, welcome.start)
-        if not self.end or welcome.start <= self.begin:  # nothing of its own is left
+        if not self.end or welcome.start <= self.begin or welcome.start > self.end:  # nothing of its own is left
             self.begin, self.starts = welcome.start, list(welcome.starts) or [BEGINNING]
+            effects.append(BeginAt(welcome.start))
+            self.confirmed = welcome.start
+        if effects:
+            self.generation += 1
+            self._is_syncing = False
         self.end = self.synced = welcome.start
-        self.is_joined, self._is_syncing = True, False
+        self.is_joined = True
         self._waiting.clear()
         self.told = welcome.confirmed
-        return effects + self._hear()
+        return [*effects, Acknowledge(self.synced), *self._hear()]
 
     def came(self, run: Run) -> list[Effect]:
         """Records of the master's log."""
@@ -359,13 +374,28 @@ class Replica:
                 self.end = run.offset + len(run.data)
         if not self._is_syncing and self.end > self.synced:
             self._is_syncing = True
-            effects.append(Sync())
+            effects.append(Sync(self.generation))
         return effects
+
+    def reopened(self, end: int) -> None:
+        """The store was opened anew: all of its log is durable."""
+        self.end = self.synced = end
+        self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
+        self.generation += 1
+        self._is_syncing = False
+
+    def write_failed(self, end: int) -> None:
+        """There was no room: the log ends here, and the stream is of no use any more."""
+        self.lost()
+        self.end = end
+        self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
 
     # -- both ----------------------------------------------------------------------------------------------------
 
-    def synced_to(self, end: int) -> list[Effect]:
-        """The own log is durable up to an offset."""
+    def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:
+        """The own log is durable up to an offset.  `generation`: of the sync that was asked for; None: of now."""
+        if generation not in (None, self.generation):
+            return []
         self._is_syncing = False
         self.synced = max(self.synced, end)
         if self.role is Role.MASTER:
@@ -381,12 +411,3 @@ class Replica:
             return []
         self.confirmed = offset
         return [Confirm(offset)]
-
-
-class _Slave:
-    """A slave as its master knows it."""
-
-    __slots__ = ("acknowledged", "member", "sent", "stream")
-
-    def __init__(self, stream: int, member: Member, start: int) -> None:
-        self.stream, self.member, self.sent, self.acknowledged = stream, member, start, 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -17,7 +16,7 @@ import structlog
 from broker.broker import Broker
 from broker.remoting.listener import Service
 from broker.server.definition_log import PREFIX
-from broker.server.identity import BrokerIdentity
+from broker.server.identity import KeptIdentity
 from broker.server.store_service import StoreService
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValueChange
@@ -38,13 +37,12 @@ class BrokerControl:
     def __init__(
         self,
         broker: Broker,
-        identity: BrokerIdentity,
-        data_dir: Path,
+        kept: KeptIdentity,
         service: StoreService,
         on_changed: Callable[[], None],
         on_leave: Callable[[], None],
     ) -> None:
-        self._broker, self._identity, self._data_dir = broker, identity, data_dir
+        self._broker, self._kept, self._identity = broker, kept, kept.identity
         self._service = service
         self._on_changed, self._on_leave = on_changed, on_leave
         self._loop = asyncio.get_running_loop()
@@ -99,7 +97,7 @@ class BrokerControl:
     async def _set_draining(self, is_draining: bool) -> None:
         if self._identity.is_draining != is_draining:
             self._identity.is_draining = is_draining
-            self._identity.save(self._data_dir)
+            await self._kept.save()
             log.info("draining" if is_draining else "not draining any more", broker=self._identity.name)
             self._on_changed()
 
@@ -175,7 +173,7 @@ class BrokerControl:
     async def keep_key_values(self, keeps: bool) -> None:
         """Be the one that keeps them, or not any more: then they are forgotten."""
         self._identity.keeps_key_values = keeps
-        self._identity.save(self._data_dir)
+        await self._kept.save()
         self._on_changed()
         if not keeps:
             await self._forget_key_values()

@@ -7,18 +7,21 @@ The number is part of every queue id that the world has of this broker, so it ne
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from broker.store.disk import is_want_of_space
-from broker.store.private_files import open_private
+from broker.server.definition_log import PREFIX
+from broker.store.small_files import put_durably
 from domain.errors import StoreFailedError
+from domain.key_value import KeyValueChange
+from domain.ports import KeyValues
 from domain.shard import MAX_BROKER_NUMBER, broker_number
 
 FILE: Final = "broker.json"
+GROUP_KEY: Final = f"{PREFIX}identity"
+"""The key-value of a group's log that says the same."""
 
 
 class BrokerIdentity(msgspec.Struct):
@@ -32,35 +35,43 @@ class BrokerIdentity(msgspec.Struct):
     epoch: int = 0
 
     def save(self, data_dir: Path) -> None:
-        """Put it in place whole, durably; where the disk has no room, over what is there: it needs none, and so small
-        a file is written at once."""
-        path, draft = data_dir / FILE, data_dir / f"{FILE}.draft"
-        data = msgspec.json.format(msgspec.json.encode(self), indent=2)
-        try:
-            _write(draft, data, os.O_CREAT | os.O_TRUNC)
-        except OSError as error:
-            draft.unlink(missing_ok=True)
-            if not (is_want_of_space(error) and path.exists()):
-                raise
-            _write(path, data)
-        else:
-            draft.replace(path)
-        directory = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        """Put it in place whole, durably."""
+        put_durably(data_dir / FILE, msgspec.json.format(msgspec.json.encode(self), indent=2))
 
 
-def _write(path: Path, data: bytes, flags: int = 0) -> None:
-    """Write a file from its beginning on, durably."""
-    descriptor = open_private(str(path), os.O_WRONLY | flags)
+class KeptIdentity:
+    """An identity, and where it is kept: beside the store, and of a broker group in the log too, so that the next
+    master goes on as what the last one was.  `key_values`: of a group's store."""
+
+    def __init__(self, data_dir: Path, identity: BrokerIdentity, key_values: KeyValues | None) -> None:
+        self.identity = identity
+        self._data_dir, self._key_values = data_dir, key_values
+
+    async def load(self) -> None:
+        """Take what the group's log says."""
+        if self._key_values is None:
+            return
+        [found] = await self._key_values.get([GROUP_KEY])
+        if found is not None:
+            said = msgspec.json.decode(found.value, type=BrokerIdentity)
+            self.identity.keeps_key_values, self.identity.is_draining = said.keeps_key_values, said.is_draining
+        elif self.identity.keeps_key_values is not None:
+            await self.save()  # of the time before it had replicas
+
+    async def save(self) -> None:
+        """Keep it, durably, on all that must have it."""
+        self.identity.save(self._data_dir)
+        if self._key_values is not None:
+            await self._key_values.write([KeyValueChange(GROUP_KEY, msgspec.json.encode(self.identity))])
+
+
+def epoch_kept(data_dir: Path) -> int:
+    """The epoch of the last process that had the directory; 0 where none had."""
+    path = data_dir / FILE
     try:
-        os.pwrite(descriptor, data, 0)
-        os.ftruncate(descriptor, len(data))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return msgspec.json.decode(path.read_bytes(), type=BrokerIdentity).epoch if path.exists() else 0
+    except msgspec.DecodeError as error:
+        raise StoreFailedError(f"{path} cannot be read: {error}") from error
 
 
 def open_identity(data_dir: Path, name: str, number: int | None) -> BrokerIdentity:

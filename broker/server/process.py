@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -18,9 +18,10 @@ from broker.remoting.listener import ListenerLimits, RemotingListener, Service
 from broker.remoting.tls import TlsFiles
 from broker.server.control import BrokerControl
 from broker.server.definition_log import DefinitionLog
-from broker.server.identity import BrokerIdentity, open_identity
+from broker.server.identity import BrokerIdentity, KeptIdentity, open_identity
 from broker.server.registration import Registrar
 from broker.server.store_service import StoreService
+from broker.settings import BrokerSettings
 from domain.clock import Clock
 from domain.errors import EntrepotError
 from domain.route import BrokerInfo
@@ -48,34 +49,56 @@ class BrokerProcessSettings:
     tls: TlsFiles = field(default_factory=TlsFiles)
 
 
+@dataclass(frozen=True, slots=True)
+class Mastership:
+    """Of whom it speaks: `domain.route.BrokerInfo`."""
+
+    order: int
+    replica: int = 0
+    replicas: tuple[tuple[int, str], ...] = ()
+
+
+def make_listener(settings: BrokerProcessSettings, listener: socket.socket, store: BrokerSettings) -> RemotingListener:
+    """The door of a broker, which offers nothing yet."""
+    window = min(ListenerLimits().window_bytes, store.max_unconfirmed_bytes)
+    return RemotingListener(
+        Service(),
+        listener,
+        settings.name,
+        settings.cluster,
+        settings.tls.server(),
+        ListenerLimits(window_bytes=window),
+    )
+
+
 class BrokerProcess:
     """Serves an opened store.  `stopped` is done when it has left its cluster (None), or may not be in it (why)."""
 
-    def __init__(self, broker: Broker, settings: BrokerProcessSettings, listener: socket.socket, clock: Clock) -> None:
-        self._broker, self._settings = broker, settings
+    def __init__(
+        self,
+        broker: Broker,
+        settings: BrokerProcessSettings,
+        listener: socket.socket | RemotingListener,
+        clock: Clock,
+        mastership: Mastership | None = None,
+    ) -> None:
+        """`listener`: its own, or that of the replica whose master this is, as `mastership` says."""
+        self._broker, self._settings, self._mastership = broker, settings, mastership
         data_dir = broker.core.settings.data_dir
         self.identity: BrokerIdentity = open_identity(data_dir, settings.name, settings.number)
-        self._data_dir = data_dir
         self.identity.epoch = max(clock.now_ms(), self.identity.epoch + 1)
         self.identity.save(data_dir)
+        self._kept = KeptIdentity(data_dir, self.identity, None if mastership is None else broker.key_values)
         self._loop = asyncio.get_running_loop()
         self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
         self._deletions = DefinitionLog(broker.key_values)
         self._service = StoreService(broker, self._deletions, self.info)
-        self._control = BrokerControl(
-            broker, self.identity, data_dir, self._service, self._changed, lambda: self._stop(None)
+        self._control = BrokerControl(broker, self._kept, self._service, self._changed, lambda: self._stop(None))
+        self._owns_listener = isinstance(listener, socket.socket)
+        self._listener = (
+            make_listener(settings, listener, broker.core.settings) if isinstance(listener, socket.socket) else listener
         )
-        service = Service()
-        self._service.install(service)
-        self._control.install(service)
-        self._listener = RemotingListener(
-            service,
-            listener,
-            self.identity.name,
-            settings.cluster,
-            settings.tls.server(),
-            ListenerLimits(window_bytes=min(ListenerLimits().window_bytes, broker.core.settings.max_unconfirmed_bytes)),
-        )
+        self._offer = self._offered()
         self._registrar = Registrar(
             settings.name_servers,
             LinkSettings(
@@ -92,28 +115,55 @@ class BrokerProcess:
         )
         self._deciding: asyncio.Task[None] | None = None
 
+    def _offered(self) -> Service:
+        """What it answers, put into the listener's service."""
+        offered = Service()
+        self._service.install(offered)
+        self._control.install(offered)
+        service = self._listener.service
+        service.calls.update(offered.calls)
+        service.streams.update(offered.streams)
+        service.direct.update(offered.direct)
+        return offered
+
+    def _withdraw(self) -> None:
+        """Answer none of it any more."""
+        service = self._listener.service
+        for offered, known in (
+            (self._offer.calls, service.calls),
+            (self._offer.streams, service.streams),
+            (self._offer.direct, service.direct),
+        ):
+            for operation in offered:
+                known.pop(operation, None)
+
     def info(self) -> BrokerInfo:
         """Who this is just now."""
+        mastership = self._mastership or Mastership(self.identity.epoch)
         return BrokerInfo(
             self.identity.name,
             self.identity.number,
             self._settings.address,
             self._broker.core.store_id,
-            self.identity.epoch,
+            mastership.order,
             self._settings.zone,
             self.identity.is_draining,
             self.identity.keeps_key_values,
             "; ".join(self._broker.condition.damage),
+            mastership.replica,
+            mastership.replicas,
         )
 
     async def start(self) -> None:
         """Listen, and make it known."""
         await self._deletions.load()
+        await self._kept.load()
         wanted = self._settings.keeps_key_values
         if wanted is not None and wanted != self.identity.keeps_key_values:
             self.identity.keeps_key_values = wanted
-            self.identity.save(self._data_dir)
-        await self._listener.start()
+            await self._kept.save()
+        if self._owns_listener:
+            await self._listener.start()
         self._registrar.start()
         if self.identity.keeps_key_values is None:
             self._deciding = self._loop.create_task(self._decide())
@@ -129,6 +179,21 @@ class BrokerProcess:
         keeps = await self._registrar.decide_keeper(self.identity)
         log.info("keeps the key-values" if keeps else "another broker keeps the key-values", broker=self.identity.name)
         await self._control.keep_key_values(keeps)
+
+    def refuse_messages_while(self, refuses: Callable[[], EntrepotError | None]) -> None:
+        """Take no messages while that says why."""
+        self._service.refuses = refuses
+
+    def hold(self) -> None:
+        """Hold new messages back until `go_on`."""
+        self._service.hold()
+
+    def go_on(self) -> None:
+        self._service.go_on()
+
+    def refuse_held(self) -> None:
+        """Say of what was held back that it was not taken."""
+        self._service.refuse_held()
 
     def _changed(self) -> None:
         self._service.info_changed()
@@ -147,4 +212,6 @@ class BrokerProcess:
             await self._registrar.unregister()
         await self._registrar.close()
         self._broker.consumption.release_waiting()
-        await self._listener.close()
+        self._withdraw()
+        if self._owns_listener:
+            await self._listener.close()

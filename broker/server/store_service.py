@@ -55,6 +55,9 @@ class StoreService:
         self.last_append = 0.0
         self.is_leaving = False
         """No message is taken any more."""
+        self.refuses: Callable[[], EntrepotError | None] = lambda: None
+        """Why no message is taken just now: too few replicas are in sync."""
+        self._held: list[Callable[[], None]] | None = None
 
     def install(self, service: Service) -> None:
         """Put its operations into a service."""
@@ -80,15 +83,46 @@ class StoreService:
         for stream in tuple(self._definition_streams):
             stream.changed()
 
+    def hold(self) -> None:
+        """Hold new messages back until `go_on`: mastership is about to move."""
+        if self._held is None:
+            self._held = []
+
+    def go_on(self) -> None:
+        """Take what was held back."""
+        held, self._held = self._held, None
+        for take in held or ():
+            take()
+
+    def _take_held(
+        self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
+    ) -> None:
+        try:
+            self._append(channel, request, append)
+        except EntrepotError as refusal:
+            channel.refuse(request.id, refusal)
+        except RemotingError as error:
+            channel.refuse(request.id, EntrepotError(Code.BAD_REQUEST, str(error)))
+
+    def refuse_held(self) -> None:
+        """Mastership has moved: what was held back was not taken."""
+        self.is_leaving = True
+        self.go_on()
+
     # -- messages ------------------------------------------------------------------------------------------------
 
     def _append(
         self, channel: ServerChannel, request: Requested, append: Callable[[Sequence[Message]], Confirmation]
     ) -> None:
         """Answered when it is durable; no task waits for it."""
+        if self._held is not None:
+            self._held.append(lambda: self._take_held(channel, request, append))
+            return
         messages = decode_messages(request.payload)
-        if self.is_leaving:
-            refusal = EntrepotError(Code.UNAVAILABLE, "the broker leaves: the message was not taken")
+        refusal = self.refuses() or (
+            EntrepotError(Code.UNAVAILABLE, "the broker leaves: the message was not taken") if self.is_leaving else None
+        )
+        if refusal is not None:
             channel.answer(request.id, encode([refusal] * len(messages)))
             return
         self.last_append = self._loop.time()

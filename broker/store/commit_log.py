@@ -145,6 +145,18 @@ class CommitLog:
         self.end = self.written_offset = offset + len(data)
         self._room_end = self._message_room_end = self.end  # what comes next asks for room anew
 
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log begin in the middle: at the first segment that another replica has kept."""
+        assert not self._segments, "only an empty log begins anywhere"
+        self.min_offset = self.end = self.written_offset = self.durable_offset = self._allocated_end = offset
+        self._room_end = self._message_room_end = offset
+
+    def spans(self, start: int, end: int) -> list[bytes]:
+        """The bytes of a part of the log, a segment each."""
+        size = self.layout.segment_size_bytes
+        ends = [*range(start - start % size + size, end, size), end]
+        return [self._read_span(begin, last - begin) for begin, last in zip([start, *ends], ends, strict=False)]
+
     def files_between(self, start: int, end: int) -> list[str]:
         """Paths of the segment files that hold [start, end)."""
         size = self.layout.segment_size_bytes

@@ -115,8 +115,9 @@ class StorageEngine:
         self.syncing_to: int | None = None
         self.confirm_limit = NO_END
         """What the replicas have, as far as they must: nothing behind it is confirmed."""
+        self.on_written: Callable[[int], None] = _ignore
         self.on_durable: Callable[[int], None] = _ignore
-        """Told of every sync, before anybody is told that something is confirmed."""
+        """Told up to where the log is written, and synced, before anybody is told that something is confirmed."""
         self.flush_gathered: Callable[[], None] | None = None
         """Appends what a decision step has gathered so far: it comes before any other record."""
 
@@ -347,6 +348,7 @@ class StorageEngine:
                 return False
             self.syncing_to = log.written_offset
             self.log_channel.sync(log.files_between(log.durable_offset, log.written_offset))
+            self.on_written(log.written_offset)
         except (OSError, StoreFailedError) as error:
             raise self.fail(error) from error
         return True
@@ -508,7 +510,7 @@ class StorageEngine:
         self.log_channel.close()
 
 
-def _ignore(durable_offset: int) -> None:
+def _ignore(offset: int) -> None:
     """Nobody wants to know."""
 
 

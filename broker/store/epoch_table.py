@@ -15,19 +15,21 @@ EPOCHS_KEY: Final = b"e"
 
 
 class EpochTable:
-    """`starts`: by rising place.  `on_start` is told of each as it is met."""
+    """`starts`: by rising place, as far as the log is applied; `written`: of a replica, those that recovery has met
+    behind that.  `on_start` is told of each as it is applied."""
 
     def __init__(self, rows: ChangedRows, on_start: Callable[[EpochStart], None]) -> None:
         self.starts: list[EpochStart] = []
+        self.written: list[EpochStart] = []
         self.stated = 0
         self.is_changed = False
         self._rows = rows
         self._on_start = on_start
 
     def history(self) -> tuple[EpochStart, ...]:
-        """The starts, and before them what was there already."""
-        is_whole = self.starts and (self.starts[0].start == 0 or self.starts[0] == BEGINNING)
-        return tuple(self.starts) if is_whole else (BEGINNING, *self.starts)
+        """The starts of all of the log, and before them what was there already."""
+        known = [*self.starts, *self.written]
+        return tuple(known) if known and known[0].start == 0 else (BEGINNING, *known)
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
         """Take an EPOCH record."""

@@ -15,12 +15,13 @@ from broker.store.disk import is_want_of_space
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
 from broker.store.log_applier import LogApplier
-from broker.store.record import MESSAGE_KINDS
+from broker.store.record import HEADER_SIZE, MESSAGE_KINDS, RecordKind
 from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import read_further
 from broker.store.state_file import Rows, read_meta
 from broker.store.watermark import NO_END
 from domain.errors import CorruptedError
+from domain.replication.epochs import read_epoch
 
 ADVANCE_EVERY: Final = 16_384
 RowReaders = Mapping[bytes, Callable[[bytes, bytes], None]]
@@ -57,6 +58,9 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
     for data, at, header in log.scan(position, take):
         if header.commit_log_offset < until:
             engine.dispatcher.dispatch(data, at, header)
+        elif header.kind == RecordKind.EPOCH:
+            payload = data[at + HEADER_SIZE : at + header.length]
+            engine.epochs.written.append(read_epoch(payload, header.commit_log_offset))
     end = log.scan_end
     if not is_replica:
         engine.dispatcher.settle_places()
@@ -104,6 +108,8 @@ def _finish_cut(engine: StorageEngine) -> None:
     engine.log_channel.sync([*(path for path in paths if engine.disk.exists(path)), log.directory])
     engine.log_channel.finish()
     engine.files.remove_cut_intent()
+    engine.log_channel.sync([engine.root])  # else a loss of power would bring it back, and cut what came since
+    engine.log_channel.finish()
 
 
 def _mark_open(engine: StorageEngine, before: tuple[str, int] | None) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -21,6 +22,7 @@ import orjson
 
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.private_files import make_private_directory, open_private
+from broker.store.small_files import put_durably
 from domain.errors import CorruptedError, StoreFailedError
 
 FORMAT: Final = 2
@@ -61,7 +63,6 @@ class StoreFiles:
         self.abort_path = f"{root}/abort"
         self.abort_draft = f"{root}/abort.draft"
         self.cut_path = f"{root}/cut"
-        self.cut_draft = f"{root}/cut.draft"
         self.identity_path = f"{root}/store.json"
         self.identity_draft = f"{root}/store.json.draft"
 
@@ -83,6 +84,15 @@ class StoreFiles:
     def write_identity_draft(self, identity: StoreIdentity) -> None:
         self._write(self.identity_draft, orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
 
+    def put_identity(self, identity: StoreIdentity) -> None:
+        """Put it in place, durably, before there is a store."""
+        put_durably(Path(self.identity_path), orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
+
+    def forget_log(self) -> None:
+        """Remove the log and all that is derived from it."""
+        for name in ("state.db", "state.db-wal", "state.db-shm", "commitlog", "consumequeue", "filterindex", "index"):
+            self._disk.remove(f"{self.root}/{name}")
+
     def remove_identity_draft(self) -> None:
         self._disk.remove(self.identity_draft)
 
@@ -101,9 +111,6 @@ class StoreFiles:
         """Where the log is to end: a cut of a replica that was begun, and perhaps not ended."""
         text = self._read(self.cut_path)
         return int(text) if text.isdigit() else None
-
-    def write_cut_draft(self, to: int) -> None:
-        self._write(self.cut_draft, b"%d" % to)
 
     def remove_cut_intent(self) -> None:
         self._disk.remove(self.cut_path)

@@ -49,6 +49,9 @@ class Election:
             raise ElectionError(f"epoch {self.refused.epoch} is promised already: try again")
         if not self.answers:
             raise ElectionError("no replica answers")
+        groups = sorted({answer.group for answer in self.answers.values() if answer.group})
+        if len(groups) > 1:
+            raise ElectionError(f"they are not of one group: {', '.join(groups)}")
         latest = self._latest or self._latest_told()
         eligible = list(self.answers.values()) if self._is_unclean else self._eligible(latest)
         best = max(eligible, key=lambda answer: (answer.log_order, answer.member.replica == self.wanted))
@@ -111,6 +114,7 @@ class Election:
             tuple(sorted(members)),
             _admitted(latest.known, members),
             self._is_unclean,
+            best.group,
         )
 
 

@@ -25,9 +25,9 @@ class Member(NamedTuple):
 class Appointment:
     """Who is master, by whom its bytes must be had.
 
-    `version` counts the changes of the set within an epoch.  `members`: the set of replicas in sync, the master among
-    them.  `known`: every replica that was admitted, by which a quorum is counted.  `is_unclean`: chosen though what was
-    confirmed may be missing.
+    `group`: id of the store that all replicas have, empty before the first has one.  `version` counts the changes of
+    the set within an epoch.  `members`: the set of replicas in sync, the master among them.  `known`: every replica
+    that was admitted, by which a quorum is counted.  `is_unclean`: chosen though what was confirmed may be missing.
     """
 
     epoch: int = 0
@@ -37,6 +37,7 @@ class Appointment:
     members: tuple[Member, ...] = ()
     known: tuple[Member, ...] = ()
     is_unclean: bool = False
+    group: str = ""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -86,6 +87,7 @@ class FenceAnswer(NamedTuple):
     end: int
     confirmed: int
     appointment: Appointment
+    group: str = ""
 
     @property
     def log_order(self) -> tuple[int, int, int]:

@@ -36,6 +36,11 @@ class Rule:
             raise ValueError(f"min_in_sync is 1 to {self.replicas}, not {self.min_in_sync}")
 
     @property
+    def text(self) -> str:
+        """As people write it; the reverse of `parse_rule`."""
+        return f"{self.required}-{self.replicas}" if self.kind is RuleKind.QUORUM else self.kind.value
+
+    @property
     def fenced_answers(self) -> int:
         """Replicas of a quorum that must promise before one is chosen: any that confirmed is among them."""
         return self.replicas - self.required + 1
@@ -61,3 +66,16 @@ def confirmed_offset(rule: Rule, own: int, acknowledged: Mapping[int, int], memb
         return own
     ends = sorted(acknowledged.values(), reverse=True)
     return min(own, ends[others - 1]) if len(ends) >= others else 0
+
+
+def parse_rule(text: str, replicas: int, min_in_sync: int | None = None) -> Rule:
+    """A rule as people write it: `async`, `in-sync`, or `2-3`, 2 of three.  Raises ValueError."""
+    least = default_min_in_sync(replicas) if min_in_sync is None else min_in_sync
+    if text in (RuleKind.ASYNC, RuleKind.IN_SYNC):
+        return Rule(RuleKind(text), replicas, min_in_sync=least)
+    required, is_said, count = text.partition("-")
+    if not is_said or not (required.isdecimal() and count.isdecimal()):
+        raise ValueError(f"{text!r} is no rule: async, in-sync, or such as 2-3")
+    if int(count) != replicas:
+        raise ValueError(f"the rule {text} is of {count} replicas, and {replicas} are named")
+    return Rule(RuleKind.QUORUM, replicas, int(required), min(least, replicas))

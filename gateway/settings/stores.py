@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from domain.replication.rule import parse_rule
 from gateway.settings.table import GIB, MIB, Bytes, Count, Port, Seconds, Table
 
 
@@ -70,8 +71,35 @@ class BrokerSettings(Table):
     keeps_key_values: Literal["auto", "yes", "no"] = Field(
         "auto", description="Whether it is the one that keeps the key-values; auto: if no other does"
     )
+    replica_id: int = Field(0, ge=0, le=99, description="Id of this replica of the broker, from 1; 0: it has none")
+    replicas: list[str] = Field([], description="id=host:port of every replica of the broker, this one included")
+    rule: str = Field("in-sync", description="When a message is confirmed: async, in-sync, or REQUIRED-REPLICAS")
+    min_in_sync: int | None = Field(
+        None, ge=1, description="Replicas in sync that publishing needs; else 2 of three and more, 1 of two"
+    )
     register_seconds: Seconds = Field(30, description="Time between two full registrations with a name server")
     heartbeat_seconds: Seconds = Field(1, description="Time between two heartbeats")
+
+    @model_validator(mode="after")
+    def _is_a_group(self) -> BrokerSettings:
+        if self.replica_id:
+            self.group_addresses()
+            if self.replica_id not in self.group_addresses():
+                raise ValueError(f"replicas has no {self.replica_id}=host:port, which replica_id says this is")
+            parse_rule(self.rule, len(self.replicas), self.min_in_sync)
+        return self
+
+    def group_addresses(self) -> dict[int, str]:
+        """host:port of each replica by its id.  Raises ValueError."""
+        found: dict[int, str] = {}
+        for each in self.replicas:
+            number, is_said, address = each.partition("=")
+            if not is_said or not number.isdecimal() or not 0 < int(number) <= 99 or ":" not in address:
+                raise ValueError(f"{each!r} is not id=host:port")
+            if int(number) in found:
+                raise ValueError(f"replica {number} is named twice")
+            found[int(number)] = address
+        return found
 
 
 class NameServerSettings(Table):

@@ -20,6 +20,8 @@ from domain.measurement import Histogram
 from domain.ports import PopRequest
 from domain.position import Position
 from domain.query import MessageConsumer, MessageHop, MessageQuery
+from domain.replication.greeting import Greeting
+from domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
 from domain.route import BrokerInfo, Registration, Routes
 from domain.timing import TimerCursor
 from domain.topic import QueueBounds, Topic, TopicStatus
@@ -192,6 +194,49 @@ KEEP_KEY_VALUES: Final = _operation(75, "keep_key_values", tuple[bool, int], Non
 LEAVE: Final = _operation(76, "leave", tuple[Readers], None)
 READERS: Final = _operation(78, "readers", tuple[()], Readers, again=True)
 IMPORT_KEY_VALUES: Final = _operation(77, "import_key_values", tuple[list[KeyValueChange], bool], None, again=True)
+
+
+# -- replicas --------------------------------------------------------------------------------------------------------
+class StoreSeed(NamedTuple):
+    """What a new replica's store begins with: the same for all of a group.  `begin`: of the log, as it is kept now."""
+
+    store_id: str
+    handle_key: str
+    segment_size_bytes: int
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """A replica as it sees itself.  `last`: epoch and run of whose bytes its log has last.  `slaves`: of a master, up
+    to where each has synced, by replica id."""
+
+    member: Member
+    group: str
+    role: str
+    epoch: int
+    run: int
+    end: int
+    synced: int
+    confirmed: int
+    is_open: bool
+    promise: Promise
+    appointment: Appointment
+    last: tuple[int, int] = (0, 0)
+    slaves: dict[int, int] = field(default_factory=dict)
+    problem: str = ""
+
+
+REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)
+"""Items: one byte, 0 a welcome, 1 a run: u64 offset, u64 confirmed, records."""
+HAVE: Final = _operation(91, "have", tuple[int, int, int], None)
+"""A slave has synced: replica id, number of the stream, end."""
+SEED: Final = _operation(92, "seed", tuple[()], StoreSeed, again=True)
+FENCE: Final = _operation(93, "fence", tuple[int, str], tuple[FenceAnswer | None, Promise | None], again=True)
+APPOINT: Final = _operation(94, "appoint", tuple[Appointment], None, again=True)
+REPLICA_STATUS: Final = _operation(95, "replica_status", tuple[()], ReplicaStatus, again=True)
+QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool)
+"""Take no messages for some seconds, until a replica has all: whether it has."""
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)

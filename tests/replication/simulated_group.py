@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from broker.replication.effects import RefuseSlave, Welcome, WelcomeSlave
-from broker.replication.replica import Greeting, Replica, Role
+from broker.replication.effects import RefuseSlave, WelcomeSlave
+from broker.replication.replica import Replica, Role
 from domain.replication.election import Election, ElectionError
+from domain.replication.greeting import Greeting, Welcome
 from domain.replication.mastership import NOBODY, Appointment, Member, Promise
 from domain.replication.rule import Rule, RuleKind
 from tests.replication.simulated_replica import Record, SimulatedGroup, SimulatedReplica, pieces
@@ -84,7 +85,7 @@ class Group(SimulatedGroup):
         self.names: dict[tuple[int, int, int], Record] = {}
         self.truth: list[Record] = []
         self.masters: dict[int, int] = {}
-        self.opens = self.elections = self.promised = 0
+        self.opens = self.elections = self.promised = self.grown = 0
         self.connections: dict[int, Connection] = {}  # by slave
         self._connection_count = 0
         self.coordinators: list[Coordinator] = []
@@ -226,7 +227,8 @@ class Group(SimulatedGroup):
             made = coordinator.election.decide()
         except ElectionError:
             return
-        if made.epoch <= self.decided.epoch or coordinator.election._latest is not self.decided:
+        latest = coordinator.election._latest
+        if made.epoch <= self.decided.epoch or latest is None or latest.epoch != self.decided.epoch:
             return
         self.decided = made
         self.appointing += [(number, made) for number in self.replicas]
@@ -245,6 +247,12 @@ class Group(SimulatedGroup):
         if replica.machine is not None:
             replica.run(replica.machine.appoint(appointment))
 
+    def announce(self, appointment: Appointment) -> None:
+        self.grown += 1
+        if appointment.order > self.decided.order:
+            self.decided = appointment
+        self.appointing += [(number, appointment) for number in self.replicas]
+
     # -- what may happen -----------------------------------------------------------------------------------------
 
     def choices(self) -> list[tuple[Any, ...]]:
@@ -258,6 +266,8 @@ class Group(SimulatedGroup):
                 found += [(replica.finish_sync,)] * 4
             if replica.is_open and replica.machine.role is Role.MASTER and not self.is_quiet:
                 found += [(self._append, replica)] * 3
+            if replica.stale:
+                found.append((replica.answer_late,))
             if replica.applied > replica.disk.kept_confirmed:
                 found.append((self._keep_confirmed, replica))
             if replica.machine.role is Role.SLAVE and replica.number not in self.connections:
@@ -283,7 +293,11 @@ class Group(SimulatedGroup):
 
     def faults(self) -> list[tuple[Any, ...]]:
         """What comes from outside."""
-        found: list[tuple[Any, ...]] = [(replica.die,) for replica in self.replicas.values() if replica.machine]
+        found: list[tuple[Any, ...]] = []
+        for replica in self.replicas.values():
+            if replica.machine is not None:  # sooner where something hangs on it
+                is_within = replica.is_syncing or replica.stale or self._has_promised(replica)
+                found += [(replica.die,)] * (5 if is_within else 1)
         found += [(self.break_connection, connection) for connection in self.connections.values()]
         if len(self.coordinators) < 2:
             found += [(self.begin_election, self.chance.choice((NOBODY, *self.replicas)))] * len(self.replicas)
@@ -293,6 +307,13 @@ class Group(SimulatedGroup):
             if replica.machine is None and self._may_wipe(replica)
         ]
         return found
+
+    def _has_promised(self, replica: SimulatedReplica) -> bool:
+        """True while somebody who elects has its promise, and has not decided."""
+        return any(
+            replica.number in each.election.answers or replica.number not in each.questions
+            for each in self.coordinators
+        )
 
     def _may_send(self, connection: Connection, master: SimulatedReplica) -> bool:
         if connection.sent is None or master.machine is None or master.machine.role is not Role.MASTER:

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 from broker.replication.effects import (
     Acknowledge,
+    Announce,
     AppendEpoch,
+    BeginAt,
     Close,
     Confirm,
     Cut,
@@ -28,9 +30,10 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.replica import Replica, Run
+from broker.replication.replica import Replica
+from broker.replication.slave_progress import Run
 from domain.replication.epochs import BEGINNING, EpochStart
-from domain.replication.mastership import ReplicaState
+from domain.replication.mastership import Appointment, ReplicaState
 
 
 class Record(NamedTuple):
@@ -116,7 +119,8 @@ class SimulatedReplica:
         self.disk = SimulatedDisk(ReplicaState("group", number, self._new_incarnation()))
         self.machine: Replica | None = None
         self.is_syncing = False
-        self.sync_target = 0
+        self.sync_target = self.generation = 0
+        self.stale: list[tuple[int, int]] = []
         self.stream = 0
         self.is_open = False
         self.applied = 0
@@ -140,6 +144,7 @@ class SimulatedReplica:
         self.machine = self.machine_class(disk.state, disk.starts(), len(disk.log), kept)
         self.applied = kept
         self.is_syncing = self.is_open = False
+        self.stale.clear()
         self.run(self.live.start())
 
     def die(self) -> None:
@@ -173,6 +178,7 @@ class SimulatedReplica:
         act: dict[type, Callable[[Any], None]] = {
             Persist: self._persist,
             Cut: self._cut,
+            BeginAt: self._begin_at,
             Write: lambda e: self.disk.write(e.offset, list(e.data)),
             Sync: lambda e: self._begin_sync(),
             AppendEpoch: self._append_epoch,
@@ -184,6 +190,7 @@ class SimulatedReplica:
             WelcomeSlave: lambda e: self.group.answer(self, e),
             RefuseSlave: lambda e: self.group.answer(self, e),
             Acknowledge: lambda e: self.group.acknowledge(self, e.end),
+            Announce: lambda e: self.group.announce(e.appointment),
             Halt: self._halt,
         }
         act[type(effect)](effect)
@@ -192,20 +199,31 @@ class SimulatedReplica:
         self.disk.state = effect.state
 
     def _cut(self, effect: Cut) -> None:
-        self.is_syncing = False  # an answer of before does not come any more
+        if self.is_syncing:
+            self.stale.append((self.generation, self.sync_target))
+        self.is_syncing = False
         if self.applied > effect.to:
             assert effect.is_unclean, "applied beyond a cut"
             self.applied = effect.to
         self.disk.kept_confirmed = min(self.disk.kept_confirmed, effect.to)
         self.disk.cut(effect.to, self._maybe_crash)
 
+    def _begin_at(self, effect: BeginAt) -> None:
+        assert effect.offset == 0, "logs of the simulation begin at their beginning"
+        self._cut(Cut(0, keeps=False, is_unclean=True))
+
     def _begin_sync(self) -> None:
-        self.is_syncing, self.sync_target = True, len(self.disk.log)
+        self.is_syncing, self.sync_target, self.generation = True, len(self.disk.log), self.live.generation
+
+    def answer_late(self) -> None:
+        """The answer to a sync of before a cut."""
+        generation, target = self.stale.pop()
+        self.run(self.live.synced_to(target, generation))
 
     def finish_sync(self) -> None:
         self.is_syncing = False
         self.disk.sync(self.sync_target)
-        self.run(self.live.synced_to(self.sync_target))
+        self.run(self.live.synced_to(self.sync_target, self.generation))
         if self.machine is not None and self.machine.epoch_end is not None and len(self.disk.log) > self.machine.synced:
             self._begin_sync()
 
@@ -238,7 +256,7 @@ class SimulatedReplica:
         self.group.closed(self)
         # the store is opened anew: what was written and not synced is there still
         self.disk.sync(len(self.disk.log))
-        self.live.synced_to(len(self.disk.log))
+        self.live.reopened(len(self.disk.log))
 
     def _halt(self, effect: Halt) -> None:
         raise DamageError(effect.reason)
@@ -292,3 +310,5 @@ class SimulatedGroup:
     def acknowledge(self, replica: SimulatedReplica, end: int) -> None: ...
 
     def confirmed(self, replica: SimulatedReplica, offset: int) -> None: ...
+
+    def announce(self, appointment: Appointment) -> None: ...

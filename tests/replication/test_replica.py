@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.replication.effects import (
+    Acknowledge,
     AppendEpoch,
+    BeginAt,
     Close,
     Confirm,
     Cut,
@@ -18,11 +20,13 @@ from broker.replication.effects import (
     Open,
     Persist,
     RefuseSlave,
+    Sync,
     Unfollow,
-    Welcome,
     WelcomeSlave,
+    Write,
 )
-from broker.replication.replica import Greeting, Replica, Role
+from broker.replication.replica import Replica, Role
+from broker.replication.slave_progress import Run
 from domain.replication.election import Election, ElectionError
 from domain.replication.epochs import (
     BEGINNING,
@@ -33,6 +37,7 @@ from domain.replication.epochs import (
     encode_starts,
     read_epoch,
 )
+from domain.replication.greeting import Greeting, Welcome
 from domain.replication.mastership import Appointment, FenceAnswer, Member, Promise, ReplicaState
 from domain.replication.rule import Rule, RuleKind, confirmed_offset, default_min_in_sync
 from tests.replication.test_planted_faults import ConfirmsBeforeEpoch
@@ -175,7 +180,76 @@ def test_an_unclean_start_may_cut_it() -> None:
     found = replica(TWO, 50, (BEGINNING, EpochStart(1, 1, 10)), confirmed=40)
     found.start()
     found.appoint(appointment(2))
-    assert found.welcomed(Welcome(2, 1, 30, 30, is_unclean=True))[0] == Cut(30, keeps=False, is_unclean=True)
+    effects = found.welcomed(Welcome(2, 1, 30, 30, is_unclean=True))
+    assert effects == [Cut(30, keeps=False, is_unclean=True), Acknowledge(30)]
+
+
+def test_a_slave_acknowledges_what_is_synced_alone() -> None:
+    found = replica(TWO)
+    found.start()
+    found.appoint(appointment())
+    assert found.welcomed(Welcome(1, 1, 0, 0)) == [BeginAt(0), Acknowledge(0)]
+    effects = found.came(Run(0, b"x" * 40, 0, 0))
+    assert kinds(effects) == [Write, Sync]
+    assert found.synced_to(40, found.generation)[0] == Acknowledge(40)
+
+
+def test_strangers_do_not_count_for_a_quorum() -> None:
+    told = replace(appointment(rule=Rule(RuleKind.QUORUM, 3, 2)), known=(ONE, TWO, THREE))
+    wiped = Member(2, f"{9:032x}")
+    with pytest.raises(ElectionError, match="1 replicas answer, 2 are needed"):
+        elected(Election(2, "t"), answer(ONE, 5, told), answer(wiped, 0, told))
+
+
+def test_an_answer_to_a_sync_of_before_a_cut_says_nothing() -> None:
+    found = replica(TWO, 50, (BEGINNING, EpochStart(1, 1, 10)), confirmed=10)
+    found.start()
+    found.appoint(appointment(2))
+    before = found.generation
+    found.welcomed(Welcome(2, 1, 20, 20))
+    assert found.synced_to(50, before) == []
+    assert found.synced == 20
+
+
+def test_a_full_disk_takes_back_what_was_not_written() -> None:
+    """Whose bytes a log has last decides elections: an EPOCH record that found no room is not there."""
+    found = replica(TWO, 10)
+    found.start()
+    found.appoint(appointment())
+    found.welcomed(Welcome(1, 1, 10, 10))
+    found.came(Run(10, b"x" * 40, 0, 0, (EpochStart(1, 1, 20),)))
+    found.write_failed(10)
+    assert (found.starts[-1], found.end, found.is_joined) == (BEGINNING, 10, False)
+
+
+def test_a_slave_far_behind_retention_copies_anew() -> None:
+    found = master(Replica(ReplicaState("g", *ONE), (BEGINNING, EpochStart(0, 1, 50)), 100, 0, begin=80))
+    [welcome] = found.greeted(greeting(30, confirmed=30), 7)
+    assert isinstance(welcome, WelcomeSlave)
+    assert welcome.welcome.start == 80
+    slave = replica(TWO, 30, confirmed=30)
+    slave.start()
+    slave.appoint(appointment())
+    assert slave.welcomed(welcome.welcome)[0] == BeginAt(80)
+    assert (slave.begin, slave.end, slave.starts) == (80, 80, list(welcome.welcome.starts))
+
+
+def test_a_wiped_master_is_none() -> None:
+    """Nobody later is no reason: the directory that was appointed is gone."""
+    for rule in (Rule(RuleKind.ASYNC, 2), IN_SYNC):
+        told = replace(appointment(rule=rule), members=(ONE,))
+        found = Replica(ReplicaState("", 1, f"{9:032x}"), (), 0, 0)
+        found.start()
+        found.appoint(told)
+        assert found.nobody_later() == []
+
+
+def test_a_lone_member_asks_before_it_goes_on() -> None:
+    """An unclean election may have made another one master meanwhile."""
+    told = replace(appointment(), members=(ONE,))
+    found = Replica(ReplicaState("g", *ONE, promise=Promise(1), appointment=told), (), 5, 0)
+    assert kinds(found.start()) == [Persist]
+    assert kinds(found.nobody_later()) == [AppendEpoch]
 
 
 def test_what_it_wrote_as_master_is_kept_when_it_is_cut() -> None:

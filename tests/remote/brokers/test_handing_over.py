@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from broker.remoting.link import LinkSettings
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueChange
 from gateway.clock import SystemClock
@@ -33,7 +34,7 @@ class Moving:
     def __init__(self, brokers: list[ProcessBroker], old: int, mover: RemoteStore, writer: RemoteStore) -> None:
         self.brokers, self.old = brokers, old
         self.mover, self.writer = mover, writer
-        self.operations = ClusterOperations(mover.cluster, cast(Directory, None))
+        self.operations = ClusterOperations(mover.cluster, cast(Directory, None), LinkSettings())
 
     def client(self, number: int) -> BrokerClient:
         return self.mover.cluster.ready[number]

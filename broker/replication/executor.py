@@ -1,0 +1,77 @@
+"""Executor: does what a machine wants, one after the other.
+
+An act is done at once, or is a coroutine: then what comes behind it waits until that has ended.  What fails ends all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from broker.replication.effects import Effect
+from domain.errors import EntrepotError, StoreFailedError
+
+Act = Callable[[Any], Coroutine[Any, Any, None] | None]
+log = structlog.get_logger(__name__)
+
+
+class Executor:
+    """`acts` by the type of the effect.  `on_failure` is told why it cannot go on; nothing is done after that."""
+
+    def __init__(self, acts: Mapping[type, Act], on_failure: Callable[[EntrepotError], None]) -> None:
+        self._acts, self._on_failure = acts, on_failure
+        self._loop = asyncio.get_running_loop()
+        self._behind: deque[Effect] = deque()
+        self._working: asyncio.Task[None] | None = None
+        self.has_failed = False
+
+    def perform(self, effects: Sequence[Effect]) -> None:
+        """Do these, behind what is under way."""
+        self._behind += effects
+        if self._working is None:
+            self._go_on()
+
+    def drop_waiting(self, *kinds: type) -> None:
+        """Do nothing of these that was not begun: an act before it was in vain."""
+        self._behind = deque(effect for effect in self._behind if not isinstance(effect, kinds))
+
+    async def settled(self) -> None:
+        """Return when all that was wanted so far is done, or cannot be."""
+        while self._working is not None:
+            await asyncio.wait((self._working,))
+
+    def _go_on(self) -> None:
+        while self._behind and self._working is None and not self.has_failed:
+            effect = self._behind.popleft()
+            try:
+                work = self._acts[type(effect)](effect)
+            except (OSError, EntrepotError) as error:
+                self._fail(error)
+                return
+            except Exception as error:
+                log.exception("a replica cannot do what it has to")
+                self._fail(StoreFailedError(f"a replica cannot do what it has to: {error}"))
+                return
+            if work is not None:
+                self._working = self._loop.create_task(self._work(work))
+
+    async def _work(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except (OSError, EntrepotError) as error:
+            self._fail(error)
+        except Exception as error:
+            log.exception("a replica cannot do what it has to")
+            self._fail(StoreFailedError(f"a replica cannot do what it has to: {error}"))
+        finally:
+            self._working = None
+        self._go_on()
+
+    def _fail(self, error: OSError | EntrepotError) -> None:
+        self.has_failed = True
+        self._behind.clear()
+        self._on_failure(error if isinstance(error, EntrepotError) else StoreFailedError(str(error)))

@@ -1,0 +1,149 @@
+"""Following: a slave's connection to its master, and what comes over it.
+
+It stays connected to whom the machine follows, greets again whenever the stream has ended, and lets the machine decide
+what is done with what comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from broker.remoting.link import ClientStream, Link, LinkSettings
+from broker.replication.runs import WELCOME_ITEM, decode_runs
+from broker.replication.slave_progress import Run
+from domain.errors import Code, CorruptedError, EntrepotError
+from domain.replication.greeting import Greeting, Welcome
+from protocols.remoting import operations as wire
+from protocols.remoting.values import Codec
+
+AGAIN_SECONDS: Final = 0.2
+"""Pause before a master that refused, or broke off, is greeted again."""
+ASK_SECONDS: Final = 5.0
+_WELCOME: Final[Codec[tuple[int, Welcome]]] = Codec(tuple[int, Welcome])
+log = structlog.get_logger(__name__)
+
+
+class Following:
+    """`prepare` makes the store ready, where there is none, from the master's seed; `greet` gives the greeting.
+
+    `on_welcome`, `on_runs`, `on_lost`: what came of it.  `segment_size`: of the log.
+    """
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        *,
+        prepare: Callable[[wire.StoreSeed | None], Awaitable[bool]],
+        greet: Callable[[], Greeting],
+        on_welcome: Callable[[Welcome], None],
+        on_runs: Callable[[list[Run]], None],
+        on_lost: Callable[[], None],
+        segment_size: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._prepare, self._greet = prepare, greet
+        self._on_welcome, self._on_runs, self._on_lost = on_welcome, on_runs, on_lost
+        self._segment_size = segment_size
+        self._loop = asyncio.get_running_loop()
+        self._link: Link | None = None
+        self._stream: ClientStream | None = None
+        self._number = 0
+        self._joining: asyncio.Task[None] | None = None
+        self._again: asyncio.TimerHandle | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self.problem = ""
+
+    def follow(self, address: str) -> None:
+        """Follow the master at an address from now on."""
+        if self._link is None or self._link.address != address:
+            self.unfollow()
+            self._link = Link(address, self._settings, on_up=self._join)
+            self._link.start()
+        elif self._link.is_up:
+            self._end_stream()
+            self._join()
+
+    def unfollow(self) -> None:
+        """Follow nobody; what is on its way does not come any more."""
+        self._end_stream()
+        link, self._link = self._link, None
+        if link is not None:
+            closing = self._loop.create_task(link.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def _end_stream(self) -> None:
+        if self._joining is not None:
+            self._joining.cancel()
+            self._joining = None
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        stream, self._stream = self._stream, None
+        if stream is not None and self._link is not None:
+            self._link.close_stream(stream)
+
+    async def close(self) -> None:
+        self.unfollow()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    # -- joining -------------------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        self._again = None
+        if self._joining is None and self._stream is None and self._link is not None and self._link.is_up:
+            self._joining = self._loop.create_task(self._greet_master(self._link))
+
+    async def _greet_master(self, link: Link) -> None:
+        try:
+            if not await self._prepare(None):
+                await self._prepare(await link.ask(wire.SEED, seconds=ASK_SECONDS))
+            self._joining = None
+            operation = wire.REPLICATE
+            self._stream = link.open_stream(
+                operation, operation.encode_arguments(*self._greet()), self._item, self._ended
+            )
+            self.problem = ""
+        except EntrepotError as error:
+            self._joining = None
+            self._try_again(error)
+        except Exception as error:  # such as a disk without room for a new store
+            self._joining = None
+            log.exception("the master is not followed")
+            self._try_again(EntrepotError(Code.INTERNAL_ERROR, str(error)))
+
+    def _try_again(self, error: EntrepotError) -> None:
+        if error.message != self.problem:
+            self.problem = error.message
+            log.warning("the master is not followed", problem=error.message)
+        if self._link is not None and self._again is None:
+            self._again = self._loop.call_later(AGAIN_SECONDS, self._join)
+
+    def _ended(self, error: EntrepotError) -> None:
+        self._stream = None
+        self._on_lost()
+        self._try_again(error)
+
+    # -- what comes ----------------------------------------------------------------------------------------------
+
+    def _item(self, item: bytes) -> None:
+        if item[:1] == WELCOME_ITEM:
+            self._number, welcome = _WELCOME.decode(item[1:])
+            self._on_welcome(welcome)
+            return
+        try:
+            self._on_runs(decode_runs(item, self._segment_size()))
+        except CorruptedError as error:
+            self._end_stream()
+            self._on_lost()
+            self._try_again(error)
+
+    def acknowledge(self, replica: int, end: int) -> None:
+        """Tell the master up to where the log is synced."""
+        if self._link is not None and self._stream is not None:
+            payload = wire.HAVE.encode_arguments(replica, self._number, end)
+            self._link.send(wire.HAVE, payload, ASK_SECONDS, lambda error, answer: None)

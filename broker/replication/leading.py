@@ -1,0 +1,192 @@
+"""Leading: a replica's time as master: the broker over its store, and the door through which gateways reach it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import structlog
+
+from broker.broker import Broker
+from broker.opening import OpenedStore
+from broker.remoting.listener import RemotingListener
+from broker.replication.peers import GroupSettings
+from broker.replication.replica import Replica
+from broker.server.process import BrokerProcess, BrokerProcessSettings, Mastership
+from broker.settings import BrokerSettings
+from broker.store.record import RecordKind
+from domain.clock import Clock
+from domain.confirmation import Confirmation
+from domain.errors import Code, EntrepotError, StoreFailedError
+from domain.replication.epochs import EpochStart
+from domain.route import mastership_order
+from protocols.remoting.operations import StoreSeed
+
+REPLICA_CLIENT: Final = "replica"
+"""How replicas, and who elects, greet: their connections outlive a mastership."""
+QUIESCE_STEP_SECONDS: Final = 0.002
+IDLE_SECONDS: Final = 0.05
+"""How long a master waits for a moment in which nobody waits, before it writes nothing more."""
+HOLD_SECONDS: Final = 2.0
+"""Pause in which an election is expected once a replica has caught up."""
+log = structlog.get_logger(__name__)
+
+
+class Leading:
+    """`on_written` and `on_durable` are told up to where the log is."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        opened: OpenedStore,
+        *,
+        machine: Replica,
+        on_written: Callable[[int], None],
+        on_durable: Callable[[int], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.broker = Broker(settings, clock, None, opened)
+        self.engine = self.broker.engine
+        self._clock, self._machine = clock, machine
+        self.broker.core.replica_gauges = self._gauges
+        self._on_durable = on_durable
+        self._is_within_sync = False
+        self._door: BrokerProcess | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self.is_open = False
+        """True while gateways are let in."""
+        self.engine.on_written, self.engine.on_durable = on_written, self._durable
+
+    @property
+    def end(self) -> int:
+        return self.engine.end
+
+    def _gauges(self) -> dict[str, float]:
+        appointment, end = self._machine.state.appointment, self.engine.commit_log.written_offset
+        ends = [slave.acknowledged for slave in self._machine.slaves.values() if slave.stream >= 0]
+        return {
+            "replicas_in_sync": len(appointment.members),
+            "replicas_away": appointment.rule.replicas - 1 - len(ends),
+            "replica_behind_bytes": max((end - each for each in ends), default=0),
+        }
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def begin(self, start: EpochStart) -> EpochStart:
+        """Append the EPOCH record; returns the start with its place."""
+        epoch = max(start.recovery_epoch, self.engine.recovery_epoch + start.is_unclean)
+        start = start._replace(recovery_epoch=epoch)
+        offset = self.engine.append_record(RecordKind.EPOCH, start.payload(), self._clock.now_ms())
+        self.broker.core.commit.submit(Confirmation())
+        log.info("leads", epoch=start.epoch, run=start.run, end=self.engine.end)
+        return start._replace(start=offset)
+
+    def _durable(self, end: int) -> None:
+        self._is_within_sync = True
+        try:
+            self._on_durable(end)
+        finally:
+            self._is_within_sync = False
+
+    def confirm(self, offset: int) -> None:
+        """Everything before an offset is where the rule asks for it."""
+        self.engine.confirm_limit = max(self.engine.confirm_limit, offset)
+        if not self._is_within_sync:  # else the sync that is ending tells
+            self.broker.core.commit.confirmed_more()
+
+    def seed(self) -> StoreSeed:
+        """What a new slave's store begins with."""
+        identity = self.engine.identity
+        begin = self.engine.commit_log.min_offset
+        return StoreSeed(identity.store_id, identity.handle_key, identity.segment_size_bytes, begin)
+
+    # -- the door ------------------------------------------------------------------------------------------------
+
+    def open(
+        self,
+        group: GroupSettings,
+        process: BrokerProcessSettings,
+        listener: RemotingListener,
+        on_left: Callable[[EntrepotError | None], None],
+    ) -> None:
+        """Let gateways in, soon: what that writes must be confirmed, so nobody waits for it here."""
+        order = mastership_order(self._machine.epoch, self._machine.state.run)
+        mastership = Mastership(order, group.replica, tuple(sorted(group.addresses.items())))
+        door = BrokerProcess(self.broker, process, listener, self._clock, mastership)
+        door.refuse_messages_while(self._refuses)
+        door.stopped.add_done_callback(partial(_tell_left, on_left))
+        self._opening = self._loop.create_task(self._open(door, on_left))
+
+    async def _open(self, door: BrokerProcess, on_left: Callable[[EntrepotError | None], None]) -> None:
+        self._door = door
+        try:
+            await door.start()
+            self.is_open = True
+        except (OSError, EntrepotError) as error:
+            if self.engine.failure is None:
+                on_left(error if isinstance(error, EntrepotError) else StoreFailedError(str(error)))
+
+    def _refuses(self) -> EntrepotError | None:
+        """Why no message is taken: too few replicas have what is confirmed."""
+        if self._machine.takes_messages:
+            return None
+        appointment = self._machine.state.appointment
+        return EntrepotError(
+            Code.UNAVAILABLE,
+            f"{len(appointment.members)} of {appointment.rule.replicas} replicas are in sync, publishing needs "
+            f"{appointment.rule.min_in_sync}: the message was not taken",
+        )
+
+    async def quiesce(self, has_all: Callable[[int], bool], seconds: float) -> bool:
+        """Write nothing more until somebody has all there is, or for so long; whether it has.  Then it holds on for a
+        moment: who asked is about to elect."""
+        door, commit = self._door, self.broker.core.commit
+        if door is None or not self.is_open:
+            return False
+        door.hold()
+        begun = self._loop.time()
+        while self._loop.time() < begun + seconds and self.engine.failure is None:
+            if commit.is_idle or self._loop.time() > begun + IDLE_SECONDS:
+                commit.hold()
+            if commit.is_at_rest and has_all(self.engine.commit_log.written_offset):
+                self._loop.call_later(HOLD_SECONDS, self._go_on)
+                return True
+            await asyncio.sleep(QUIESCE_STEP_SECONDS)
+        self._go_on()
+        return False
+
+    def _go_on(self) -> None:
+        """Nobody was elected."""
+        if self._door is not None and self.engine.failure is None:
+            self.broker.core.commit.go_on()
+            self._door.go_on()
+
+    def resign(self, listener: RemotingListener, reason: str) -> None:
+        """Confirm nothing any more: what waits is unknown, what was held back was not taken; gateways look for the
+        next master.  `close` is to follow."""
+        log.warning("leads no more", reason=reason)
+        self.engine.on_written = self.engine.on_durable = lambda offset: None
+        if self._door is not None:
+            self._door.refuse_held()
+        self.broker.core.commit.give_up(StoreFailedError(f"not master any more: {reason}"))
+        for channel in tuple(listener.channels):
+            if not channel.who.startswith(REPLICA_CLIENT):
+                channel.goodbye("not master any more")
+
+    async def close(self) -> None:
+        self.is_open = False
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        door, self._door = self._door, None
+        if door is not None:
+            await door.close()
+        await self.broker.close()
+
+
+def _tell_left(on_left: Callable[[EntrepotError | None], None], stopped: asyncio.Future[EntrepotError | None]) -> None:
+    if not stopped.cancelled():
+        on_left(stopped.result())

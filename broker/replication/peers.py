@@ -1,0 +1,149 @@
+"""Peers: what replicas ask each other: who is master, and has anybody promised a later epoch.
+
+So a replica learns of an appointment that was told while it was away, and a master of one that ended its time.  Only
+a slave that has joined its master need not ask.
+
+Of a group that has no master yet the replica with the lowest id holds the first election, once all that are configured
+have answered: the longest log wins, and an empty directory is never made master over one that has messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from broker.remoting.link import Link, LinkSettings
+from domain.errors import EntrepotError
+from domain.replication.election import Election, ElectionError
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer
+from domain.replication.rule import Rule, RuleKind
+from protocols.remoting import operations as wire
+
+ASK_SECONDS: Final = 2.0
+ALONE_SECONDS: Final = 3.0
+"""How long the only replica in sync looks for others before it goes on without them."""
+PAUSE_SECONDS: Final = 0.3
+"""Between two rounds of questions."""
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id."""
+
+    replica: int
+    addresses: Mapping[int, str]
+    rule: Rule
+
+
+class Peers:
+    """`is_settled`: nothing is to be asked.  `take`: an appointment that another knows.  `nobody_later`: all others
+    were heard, and none has promised an epoch above the own one."""
+
+    def __init__(
+        self,
+        group: GroupSettings,
+        settings: LinkSettings,
+        *,
+        status: Callable[[], wire.ReplicaStatus],
+        fence: Callable[[int, str], Awaitable[tuple[FenceAnswer | None, Any]]],
+        is_settled: Callable[[], bool],
+        take: Callable[[Appointment], None],
+        nobody_later: Callable[[], None],
+    ) -> None:
+        self._group = group
+        self._status, self._fence = status, fence
+        self._is_settled, self._take, self._nobody_later = is_settled, take, nobody_later
+        self._links = {
+            number: Link(address, settings) for number, address in group.addresses.items() if number != group.replica
+        }
+        self._task: asyncio.Task[None] | None = None
+        self._alone_since = 0.0
+
+    def start(self) -> None:
+        for link in self._links.values():
+            link.start()
+        self._task = asyncio.get_running_loop().create_task(self._keep_asking())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await asyncio.gather(*(link.close() for link in self._links.values()))
+
+    def announce(self, appointment: Appointment) -> None:
+        """Tell all of a set that has grown; who is away asks for it."""
+        payload = wire.APPOINT.encode_arguments(appointment)
+        for link in self._links.values():
+            link.send(wire.APPOINT, payload, ASK_SECONDS, lambda error, answer: None)
+
+    async def _keep_asking(self) -> None:
+        while True:
+            if not self._is_settled():
+                try:
+                    await self._ask_once()
+                except EntrepotError as error:
+                    log.debug("the other replicas are not all there", problem=error.message)
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _ask_once(self) -> None:
+        told = await asyncio.gather(
+            *(link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS) for link in self._links.values()),
+            return_exceptions=True,
+        )
+        heard: list[wire.ReplicaStatus] = [each for each in told if isinstance(each, wire.ReplicaStatus)]
+        own = self._status()
+        latest = max((each.appointment for each in heard), key=lambda each: each.order, default=own.appointment)
+        if latest.order > own.appointment.order:
+            self._take(latest)
+            return
+        if len(heard) < len(self._links):
+            self._look_alone(own, heard)
+            return
+        if own.appointment.master != NOBODY:
+            if all(each.promise.epoch <= own.appointment.epoch for each in heard):
+                self._nobody_later()
+        elif self._group.replica == min(self._group.addresses) and latest.master == NOBODY:
+            await self._elect_first(max([own.promise.epoch, *(each.promise.epoch for each in heard)]) + 1)
+
+    def _look_alone(self, own: wire.ReplicaStatus, heard: list[wire.ReplicaStatus]) -> None:
+        """The only replica in sync goes on without the others, after a while: an unclean election would be known to
+        one that is there."""
+        appointment = own.appointment
+        is_lone = appointment.rule.kind is RuleKind.IN_SYNC and appointment.members == (own.member,)
+        if not is_lone or any(each.promise.epoch > appointment.epoch for each in heard):
+            return
+        now = asyncio.get_running_loop().time()
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since >= ALONE_SECONDS:
+            self._nobody_later()
+
+    async def _elect_first(self, epoch: int) -> None:
+        """The first master of the group."""
+        token = secrets.token_hex(8)
+        answers = [await self._fence(epoch, token)]
+        asked = (link.ask(wire.FENCE, epoch, token, seconds=ASK_SECONDS) for link in self._links.values())
+        answers += await asyncio.gather(*asked)
+        promised = [answer for answer, _ in answers if answer is not None]
+        if len(promised) < len(self._group.addresses):
+            return
+        best = max(answer.log_order for answer in promised)
+        members = tuple(sorted(answer.member for answer in promised if answer.log_order == best))
+        known = tuple(sorted(answer.member for answer in promised))
+        election = Election(epoch, token, latest=Appointment(rule=self._group.rule, members=members, known=known))
+        for answer in promised:
+            election.answered(answer)
+        try:
+            made = election.decide()
+        except ElectionError as error:
+            log.error("no first master can be elected", problem=str(error))
+            return
+        log.info("the first master is elected", epoch=made.epoch, master=made.master)
+        self._take(made)
+        told = (link.ask(wire.APPOINT, made, seconds=ASK_SECONDS) for link in self._links.values())
+        await asyncio.gather(*told, return_exceptions=True)

@@ -1,0 +1,372 @@
+"""ReplicaProcess: one replica of a broker group, as a process: the machine, and all that does what it wants.
+
+nobody, slave   a `SlaveStore`, which follows the master and derives what is confirmed
+master          `Leading`: a broker over the same open store, and its door for gateways
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from broker.remoting.link import LinkSettings
+from broker.remoting.listener import ServerStream
+from broker.replication import effects as do
+from broker.replication.executor import Act, Executor
+from broker.replication.following import Following
+from broker.replication.leading import REPLICA_CLIENT, Leading
+from broker.replication.peers import GroupSettings, Peers
+from broker.replication.replica import Replica, Role
+from broker.replication.replica_files import ReplicaFiles
+from broker.replication.service import ReplicaService
+from broker.replication.slave_progress import Run
+from broker.replication.slave_store import SlaveStore
+from broker.replication.slave_streams import SlaveStreams
+from broker.server.identity import epoch_kept
+from broker.server.process import BrokerProcessSettings, make_listener
+from broker.settings import BrokerSettings
+from broker.store.disk import OsDisk
+from broker.store.store_files import FORMAT, DirectoryLock, StoreFiles, StoreIdentity
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
+from domain.replication.greeting import Greeting, Welcome
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
+from domain.route import mastership_epoch
+from protocols.remoting.operations import ReplicaStatus, StoreSeed
+
+MAX_DIVERGED_BYTES: Final = 1 << 30
+"""Named limit: of one cut that is kept in `diverged/`."""
+FULL_SECONDS: Final = 1.0
+"""Pause before a slave whose disk was full tries again."""
+
+log = structlog.get_logger(__name__)
+
+
+class ReplicaProcess:
+    """`stopped` is done when the process is to end: with why, or None where it left."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        process: BrokerProcessSettings,
+        group: GroupSettings,
+        listener: socket.socket,
+        clock: Clock,
+    ) -> None:
+        if settings.flush_async:
+            raise StoreFailedError('store.flush = "async" and replicas do not go together')
+        self._settings, self._process, self._group, self._clock = settings, process, group, clock
+        self._loop = asyncio.get_running_loop()
+        self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
+        self._lock = DirectoryLock(str(settings.data_dir))
+        self._files = ReplicaFiles(settings.data_dir)
+        self._store_files = StoreFiles(OsDisk(), str(settings.data_dir))
+        self._slave: SlaveStore | None = None
+        self._caught_up_at = 0
+        self._leading: Leading | None = None
+        self._listener = make_listener(process, listener, settings)
+        ReplicaService(self).install(self._listener.service)
+        links = LinkSettings(
+            who=f"{REPLICA_CLIENT} {group.replica}",
+            cluster=process.cluster,
+            tls=process.tls.client(),
+            silence_seconds=process.silence_seconds,
+        )
+        self._streams = SlaveStreams(lambda: self.machine.confirmed, self._sent, self._stream_gone)
+        self._following = Following(
+            links,
+            prepare=self._prepare_store,
+            greet=lambda: self.machine.greeting(),
+            on_welcome=self._welcomed,
+            on_runs=self._runs_came,
+            on_lost=lambda: self.machine.lost(),
+            segment_size=lambda: self._slave_store.engine.commit_log.layout.segment_size_bytes,
+        )
+        self._peers = Peers(
+            group,
+            links,
+            status=self.status,
+            fence=self.fence,
+            is_settled=lambda: self.machine.is_joined,
+            take=lambda appointment: self._perform(self.machine.appoint(appointment)),
+            nobody_later=lambda: self._perform(self.machine.nobody_later()),
+        )
+        self._executor = Executor(self._acts(), self._failed)
+        self._perform, self.settled = self._executor.perform, self._executor.settled
+        self.machine = self._make_machine()
+
+    def _make_machine(self) -> Replica:
+        identity = self._store_files.identity()
+        state = self._files.load(self._group.replica, "" if identity is None else identity.store_id)
+        if identity is None:
+            if (self._settings.data_dir / "commitlog").exists():
+                raise StoreFailedError(
+                    f"{self._settings.data_dir} has a log and no store.json: whose it is nobody knows"
+                )
+            return Replica(state, (), 0, 0)
+        if not state.group:
+            state = replace(state, group=identity.store_id, promise=Promise(_epoch_of_before(self._settings.data_dir)))
+        store = self._open_slave_store()
+        engine = store.engine
+        return Replica(state, engine.epochs.history(), engine.end, store.applied, engine.commit_log.min_offset)
+
+    def _open_slave_store(self) -> SlaveStore:
+        self._slave = SlaveStore(
+            self._settings,
+            self._lock.descriptor,
+            on_synced=lambda end, generation: self._perform(self.machine.synced_to(end, generation)),
+            on_failure=self._failed,
+            caught_up_at=self._caught_up_at,
+        )
+        return self._slave
+
+    @property
+    def _slave_store(self) -> SlaveStore:
+        assert self._slave is not None, "a slave has a store"
+        return self._slave
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        await self._listener.start()
+        self._perform(self.machine.start())
+        await self.settled()
+        self._peers.start()
+        log.info("replica", group=self._process.name, replica=self._group.replica, role=self.machine.role.value)
+
+    async def close(self) -> None:
+        """Stop, cleanly."""
+        await self._peers.close()
+        await self._following.close()
+        await self.settled()
+        self._streams.close()
+        if self._leading is not None:
+            await self._leading.close()
+        await self._listener.close()
+        if self._slave is not None:
+            self._slave.close()
+        self._lock.release()
+
+    def _failed(self, failure: EntrepotError) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(failure)
+
+    # -- what the machine wants -------------------------------------------------------------------------------------
+
+    def _acts(self) -> Mapping[type, Act]:
+        return {
+            do.Persist: lambda effect: self._files.save(effect.state),
+            do.Cut: self._cut,
+            do.Write: self._write,
+            do.BeginAt: self._begin_at,
+            do.Sync: lambda effect: self._slave_store.sync(effect.generation),
+            do.AppendEpoch: self._lead,
+            do.Confirm: self._confirm,
+            do.Open: lambda effect: self._open(),
+            do.Close: self._resign,
+            do.Follow: lambda effect: self._following.follow(self._group.addresses[effect.master]),
+            do.Unfollow: lambda effect: self._following.unfollow(),
+            do.WelcomeSlave: lambda effect: self._streams.welcome(effect.stream, effect.welcome),
+            do.RefuseSlave: lambda effect: self._streams.refuse(effect.stream, effect.reason),
+            do.Acknowledge: lambda effect: self._following.acknowledge(self._group.replica, effect.end),
+            do.Announce: lambda effect: self._peers.announce(effect.appointment),
+            do.Halt: lambda effect: self._failed(StoreFailedError(effect.reason)),
+        }
+
+    def _confirm(self, effect: do.Confirm) -> None:
+        if self._leading is None:
+            self._slave_store.confirm(effect.offset)
+        else:
+            self._leading.confirm(effect.offset)
+            self._streams.confirmed()
+
+    # -- slave ---------------------------------------------------------------------------------------------------
+
+    async def _prepare_store(self, seed: StoreSeed | None) -> bool:
+        """Have a store; of a new replica one that begins as its group's does."""
+        if self._slave is not None:
+            return True
+        if seed is None:
+            return False
+        state = self.machine.state
+        if state.group not in ("", seed.store_id):
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"the master is of group {seed.store_id}, not {state.group}")
+        identity = StoreIdentity(FORMAT, seed.store_id, seed.handle_key, seed.segment_size_bytes, began_at=seed.begin)
+        self._store_files.put_identity(identity)
+        self.machine.state = replace(state, group=seed.store_id)
+        self._files.save(self.machine.state)
+        self._open_slave_store()
+        return True
+
+    def _welcomed(self, welcome: Welcome) -> None:
+        self._caught_up_at = max(self._caught_up_at, welcome.confirmed)
+        self._slave_store.caught_up_at(welcome.confirmed)
+        self._perform(self.machine.welcomed(welcome))
+
+    def _runs_came(self, runs: list[Run]) -> None:
+        for run in runs:
+            self._perform(self.machine.came(run))
+
+    def _write(self, effect: do.Write) -> None:
+        store = self._slave_store
+        try:
+            store.write(effect.offset, effect.data)
+        except StorageFullError as error:
+            self._executor.drop_waiting(do.Write, do.Sync, do.Acknowledge)
+            self._following.unfollow()
+            self.machine.write_failed(store.engine.end)
+            log.error("a slave's disk is full", problem=error.message)
+            self._loop.call_later(FULL_SECONDS, self._follow_again)
+
+    def _follow_again(self) -> None:
+        master = self.machine.state.appointment.master
+        if self.machine.role is Role.SLAVE and master != NOBODY:
+            self._following.follow(self._group.addresses[master])
+
+    async def _cut(self, effect: do.Cut) -> None:
+        """Remove what the master has not: the store does it when it is opened."""
+        store = self._slave_store
+        engine = store.engine
+        if effect.keeps:
+            parts = engine.commit_log.spans(effect.to, min(engine.end, effect.to + MAX_DIVERGED_BYTES))
+            path = self._files.keep_diverged(effect.to, parts)
+            log.error("what only this replica had is cut", kept_in=str(path), bytes=engine.end - effect.to)
+        store.close()
+        self._files.intend_cut(effect.to)
+        self._open_slave_store().confirm(min(self.machine.confirmed, effect.to))
+
+    async def _begin_at(self, effect: do.BeginAt) -> None:
+        """Have an empty log: what there was is of no use, as what follows it is gone."""
+        store = self._slave_store
+        if not store.is_empty:
+            store.stop()
+            store.engine.fail(StoreFailedError("the log is copied anew"))
+            store.engine.close()
+            self._files.intend_cut(0)
+            self._store_files.forget_log()
+            store = self._open_slave_store()
+        store.begin_at(effect.offset)
+
+    # -- master --------------------------------------------------------------------------------------------------
+
+    async def _lead(self, effect: do.AppendEpoch) -> None:
+        """Become master: all of the log applied, its EPOCH record behind it."""
+        machine = self.machine
+        if self._slave is None and machine.state.appointment.group:
+            raise StoreFailedError(f"the store of group {machine.state.appointment.group} is not here")
+        opened = (self._slave or self._open_slave_store()).hand_over()
+        self._slave = None
+        if not machine.state.group:
+            machine.state = replace(machine.state, group=opened.store_id)
+            self._files.save(machine.state)
+        leading = self._leading = Leading(
+            self._settings,
+            self._clock,
+            opened,
+            machine=machine,
+            on_written=self._written,
+            on_durable=lambda end: self._perform(machine.synced_to(end)),
+        )
+        start = leading.begin(effect.start)
+        self._streams.lead(opened.engine.commit_log)
+        self._perform(machine.epoch_written(start, leading.end))
+
+    def _written(self, end: int) -> None:
+        self.machine.wrote(end)
+        self._streams.written()
+
+    def _open(self) -> None:
+        assert self._leading is not None, "only a master opens"
+        self._leading.open(self._group, self._process, self._listener, self._left)
+
+    def _left(self, why: EntrepotError | None) -> None:
+        """Gateways and name servers are done with the broker: it left (None), or may not be there."""
+        if not self.stopped.done():
+            self.stopped.set_result(why)
+
+    def _resign(self, effect: do.Close) -> Coroutine[Any, Any, None]:
+        """Master no more, at once; then the store is opened anew, as a slave's."""
+        leading, self._leading = self._leading, None
+        assert leading is not None, "a master leads"
+        self._streams.close()
+        leading.resign(self._listener, effect.reason)
+        return self._open_anew(leading)
+
+    async def _open_anew(self, leading: Leading) -> None:
+        await leading.close()
+        store = self._open_slave_store()
+        self.machine.reopened(store.engine.end)
+        store.confirm(min(self.machine.confirmed, store.engine.end))
+
+    def _sent(self, replica: int, stream: int, end: int) -> None:
+        self.machine.sending(replica, stream, end)
+
+    def _stream_gone(self, replica: int, stream: int) -> None:
+        self.machine.slave_gone(replica, stream)
+
+    # -- what others ask (`service.py`) ------------------------------------------------------------------------------
+
+    async def fence(self, epoch: int, token: str) -> tuple[FenceAnswer | None, Promise | None]:
+        """Promise; the answer waits for the promise to be durable and for a master to have ended its time, and not for
+        its store to be opened anew."""
+        await self.settled()
+        effects, answer = self.machine.fence(epoch, token)
+        self._perform(effects)
+        if self.stopped.done():
+            raise EntrepotError(Code.UNAVAILABLE, "the replica stops")
+        return (None, answer) if isinstance(answer, Promise) else (answer, None)
+
+    async def appoint(self, appointment: Appointment) -> None:
+        self._perform(self.machine.appoint(appointment))
+
+    async def quiesce(self, replica: int, seconds: float) -> bool:
+        def has_all(end: int) -> bool:
+            slave = self.machine.slaves.get(replica)
+            return slave is not None and slave.acknowledged >= end
+
+        return self._leading is not None and await self._leading.quiesce(has_all, seconds)
+
+    def status(self) -> ReplicaStatus:
+        machine = self.machine
+        return ReplicaStatus(
+            machine.state.member,
+            machine.state.group,
+            machine.role.value,
+            machine.epoch,
+            machine.state.run,
+            machine.end if self._leading is None else self._leading.end,
+            machine.synced,
+            machine.confirmed,
+            machine.is_open,
+            machine.state.promise,
+            machine.state.appointment,
+            machine.starts[-1].name,
+            {replica: slave.acknowledged for replica, slave in machine.slaves.items()},
+            machine.halted or ("" if machine.role is Role.MASTER or machine.is_joined else self._following.problem),
+        )
+
+    def seed(self) -> StoreSeed:
+        if self._leading is None:
+            raise EntrepotError(Code.UNAVAILABLE, f"replica {self._group.replica} is not master")
+        return self._leading.seed()
+
+    def greeted(self, greeting: Greeting, stream: ServerStream) -> None:
+        if self._leading is not None:
+            self.machine.begin = self._leading.engine.commit_log.min_offset
+        number = self._streams.open(greeting.member.replica, stream)
+        self._perform(self.machine.greeted(greeting, number))
+
+    def have(self, replica: int, stream: int, end: int) -> None:
+        self._perform(self.machine.acknowledged(replica, stream, end))
+
+
+def _epoch_of_before(data_dir: Path) -> int:
+    """The epoch that a group begins behind, whose store was a broker without replicas: name servers know that one by
+    the time of its last start."""
+    return mastership_epoch(epoch_kept(data_dir))

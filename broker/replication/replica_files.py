@@ -1,0 +1,62 @@
+"""What a replica keeps beside its log: `replica.json`, its state, and `diverged/`, what it cut of its own mastership.
+
+Both are put in place whole and durable before anybody is told.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from broker.store.private_files import make_private_directory
+from broker.store.small_files import put_durably
+from domain.errors import StoreFailedError
+from domain.replication.mastership import ReplicaState
+
+FILE: Final = "replica.json"
+CUT: Final = "cut"
+DIVERGED: Final = "diverged"
+
+
+class ReplicaFiles:
+    """Of one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._path, self._cut = data_dir / FILE, data_dir / CUT
+        self.diverged = data_dir / DIVERGED
+
+    def load(self, replica: int, group: str) -> ReplicaState:
+        """The state, of a new directory one that has promised nothing.
+
+        `group`: id of the store that is there, empty where none is.  Raises StoreFailedError where the directory is
+        that of another replica.
+        """
+        if not self._path.exists():
+            return ReplicaState(group, replica, secrets.token_hex(16))
+        try:
+            found = msgspec.json.decode(self._path.read_bytes(), type=ReplicaState)
+        except msgspec.DecodeError as error:
+            raise StoreFailedError(f"{self._path} cannot be read: {error}") from error
+        if found.replica != replica:
+            raise StoreFailedError(f"{self._path.parent} has the data of replica {found.replica}, not of {replica}")
+        if group and found.group and found.group != group:
+            raise StoreFailedError(f"{self._path.parent} has a store of group {group}, and was in group {found.group}")
+        return found
+
+    def save(self, state: ReplicaState) -> None:
+        """Keep the state.  Raises OSError."""
+        put_durably(self._path, msgspec.json.format(msgspec.json.encode(state), indent=2))
+
+    def intend_cut(self, to: int) -> None:
+        """The log is to end there: opening the store does it (`broker.store.recovery`)."""
+        put_durably(self._cut, b"%d" % to)
+
+    def keep_diverged(self, start: int, parts: list[bytes]) -> Path:
+        """Keep bytes of the log that are about to be cut, named by their place."""
+        make_private_directory(str(self.diverged))
+        path = self.diverged / f"{start:020d}-{start + sum(map(len, parts)):020d}"
+        put_durably(path, b"".join(parts))
+        return path

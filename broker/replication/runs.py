@@ -1,0 +1,75 @@
+"""Runs of records between replicas: cut out of a log at record boundaries, checked and taken apart where they arrive.
+
+On the wire a run is one byte (1), u64 commit-log offset, u64 confirmed offset, then the records as they lie in the log.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from broker.replication.slave_progress import Run
+from broker.store.commit_log import CommitLog
+from broker.store.record import HEADER_SIZE, RecordKind, decode_header, peek_length
+from domain.errors import CorruptedError
+from domain.replication.epochs import EpochStart, read_epoch
+from protocols.remoting.stored_record import InvalidRecordError
+
+RUN_BYTES: Final = 1 << 20
+"""A run has about so many, or one record."""
+WELCOME_ITEM: Final = b"\x00"
+RUN_ITEM: Final = b"\x01"
+_HEAD: Final = struct.Struct(">cQQ")
+
+
+def encode_run(offset: int, confirmed: int, data: bytes) -> bytes:
+    """A run for the wire."""
+    return _HEAD.pack(RUN_ITEM, offset, confirmed) + data
+
+
+def read_run(log: CommitLog, offset: int, end: int) -> bytes:
+    """Whole records of one segment from an offset on, up to an end that is a record's.  Raises CorruptedError."""
+    segment_end = offset - offset % log.layout.segment_size_bytes + log.layout.segment_size_bytes
+    end = min(end, segment_end)
+    data = log.read_span(offset, min(end, offset + RUN_BYTES))
+    if offset + len(data) == end:
+        return data
+    at = 0
+    while (length := peek_length(data, at)) and at + length <= len(data):
+        at += length
+    if at:
+        return data[:at]
+    if not length:
+        raise CorruptedError(f"the record at commit-log offset {offset} is harmed")
+    return log.read_span(offset, min(offset + length, end))
+
+
+def decode_runs(item: bytes, segment_size: int) -> list[Run]:
+    """The runs of an item, each record checked.  A new one begins where a record's durable floor lies within: that one
+    is written when what is before it is synced.  Raises CorruptedError."""
+    _, offset, confirmed = _HEAD.unpack_from(item)
+    data = item[_HEAD.size :]
+    found: list[Run] = []
+    begin = at = floor = 0
+    starts: list[EpochStart] = []
+    while at < len(data):
+        place = offset + at
+        rest = segment_size - place % segment_size
+        if rest < HEADER_SIZE:  # no record fits there
+            at += rest
+            continue
+        try:
+            header = decode_header(data, at, place)
+        except InvalidRecordError as error:
+            raise CorruptedError(f"the record at commit-log offset {place} came harmed: {error}") from error
+        if header.durable_floor > offset + begin and at > begin:
+            found.append(Run(offset + begin, data[begin:at], floor, confirmed, tuple(starts)))
+            begin, floor, starts = at, 0, []
+        floor = max(floor, header.durable_floor)
+        if header.kind == RecordKind.EPOCH:
+            starts.append(read_epoch(data[at + HEADER_SIZE : at + header.length], place))
+        at += header.length
+    if at != len(data):
+        raise CorruptedError(f"the run at commit-log offset {offset} does not end with a record")
+    found.append(Run(offset + begin, data[begin:], floor, confirmed, tuple(starts)))
+    return found

@@ -1,0 +1,66 @@
+"""ReplicaService: what a replica answers, master or not: to its peers, its slaves, and to whoever elects."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from broker.remoting.listener import ServerChannel, ServerStream, Service
+from domain.errors import EntrepotError
+from domain.replication.greeting import Greeting
+from domain.replication.mastership import Appointment, FenceAnswer, Promise
+from protocols.remoting import operations as wire
+from protocols.remoting.connection import Requested
+from protocols.remoting.operations import ReplicaStatus, StoreSeed
+from protocols.remoting.values import encode
+
+
+class Answering(Protocol):
+    """A replica, as it is asked (`process.py`)."""
+
+    async def fence(self, epoch: int, token: str) -> tuple[FenceAnswer | None, Promise | None]: ...
+
+    async def appoint(self, appointment: Appointment) -> None: ...
+
+    async def quiesce(self, replica: int, seconds: float) -> bool: ...
+
+    def status(self) -> ReplicaStatus: ...
+
+    def seed(self) -> StoreSeed: ...
+
+    def greeted(self, greeting: Greeting, stream: ServerStream) -> None: ...
+
+    def have(self, replica: int, stream: int, end: int) -> None: ...
+
+
+class ReplicaService:
+    """See the module."""
+
+    def __init__(self, replica: Answering) -> None:
+        self._replica = replica
+
+    def install(self, service: Service) -> None:
+        service.calls[wire.FENCE] = self._replica.fence
+        service.calls[wire.APPOINT] = self._replica.appoint
+        service.calls[wire.QUIESCE] = self._replica.quiesce
+        service.calls[wire.REPLICA_STATUS] = self._status
+        service.calls[wire.SEED] = self._seed
+        service.streams[wire.REPLICATE] = self._greeted
+        service.direct[wire.HAVE] = self._have
+
+    async def _status(self) -> ReplicaStatus:
+        return self._replica.status()
+
+    async def _seed(self) -> StoreSeed:
+        return self._replica.seed()
+
+    def _greeted(self, stream: ServerStream, *greeting: Any) -> None:
+        self._replica.greeted(Greeting(*greeting), stream)
+
+    def _have(self, channel: ServerChannel, request: Requested) -> None:
+        assert wire.HAVE.arguments is not None
+        try:
+            self._replica.have(*wire.HAVE.arguments.decode(request.payload))
+        except EntrepotError as error:
+            channel.refuse(request.id, error)
+        else:
+            channel.answer(request.id, encode(None))

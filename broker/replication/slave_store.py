@@ -1,0 +1,213 @@
+"""SlaveStore: a slave's store.  The master's log is written and synced here; what is confirmed is derived from it.
+
+Its rows are saved as a master's are, so that it can be opened, and become a master's store, without reading much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from broker.opening import OpenedStore, open_store
+from broker.settings import BrokerSettings
+from broker.store.engine import StorageEngine
+from broker.store.log_applier import LogApplier
+from broker.store.watermark import NO_END
+from domain.errors import CorruptedError, EntrepotError, StoreFailedError
+
+SAVE_SECONDS: Final = 1.0
+"""Pause between two looks at whether rows are to be saved."""
+log = structlog.get_logger(__name__)
+
+
+class SlaveStore:
+    """`on_synced` is told up to where the log is durable, and the generation that was asked for; `on_failure` why the
+    store has stopped.  `caught_up_at`: where a copy that began in the middle of a log knows all there is."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        lock_descriptor: int,
+        *,
+        on_synced: Callable[[int, int], None],
+        on_failure: Callable[[EntrepotError], None],
+        caught_up_at: int = 0,
+    ) -> None:
+        self.opened: OpenedStore = open_store(settings, lock_descriptor, is_replica=True)
+        self.engine: StorageEngine = self.opened.engine
+        self._settings = settings
+        self._on_synced, self._on_failure = on_synced, on_failure
+        self._loop = asyncio.get_running_loop()
+        self._ends: deque[int] = deque()  # of runs that are not applied yet
+        self._goal = self.applied
+        self._generation = self._removal_stated = self._removal_known_at = 0
+        self.applier.caught_up_at = caught_up_at or (NO_END if self.is_copying else 0)
+        self._applying: asyncio.Handle | None = None
+        self._last_save = self._loop.time()
+        self._loop.add_reader(self.engine.log_channel.fileno(), self._synced)
+        self._loop.add_reader(self.engine.checkpointer.channel.fileno(), self._saved)
+        self._saving = self._loop.call_later(SAVE_SECONDS, self._save_if_due)
+
+    @property
+    def applier(self) -> LogApplier:
+        assert self.engine.applier is not None
+        return self.engine.applier
+
+    @property
+    def applied(self) -> int:
+        """Everything before it is derived."""
+        return self.applier.applied
+
+    @property
+    def is_copying(self) -> bool:
+        """True for a copy that began in the middle of a log, and does not know the places of all queues yet: rows of
+        it would be taken for whole."""
+        return self.engine.dispatcher.begins_anywhere
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is no log at all."""
+        return not self.engine.commit_log.sizes()
+
+    def begin_at(self, offset: int) -> None:
+        """Let an empty log begin where the master's does."""
+        if offset:
+            self.engine.commit_log.begin_at(offset)
+            self.engine.dispatcher.begins_anywhere = True
+            self.engine.confirm_limit = self.applier.applied = self._goal = offset
+
+    def caught_up_at(self, offset: int) -> None:
+        """A copy that began in the middle of a log knows all there is from an offset on."""
+        known = self.applier.caught_up_at
+        self.applier.caught_up_at = offset if known == NO_END else max(known, offset)
+
+    # -- the log -------------------------------------------------------------------------------------------------
+
+    def write(self, offset: int, data: bytes) -> None:
+        """Records at the end of the log.  Raises StorageFullError, StoreFailedError."""
+        try:
+            self.engine.commit_log.append_run(offset, data)
+        except OSError as error:
+            raise self._fail(self.engine.fail(error)) from error
+        self._ends.append(offset + len(data))
+
+    def sync(self, generation: int) -> None:
+        """Ask for what was written to be made durable."""
+        self._generation = generation
+        try:
+            self.engine.begin_sync()
+        except StoreFailedError as failure:
+            self._fail(failure)
+
+    def _synced(self) -> None:
+        try:
+            self.engine.finish_sync()
+        except StoreFailedError as failure:
+            self._fail(failure)
+            return
+        self._on_synced(self.engine.commit_log.durable_offset, self._generation)
+
+    def _fail(self, failure: StoreFailedError) -> StoreFailedError:
+        self.stop()
+        self._on_failure(failure)
+        return failure
+
+    # -- what is derived -------------------------------------------------------------------------------------------
+
+    def confirm(self, offset: int) -> None:
+        """Derive what lies before an offset, a run at a time: others have their turn between."""
+        self._goal = max(self._goal, offset)
+        if self._applying is None:
+            self._applying = self._loop.call_soon(self._apply_next)
+
+    def _apply_next(self) -> None:
+        self._applying = None
+        while self._ends and self._ends[0] <= self.applied:
+            self._ends.popleft()
+        end = min(self._ends[0], self._goal) if self._ends else self._goal
+        try:
+            self._apply_to(end)
+        except (OSError, EntrepotError) as error:
+            self._fail(self.engine.fail(error))
+            return
+        if self.applied < self._goal:
+            self._applying = self._loop.call_soon(self._apply_next)
+
+    def _apply_to(self, offset: int) -> None:
+        self.engine.confirm_limit = max(self.engine.confirm_limit, offset)
+        self.applier.apply_to(offset)
+
+    def _save_if_due(self) -> None:
+        self._saving = self._loop.call_later(SAVE_SECONDS, self._save_if_due)
+        engine, settings = self.engine, self._settings
+        behind = self.applied - engine.checkpoint_position
+        age = self._loop.time() - self._last_save
+        if self.is_copying:
+            return
+        self._remove_segments()
+        if behind and (behind >= settings.checkpoint_interval_bytes or age >= settings.checkpoint_interval_seconds):
+            self._last_save = self._loop.time()
+            self._save()
+
+    def _save(self) -> None:
+        try:
+            self.engine.begin_checkpoint()
+        except StoreFailedError as failure:
+            self._fail(failure)
+
+    def _saved(self) -> None:
+        try:
+            is_saved = self.engine.finish_checkpoint()
+        except StoreFailedError as failure:
+            self._fail(failure)
+            return
+        if is_saved and len(self.engine.rows):
+            self._loop.call_soon(self._save)
+
+    def _remove_segments(self) -> None:
+        """Remove what the master's retention has removed, once the rows know what is said again in its place."""
+        engine, beginning = self.engine, self.opened.beginning
+        if beginning.stated != self._removal_stated:
+            self._removal_stated, self._removal_known_at = beginning.stated, self.applied
+        commit_log = engine.commit_log
+        while engine.checkpoint_position >= self._removal_known_at and (
+            (end := commit_log.first_segment_end) <= min(beginning.offset, self.applied, commit_log.durable_offset)
+        ):
+            commit_log.delete_first_segment()
+            engine.lookup.index.drop_before(end)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Hear no answer any more."""
+        self._saving.cancel()
+        if self._applying is not None:
+            self._applying.cancel()
+        self._loop.remove_reader(self.engine.log_channel.fileno())
+        self._loop.remove_reader(self.engine.checkpointer.channel.fileno())
+
+    def hand_over(self) -> OpenedStore:
+        """All of the log applied, for a master: this object is done with the store.  Raises StoreFailedError,
+        CorruptedError."""
+        self.stop()
+        engine = self.engine
+        engine.sync_now()
+        if engine.is_checkpointing:
+            engine.finish_checkpoint()
+        self._apply_to(engine.end)
+        engine.dispatcher.settle_places()
+        for queue in engine.dispatcher.doomed:
+            raise CorruptedError(f"queue {queue.topic}/{queue.queue_id} lacks messages that the log does not have")
+        engine.applier = None
+        return self.opened
+
+    def close(self) -> None:
+        """Stop; what is applied is saved, if it is whole."""
+        self.stop()
+        if self.is_copying:
+            self.engine.fail(StoreFailedError("a copy that is not whole saves nothing"))
+        self.engine.close()

@@ -1,0 +1,40 @@
+"""Small files beside the log that are put in place whole: who a broker is, what a replica has promised."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from broker.store.disk import is_want_of_space
+from broker.store.private_files import open_private
+
+
+def put_durably(path: Path, data: bytes) -> None:
+    """Put a file in place whole, durably; where the disk has no room, over what is there: it needs none, and so small
+    a file is written at once.  Raises OSError."""
+    draft = path.with_name(f"{path.name}.draft")
+    try:
+        _write(draft, data, os.O_CREAT | os.O_TRUNC)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        if not (is_want_of_space(error) and path.exists()):
+            raise
+        _write(path, data)
+    else:
+        draft.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _write(path: Path, data: bytes, flags: int = 0) -> None:
+    """Write a file from its beginning on, durably."""
+    descriptor = open_private(str(path), os.O_WRONLY | flags)
+    try:
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

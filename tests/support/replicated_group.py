@@ -1,0 +1,141 @@
+"""A broker group in this process: replicas on loopback sockets, a name server, and a gateway's store over them."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from pathlib import Path
+from types import TracebackType
+
+from broker.namesrv.server import NameServer
+from broker.remoting.link import LinkSettings
+from broker.replication.peers import GroupSettings
+from broker.replication.process import ReplicaProcess
+from broker.server.process import BrokerProcessSettings
+from broker.settings import BrokerSettings
+from broker.store.commit_log import CommitLogLayout
+from domain.errors import StoreFailedError
+from domain.replication.mastership import NOBODY, Appointment
+from domain.replication.rule import Rule
+from store_client.remote import RemoteSettings, open_remote
+from store_client.remote.electing import WHO, Electing
+from store_client.remote.store import RemoteStore
+from tests.support.clock import ManualClock
+from tests.support.waiting import until
+
+LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
+
+
+def listening(port: int = 0) -> socket.socket:
+    found = socket.socket()
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.bind(("127.0.0.1", port))
+    return found
+
+
+class ReplicatedGroup:
+    """`replicas`: those that run, by id."""
+
+    def __init__(self, directory: Path, rule: Rule, clock: ManualClock | None = None) -> None:
+        self.directory, self.rule = directory, rule
+        self.clock = clock or ManualClock()
+        sockets = {replica: listening() for replica in range(1, rule.replicas + 1)}
+        self.addresses = {replica: f"127.0.0.1:{found.getsockname()[1]}" for replica, found in sockets.items()}
+        self._sockets = sockets
+        self.replicas: dict[int, ReplicaProcess] = {}
+        self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", tls=None)
+        self._name_server_address = f"127.0.0.1:{door.getsockname()[1]}"
+        self.store: RemoteStore
+
+    async def __aenter__(self) -> ReplicatedGroup:
+        await self._name_server.start()
+        for replica in self.addresses:
+            await self.start(replica)
+        await until(lambda: self.master, "somebody is master")
+        await self.even()
+        self.store = await open_remote(RemoteSettings(name_servers=(self._name_server_address,)), self.clock)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if hasattr(self, "store"):
+            await self.store.close()
+        for replica in tuple(self.replicas):
+            await self.stop(replica)
+        await self._name_server.close()
+
+    def data_dir(self, replica: int) -> Path:
+        return self.directory / f"replica-{replica}"
+
+    async def start(self, replica: int) -> None:
+        found = self._sockets.pop(replica, None)
+        if found is None:
+            found = listening(int(self.addresses[replica].rpartition(":")[2]))
+        made = ReplicaProcess(
+            BrokerSettings(self.data_dir(replica), name="group", layout=LAYOUT),
+            BrokerProcessSettings(
+                "group",
+                self.addresses[replica],
+                number=0,
+                name_servers=(self._name_server_address,),
+                heartbeat_seconds=0.1,
+            ),
+            GroupSettings(replica, self.addresses, self.rule),
+            found,
+            self.clock,
+        )
+        self.replicas[replica] = made
+        await made.start()
+
+    def wipe(self, replica: int) -> None:
+        """A new disk for one that is stopped."""
+        shutil.rmtree(self.data_dir(replica))
+
+    async def crash(self, replica: int) -> None:
+        """End it as a crash would, as far as one can within a process: nothing is flushed, saved or said."""
+        found = self.replicas.pop(replica)
+        store = found._slave or found._leading
+        assert store is not None
+        store.engine.fail(StoreFailedError("it was killed"))
+        await found.close()
+
+    async def stop(self, replica: int) -> None:
+        await self.replicas.pop(replica).close()
+
+    @property
+    def master(self) -> int:
+        """Id of the replica that is open; 0 where none is."""
+        found = [
+            number
+            for number, each in self.replicas.items()
+            if each.machine.is_open and each._leading and each._leading.is_open
+        ]
+        return found[0] if found else NOBODY
+
+    async def elect(
+        self, wanted: int = NOBODY, without: tuple[int, ...] = (), *, is_unclean: bool = False
+    ) -> Appointment:
+        addresses = {number: address for number, address in self.addresses.items() if number in self.replicas}
+        async with Electing(addresses, LinkSettings(who=WHO)) as electing:
+            return await electing.elect(wanted, without, is_unclean=is_unclean)
+
+    async def even(self) -> None:
+        """Return when every replica that runs has, and has derived, all that the master has."""
+
+        def is_even() -> bool:
+            master = self.replicas.get(self.master)
+            if master is None or master._leading is None:
+                return False
+            end = master._leading.end
+            return all(
+                each.machine.confirmed >= end and (each._slave is None or each._slave.applied >= end)
+                for each in self.replicas.values()
+            )
+
+        await until(is_even, "all replicas have everything")
+
+    def log_of(self, replica: int) -> bytes:
+        """All that the replica's log has on disk."""
+        names = sorted((self.data_dir(replica) / "commitlog").iterdir())
+        return b"".join(name.read_bytes() for name in names)
