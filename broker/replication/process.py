@@ -99,7 +99,11 @@ class ReplicaProcess:
         )
         self._executor = Executor(self._acts(), self._failed)
         self._perform, self.settled = self._executor.perform, self._executor.settled
-        self.machine = self._make_machine()
+        try:
+            self.machine = self._make_machine()
+        except BaseException:
+            self._lock.release()
+            raise
 
     def _make_machine(self) -> Replica:
         identity = self._store_files.identity()

@@ -5,7 +5,9 @@ Nothing confirmed is lost, nothing acknowledged comes again, whichever replica i
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import time
 from pathlib import Path
 
@@ -68,3 +70,27 @@ def test_slaves_that_die_and_lose_their_disks(tmp_path: Path) -> None:
             load.stop()
         assert report.is_clean, report
         assert cluster.group()["epoch"] == 1, "the master stayed"
+
+
+@pytest.mark.parametrize("rule", ["in-sync", "2-3"])
+def test_a_master_that_was_paused_has_nothing_to_say(tmp_path: Path, rule: str) -> None:
+    """It comes back in the belief that it is master: nobody acknowledges what it writes, and it follows the next."""
+    with ReplicatedProcesses(tmp_path, rule, replicas=3, gateways=2) as cluster:
+        cluster.wait_in_sync(3)
+        load = Load(cluster.gateways)
+        load.begin(http=2, mqtt=2, consumers=2)
+        try:
+            for _ in range(2):
+                wait_until(load.made(50), "producers go on")
+                master = cluster.master()
+                paused = cluster.replica(master)
+                os.kill(paused.pid, signal.SIGSTOP)
+                cluster.elect(without=[master] if rule == "in-sync" else [])
+                wait_until(load.made(50), "producers go on")
+                os.kill(paused.pid, signal.SIGCONT)
+                cluster.wait_in_sync(3)
+                assert cluster.master() != master
+            report = load.finish(f"a paused master, {rule}", 2)
+        finally:
+            load.stop()
+        assert report.is_clean, report

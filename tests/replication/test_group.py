@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -229,3 +230,27 @@ async def test_too_few_in_sync_take_no_messages(tmp_path: Path) -> None:
         [refusal] = await confirmation.wait() or [None]
         assert refusal is not None
         assert "publishing needs 2" in refusal.message
+
+
+async def test_publishes_wait_while_the_master_moves(tmp_path: Path) -> None:
+    """A planned move refuses nothing, and what was taken is there once, in order."""
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        sent = confirmed = 0
+        is_done = asyncio.Event()
+
+        async def publish() -> None:
+            nonlocal sent, confirmed
+            while not is_done.is_set():
+                await append(group.store, "t", f"{sent}".ljust(20))
+                sent, confirmed = sent + 1, confirmed + 1
+
+        publishing = asyncio.create_task(publish())
+        for wanted in (2, 3, 1):
+            before = confirmed
+            await group.elect(wanted)
+            await until(lambda: confirmed > before + 5 or publishing.done(), "it goes on")  # noqa: B023
+        is_done.set()
+        await publishing
+        read = await group.store.messages.read("t", 0, 0, 2 * sent)
+        assert [int(each.body) for each in read] == list(range(confirmed))

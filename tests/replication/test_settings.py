@@ -1,0 +1,82 @@
+"""What is said of replicas, and what is wrong with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from broker.broker import Broker
+from broker.replication.replica_files import ReplicaFiles
+from broker.settings import BrokerSettings as StoreSettings
+from domain.errors import StoreFailedError
+from domain.replication.mastership import ReplicaState
+from domain.replication.rule import Rule, RuleKind, parse_rule
+from gateway.settings.stores import BrokerSettings
+from tests.support.clock import ManualClock
+from tests.support.replicated_group import ReplicatedGroup
+
+THREE = ["1=a:1", "2=b:2", "3=c:3"]
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("async", Rule(RuleKind.ASYNC, 3, min_in_sync=2)),
+        ("in-sync", Rule(RuleKind.IN_SYNC, 3, min_in_sync=2)),
+        ("2-3", Rule(RuleKind.QUORUM, 3, 2, min_in_sync=2)),
+    ],
+)
+def test_rules_as_people_write_them(text: str, rule: Rule) -> None:
+    assert parse_rule(text, 3) == rule
+    assert parse_rule(text, 3).text == text
+    settings = BrokerSettings(replica_id=2, replicas=THREE, rule=text)
+    assert settings.group_addresses() == {1: "a:1", 2: "b:2", 3: "c:3"}
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ({"replica_id": 4}, "has no 4=host:port"),
+        ({"replicas": ["a:1"]}, "'a:1' is not id=host:port"),
+        ({"replicas": ["1=a"]}, "'1=a' is not id=host:port"),
+        ({"replicas": [*THREE, "1=d:4"]}, "replica 1 is named twice"),
+        ({"rule": "most"}, "'most' is no rule"),
+        ({"rule": "2-5"}, "of 5 replicas, and 3 are named"),
+        ({"rule": "4-3"}, "a quorum of 4 among 3"),
+        ({"min_in_sync": 4}, "min_in_sync is 1 to 3"),
+    ],
+)
+def test_what_is_wrong_is_said(said: dict[str, object], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        BrokerSettings.model_validate({"replica_id": 1, "replicas": THREE, **said})
+
+
+def test_a_directory_belongs_to_one_replica_of_one_group(tmp_path: Path) -> None:
+    files = ReplicaFiles(tmp_path)
+    made = files.load(1, "")
+    assert (made.group, made.replica, made.run) == ("", 1, 0)
+    files.save(ReplicaState("g", 1, made.incarnation, 3))
+    assert files.load(1, "g").run == 3
+    with pytest.raises(StoreFailedError, match="the data of replica 1, not of 2"):
+        files.load(2, "g")
+    with pytest.raises(StoreFailedError, match="a store of group h, and was in group g"):
+        files.load(1, "h")
+
+
+async def test_a_replica_does_not_open_what_is_not_its_own(tmp_path: Path) -> None:
+    group = ReplicatedGroup(tmp_path, Rule(RuleKind.IN_SYNC, 2))
+    log = group.data_dir(1) / "commitlog"
+    log.mkdir(parents=True)
+    with pytest.raises(StoreFailedError, match=r"a log and no store\.json"):
+        await group.start(1)
+
+
+async def test_one_replica_alone_is_a_broker_as_before(tmp_path: Path) -> None:
+    """Not a byte of its log is about replicas."""
+    store = await Broker.open(StoreSettings(tmp_path), ManualClock())
+    assert store.engine.epochs.starts == []
+    assert store.engine.end == 0
+    await store.close()
+    assert not (tmp_path / "replica.json").exists()
