@@ -10,7 +10,7 @@ import typer
 from gateway.cli.client import DEFAULT_SERVER, Client, ServerOption, segment
 from gateway.cli.confirming import YesOption, confirm
 from gateway.cli.errors import CommandError
-from gateway.cli.output import JsonOption, print_json, print_outcome, print_table
+from gateway.cli.output import JsonOption, print_json, print_line, print_outcome, print_table
 
 POLL_SECONDS = 0.5
 ELECTION_SECONDS = 40.0
@@ -60,7 +60,7 @@ def show(server: ServerOption = DEFAULT_SERVER, as_json: JsonOption = False) -> 
 
 def print_replicas(broker: dict[str, Any]) -> None:
     """The replicas of a broker: who is master, who is in sync, how far behind each is."""
-    typer.echo(f"{broker['name']}: rule {broker['rule']}, epoch {broker['epoch']}")
+    print_line(f"{broker['name']}: rule {broker['rule']}, epoch {broker['epoch']}")
     print_table(
         ("replica", "address", "role", "in sync", "synced", "behind", "problem"),
         (

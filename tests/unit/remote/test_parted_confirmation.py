@@ -24,8 +24,10 @@ SIZE = 6
 class Sent:
     """A broker that keeps what it is asked, or is away."""
 
-    def __init__(self, problem: str = "") -> None:
-        self.problem = problem
+    known = None
+
+    def __init__(self, problem: str = "", number: int = 0) -> None:
+        self.problem, self.number = problem, number
         self.requests: list[tuple[list[Message], OnAnswer]] = []
 
     def check_ready(self) -> None:
@@ -38,7 +40,7 @@ class Sent:
 
 
 def appending(brokers: dict[int, Sent]) -> Appending:
-    cluster = SimpleNamespace(of_number=brokers.get, took=lambda *_: None, failed=lambda *_: None)
+    cluster = SimpleNamespace(of_number=brokers.get, took=lambda *_: None, failed=lambda *_: None, ready_watchers=[])
     return Appending(cast("Cluster", cluster))
 
 
