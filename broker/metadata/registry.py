@@ -52,6 +52,7 @@ class Registry:
     `retries_of_topic`, `retries_of_group`: the retry topics that go with a topic and with a group.
     `traced`: the share of their messages that is traced, of topics that have one.  `on_group` is told the name of a
     group that came, changed or went, and "" when a namespace did.
+    `changed_at`: commit-log offset of the last record that changed any of it.
     """
 
     def __init__(self, rows: ChangedRows) -> None:
@@ -66,6 +67,7 @@ class Registry:
         self.on_topic: Callable[[str, int], None] = lambda name, commit_log_offset: None
         self.on_group_dropped: Callable[[str, int], None] = lambda name, commit_log_offset: None
         self.on_group: Callable[[str], None] = lambda name: None
+        self.changed_at = -1
         self._rows = rows
         self._entries: dict[bytes, Entry] = {}
 
@@ -88,6 +90,7 @@ class Registry:
     # -- records -------------------------------------------------------------------------------------------------
 
     def apply(self, payload: bytes, commit_log_offset: int, store_time_ms: int) -> None:
+        self.changed_at = commit_log_offset
         change: dict[str, Any] = _decode(payload)
         op = change.pop("op")
         if op == "put_topic":

@@ -116,7 +116,7 @@ class Leading:
         order = mastership_order(self._machine.epoch, self._machine.state.run)
         mastership = Mastership(order, group.replica, tuple(sorted(group.addresses.items())))
         door = BrokerProcess(self.broker, process, listener, self._clock, mastership)
-        door.refuse_messages_while(self._refuses)
+        door.watch_replicas(self._refuses)
         door.stopped.add_done_callback(partial(_tell_left, on_left))
         self._opening = self._loop.create_task(self._open(door, on_left))
 

@@ -180,9 +180,11 @@ class BrokerProcess:
         log.info("keeps the key-values" if keeps else "another broker keeps the key-values", broker=self.identity.name)
         await self._control.keep_key_values(keeps)
 
-    def refuse_messages_while(self, refuses: Callable[[], EntrepotError | None]) -> None:
-        """Take no messages while that says why."""
+    def watch_replicas(self, refuses: Callable[[], EntrepotError | None]) -> None:
+        """Tell nothing that the replicas do not have, and take no messages while that says why."""
         self._service.refuses = refuses
+        engine, registry = self._broker.engine, self._broker.registry
+        self._service.is_confirmed = lambda: registry.changed_at < engine.confirmed_offset
 
     def hold(self) -> None:
         """Hold new messages back until `go_on`."""

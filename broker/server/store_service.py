@@ -55,6 +55,8 @@ class StoreService:
         self.last_append = 0.0
         self.is_leaving = False
         """No message is taken any more."""
+        self.is_confirmed: Callable[[], bool] = lambda: True
+        """Whether all that is known of topics and groups may be told."""
         self.refuses: Callable[[], EntrepotError | None] = lambda: None
         """Why no message is taken just now: too few replicas are in sync."""
         self._held: list[Callable[[], None]] | None = None
@@ -361,7 +363,7 @@ class StoreService:
         KeyValueStream(self.store, stream, prefix)
 
     def _open_definitions(self, stream: ServerStream) -> None:
-        opened = DefinitionStream(self.store, self.deletions, self._info, stream)
+        opened = DefinitionStream(self.store, self.deletions, self._info, stream, lambda: self.is_confirmed())
         self._definition_streams.add(opened)
         stream.channel.before_answer = opened.tell_now
         close = stream.on_close

@@ -30,6 +30,8 @@ ITEM_BYTES: Final = 1 << 20
 """Messages of a tail go in items of about so much."""
 MAX_WAITING_EVENTS: Final = 100_000
 MAX_WAITING_BYTES: Final = 32 << 20
+CONFIRM_SECONDS: Final = 0.005
+"""Pause between two looks at whether a change is confirmed: what replicas do not have may never have been."""
 DEFINITIONS_PAUSE_SECONDS: Final = 0.02
 """After a change of definitions was told, further ones are gathered for so long."""
 
@@ -146,7 +148,7 @@ def _size_of(event: KeyValueEvent) -> int:
 
 
 class DefinitionStream:
-    """What there is: first all of it, then changes, gathered for a moment."""
+    """What there is: first all of it, then changes, gathered for a moment, once all of it `is_confirmed`."""
 
     def __init__(
         self,
@@ -154,7 +156,9 @@ class DefinitionStream:
         deletions: DefinitionLog,
         info: Callable[[], BrokerInfo],
         stream: ServerStream,
+        is_confirmed: Callable[[], bool],
     ) -> None:
+        self._is_confirmed = is_confirmed
         self._store, self._deletions, self._info, self._stream = store, deletions, info, stream
         self._loop = asyncio.get_running_loop()
         self._topics: dict[str, Topic] = {}
@@ -206,6 +210,9 @@ class DefinitionStream:
         self._timer = None
         self._told_at = self._loop.time()
         if not self._stream.has_credit:
+            return
+        if not self._is_confirmed():
+            self._timer = self._loop.call_later(CONFIRM_SECONDS, self._send)
             return
         topics, gone_topics = self._changed_topics()
         groups, gone_groups = self._changed_groups()

@@ -254,3 +254,24 @@ async def test_publishes_wait_while_the_master_moves(tmp_path: Path) -> None:
         await publishing
         read = await group.store.messages.read("t", 0, 0, 2 * sent)
         assert [int(each.body) for each in read] == list(range(confirmed))
+
+
+async def test_nothing_is_told_that_the_replicas_do_not_have(tmp_path: Path) -> None:
+    """A topic that is on the master's disk alone may never have been."""
+    async with ReplicatedGroup(tmp_path, TWO) as group:
+        await append_topic(group)
+        group.replicas[2]._following.unfollow()
+        await until(lambda: group.replicas[1].machine.slaves[2].stream < 0, "the slave is away")
+        putting = asyncio.create_task(group.store.topology.put_topic(Topic("u", queues=1)))
+        master = group.replicas[1]._leading
+        assert master is not None
+        await until(lambda: "u" in master.broker.registry.topics, "the master has it")
+        await until(lambda: master.engine.commit_log.durable_offset == master.end, "on its disk")
+        confirmation = group.store.messages.append([message("t", "c")])
+        await asyncio.sleep(0.1)
+        assert not putting.done() and not confirmation.settled
+        assert group.store.topology.topic("u") is None
+        group.replicas[2]._follow_again()
+        await putting
+        assert await confirmation.wait() is None
+        assert group.store.topology.topic("u") is not None
