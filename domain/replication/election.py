@@ -86,8 +86,9 @@ class Election:
         admitted = [answer for answer in answers if answer.member in latest.known]
         if len(admitted) < rule.fenced_answers:
             raise ElectionError(f"{len(admitted)} replicas answer, {rule.fenced_answers} are needed")
-        highest = max(answer.log_order for answer in admitted)
-        return [answer for answer in admitted if answer.log_order == highest]
+        orders = [answer.log_order for answer in admitted]
+        # any so many answers have what is confirmed, so who has the longest log of any so many has it, too
+        return [a for a in admitted if sum(order <= a.log_order for order in orders) >= rule.fenced_answers]
 
     def _why_not(self, wanted: int, best: FenceAnswer) -> str:
         found = self.answers.get(wanted)

@@ -5,7 +5,9 @@ A field of bodies that is called like a column of the topic's own is the column 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -58,8 +60,8 @@ def name_in_body(column: str) -> str:
 
 
 def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> dict[str, str]:
-    """The columns of bodies with their types in Spark's words, as the last messages of each queue have them."""
-    fields: dict[str, str] = {}
+    """The columns of bodies with their types in Spark's words, as most of the last messages of each queue have them."""
+    found: dict[str, Counter[str]] = {}
     for topic in topics:
         for bounds in reader.bounds(topic):
             start = max(bounds.min_offset, bounds.max_offset - SAMPLE_MESSAGES)
@@ -68,9 +70,15 @@ def inferred_fields(reader: BlockingReader, topics: Sequence[str], options: Sour
             run = reader.records(topic, bounds.queue_id, start, bounds.max_offset, SAMPLE_BYTES, options.filter)
             for body in variable_array(RecordColumns(run), "body", pa.binary()).to_pylist():
                 value = decode_any(options.parse, body)
-                if isinstance(value, dict):
-                    _merge_fields(fields, value)
-    return {_column(name): kind or "string" for name, kind in fields.items()}
+                for name, item in value.items() if isinstance(value, dict) else ():
+                    if _is_column(name):
+                        found.setdefault(name, Counter())[_kind(item)] += 1
+    return {_column(name): _prevailing(kinds) or "string" for name, kinds in found.items()}
+
+
+def _prevailing(kinds: Counter[str]) -> str:
+    """The type of most values, made wider where it may be: a bad message decides nothing."""
+    return reduce(_merged, [kind for kind, _ in kinds.most_common()], "")
 
 
 def inferred_ddl(reader: BlockingReader, topics: Sequence[str], options: SourceOptions) -> str:
@@ -93,9 +101,13 @@ def _column(name: str) -> str:
     return PREFIX + name if name in ENVELOPE or name in ERROR_COLUMNS else name
 
 
+def _is_column(name: object) -> bool:
+    return isinstance(name, str) and bool(name) and "`" not in name
+
+
 def _merge_fields(fields: dict[str, str], value: dict[Any, Any]) -> None:
     for name, item in value.items():
-        if isinstance(name, str) and name and "`" not in name:
+        if _is_column(name):
             fields[name] = _merged(fields.get(name, ""), _kind(item))
 
 

@@ -19,6 +19,7 @@ from broker.remoting.link import Link, LinkSettings
 from domain.errors import Code, EntrepotError
 from domain.replication.election import Election, ElectionError
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
+from domain.replication.rule import Rule, RuleKind
 from protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 3.0
@@ -74,7 +75,7 @@ class Electing:
             raise EntrepotError(Code.UNAVAILABLE, "no replica answers")
         master = max((each for each in told.values() if each.is_open), key=lambda each: each.epoch, default=None)
         if master is not None and wanted not in (NOBODY, master.member.replica):
-            await self._let_catch_up(master.member.replica, wanted)
+            await self._let_catch_up(master.member.replica, wanted, master.appointment.rule)
             told = await self.statuses()
         epoch = 1 + max(max(each.promise.epoch, each.appointment.epoch) for each in told.values())
         token = secrets.token_hex(8)
@@ -95,15 +96,18 @@ class Electing:
         log.info("a master is elected", epoch=made.epoch, replica=made.master)
         return made
 
-    async def _let_catch_up(self, master: int, wanted: int) -> None:
+    async def _let_catch_up(self, master: int, wanted: int, rule: Rule) -> None:
+        """Under a rule that confirms nothing alone it may be without that: a master may be out of its slaves' reach."""
         if wanted not in self._links or not self._links[wanted].is_up:
             raise EntrepotError(Code.PRECONDITION_FAILED, f"replica {wanted} does not answer")
         is_even = await self._links[master].ask(
             wire.QUIESCE, wanted, CATCH_UP_SECONDS, seconds=CATCH_UP_SECONDS + ASK_SECONDS
         )
-        if not is_even:
+        if not is_even and rule.kind is RuleKind.ASYNC:
             raise EntrepotError(
-                Code.PRECONDITION_FAILED, f"replica {wanted} has not caught up in {CATCH_UP_SECONDS:.0f} s"
+                Code.PRECONDITION_FAILED,
+                f"replica {wanted} has not caught up in {CATCH_UP_SECONDS:.0f} s: what it lacks would be lost "
+                "(--without the master, if that is lost)",
             )
 
     async def _wait_until_open(self, made: Appointment) -> None:

@@ -320,5 +320,7 @@ def test_a_quorum_elects_the_longest_of_enough() -> None:
         elected(Election(2, "t"), answer(ONE, 5, told))
     made = elected(Election(2, "t"), answer(ONE, 5, told), answer(TWO, 4, told, (1, 2)))
     assert made.master == 2, "by epoch and run before the end"
+    made = elected(Election(2, "t", wanted=3), answer(ONE, 9, told), answer(TWO, 5, told), answer(THREE, 5, told))
+    assert made.master == 3, "of two answers it has the longest log: what only the third has, nobody was told of"
     with pytest.raises(ElectionError, match="promised already"):
         elected(Election(2, "t"), answer(ONE, 5, told), Promise(2, "other"))

@@ -107,6 +107,7 @@ OPERATIONS = [
     http("DELETE", "/api/v1/namespaces/gone", ("DELETE", "Namespace:gone")),
     http("GET", "/api/v1/brokers", ("LIST", "Cluster:default")),
     http("PUT", "/api/v1/brokers/b", ("UPDATE", "Cluster:default"), json={"isDraining": True}),
+    http("POST", "/api/v1/brokers/b:elect", ("UPDATE", "Cluster:default"), json={"to": 1}),
     http("DELETE", "/api/v1/brokers/b", ("DELETE", "Cluster:default")),
     http("GET", "/metrics", ("GET", "Cluster:default")),
     http("GET", "/api/v1/retained?filter=grid/%23", ("SUB", "Topic:grid/#")),

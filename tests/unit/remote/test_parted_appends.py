@@ -18,6 +18,7 @@ class Broker:
 
     def __init__(self, *, is_away: bool) -> None:
         self.is_away = is_away
+        self.number, self.known = 0, None
         self.answers: list[Any] = []
 
     def check_ready(self) -> None:
@@ -31,6 +32,7 @@ class Broker:
 class Brokers:
     def __init__(self, *brokers: Broker) -> None:
         self._brokers = brokers
+        self.ready_watchers: list[object] = []
 
     def of_number(self, number: int) -> Broker:
         return self._brokers[number]

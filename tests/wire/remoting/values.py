@@ -11,6 +11,7 @@ from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.measurement import BOUNDS, Histogram
 from domain.position import Position
+from domain.replication.rule import Rule, RuleKind
 from domain.retry_policy import RetryPolicy
 from domain.topic import Cleanup, Permission, Topic, TopicType
 from protocols.remoting.values import error_of
@@ -62,7 +63,16 @@ GROUPS = st.builds(
     revision=st.integers(0, (1 << 63) - 1),
 )
 
+
+@st.composite
+def rules(draw: st.DrawFn) -> Rule:
+    replicas = draw(st.integers(1, 9))
+    within = st.integers(1, replicas)
+    return Rule(draw(st.sampled_from(RuleKind)), replicas, draw(within), draw(within))
+
+
 for kind, strategy in {
+    Rule: rules(),
     EntrepotError: ERRORS,
     Histogram: histograms(),
     Topic: topics(),
