@@ -56,6 +56,7 @@ class Leading:
         self._is_within_sync = False
         self._door: BrokerProcess | None = None
         self._opening: asyncio.Task[None] | None = None
+        self._going_on: asyncio.TimerHandle | None = None
         self.is_open = False
         """True while gateways are let in."""
         self.engine.on_written, self.engine.on_durable = on_written, self._durable
@@ -146,13 +147,15 @@ class Leading:
         door, commit = self._door, self.broker.core.commit
         if door is None or not self.is_open:
             return False
+        if self._going_on is not None:
+            self._going_on.cancel()
         door.hold()
         begun = self._loop.time()
         while self._loop.time() < begun + seconds and self.engine.failure is None:
             if commit.is_idle or self._loop.time() > begun + IDLE_SECONDS:
                 commit.hold()
             if commit.is_at_rest and has_all(self.engine.commit_log.written_offset):
-                self._loop.call_later(HOLD_SECONDS, self._go_on)
+                self._going_on = self._loop.call_later(HOLD_SECONDS, self._go_on)
                 return True
             await asyncio.sleep(QUIESCE_STEP_SECONDS)
         self._go_on()
@@ -178,6 +181,8 @@ class Leading:
 
     async def close(self) -> None:
         self.is_open = False
+        if self._going_on is not None:
+            self._going_on.cancel()
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)

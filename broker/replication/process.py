@@ -118,7 +118,8 @@ class ReplicaProcess:
             state = replace(state, group=identity.store_id, promise=Promise(_epoch_of_before(self._settings.data_dir)))
         store = self._open_slave_store()
         engine = store.engine
-        return Replica(state, engine.epochs.history(), engine.end, store.applied, engine.commit_log.min_offset)
+        confirmed = 0 if store.is_copying else store.applied  # of a copy that is not whole nothing is its own
+        return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
 
     def _open_slave_store(self) -> SlaveStore:
         self._slave = SlaveStore(

@@ -389,6 +389,8 @@ class Replica:
         self.lost()
         self.end = end
         self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
+        self.generation += 1
+        self._is_syncing = False  # it may have been dropped with the write
 
     # -- both ----------------------------------------------------------------------------------------------------
 

@@ -177,8 +177,18 @@ class SlaveStore:
         while engine.checkpoint_position >= self._removal_known_at and (
             (end := commit_log.first_segment_end) <= min(beginning.offset, self.applied, commit_log.durable_offset)
         ):
+            self._forget_entries(end)
             commit_log.delete_first_segment()
             engine.lookup.index.drop_before(end)
+
+    def _forget_entries(self, commit_log_offset: int) -> None:
+        """Entries of a segment that goes: the master's retention let go of them, which no record says."""
+        engine = self.engine
+        for queue in [*engine.dispatcher.queues.values(), *engine.dispatcher.retired.values()]:
+            first = queue.first_commit_log_offset()
+            if first is not None and first < commit_log_offset:
+                queue.drop_before(queue.first_at_or_after(commit_log_offset))
+                engine.rows.mark(queue.key, queue, self.applied)
 
     # -- the end -------------------------------------------------------------------------------------------------
 

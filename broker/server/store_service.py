@@ -121,9 +121,7 @@ class StoreService:
             self._held.append(lambda: self._take_held(channel, request, append))
             return
         messages = decode_messages(request.payload)
-        refusal = self.refuses() or (
-            EntrepotError(Code.UNAVAILABLE, "the broker leaves: the message was not taken") if self.is_leaving else None
-        )
+        refusal = self.refuses() or (EntrepotError(Code.UNAVAILABLE, wire.LEAVES) if self.is_leaving else None)
         if refusal is not None:
             channel.answer(request.id, encode([refusal] * len(messages)))
             return

@@ -105,6 +105,7 @@ def _finish_cut(engine: StorageEngine) -> None:
     log = engine.commit_log
     paths = [path for path in log.sizes() if engine.disk.exists(path)]
     log.recover_end(to)
+    log.min_offset = min(log.min_offset, to)
     engine.log_channel.sync([*(path for path in paths if engine.disk.exists(path)), log.directory])
     engine.log_channel.finish()
     engine.files.remove_cut_intent()

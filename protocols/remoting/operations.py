@@ -67,6 +67,9 @@ def _operation(
     return made
 
 
+LEAVES: Final = "the broker leaves: the message was not taken"
+"""Why a broker that is about to go, or to be master no more, takes no message."""
+
 # -- messages --------------------------------------------------------------------------------------------------------
 APPEND: Final = _operation(1, "append", RAW, Outcomes | None)
 APPEND_HALF: Final = _operation(2, "append_half", RAW, Outcomes | None)

@@ -25,7 +25,7 @@ from protocols.remoting.frames import RemotingError
 from protocols.remoting.message_batch import encode_messages
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
-from store_client.remote.riding import Ride, Riding
+from store_client.remote.riding import RIDE_SECONDS, Ride, Riding
 
 FRAME_BODY_BYTES: Final = 8 << 20
 """A part with more bytes of bodies is cut further."""
@@ -108,6 +108,8 @@ class _Part:
     indexes: list[int]
     sequence: int
     size: int = 0
+    rides_until: float = 0.0
+    """Once it waits for the next master of its broker: how long at most, in seconds of the event loop."""
 
 
 class Appending:
@@ -198,7 +200,8 @@ class Appending:
             confirmation.settle_part(number)
 
         broker = part.client.number
-        if not self._riding.take(part.client, Ride(part.sequence, broker, part.size, go, give_up)):
+        part.rides_until = part.rides_until or self._loop.time() + RIDE_SECONDS
+        if not self._riding.take(part.client, Ride(part.sequence, broker, part.size, part.rides_until, go, give_up)):
             give_up()
 
     def _answered(
@@ -241,7 +244,7 @@ class Appending:
             confirmation.settle_part(number, EntrepotError(Code.OUTCOME_UNKNOWN, str(problem)))
             return
         first = refusals[0] if refusals else None
-        if first is not None and all(each is not None and each.code == Code.UNAVAILABLE for each in refusals):
+        if first is not None and all(each is not None and each.message == wire.LEAVES for each in refusals):
             self._ride(number, part, operation, confirmation, first)  # a master that is about to go
             return
         for index, refusal in zip(part.indexes, refusals, strict=True):

@@ -23,11 +23,13 @@ MAX_RIDING_BYTES: Final = 64 << 20
 
 @dataclass(order=True, slots=True)
 class Ride:
-    """`sequence`: when it was first sent.  `go` sends it; `give_up` refuses it."""
+    """`sequence`: when it was first sent.  `until`: how long it waits, in seconds of the event loop.  `go` sends it;
+    `give_up` refuses it."""
 
     sequence: int
     broker: int = field(compare=False)
     size: int = field(compare=False)
+    until: float = field(compare=False)
     go: Callable[[], None] = field(compare=False)
     give_up: Callable[[], None] = field(compare=False)
     timer: asyncio.TimerHandle | None = field(default=None, compare=False)
@@ -45,12 +47,14 @@ class Riding:
 
     def take(self, client: BrokerClient, ride: Ride) -> bool:
         """Let it wait, if its broker has replicas, and there is room; says whether it does."""
+        if ride.until <= self._loop.time():
+            return False
         has_replicas = client.known is not None and bool(client.known.replicas)
         if not has_replicas or self._bytes + ride.size > MAX_RIDING_BYTES:
             return False
         self._bytes += ride.size
         insort(self._waiting.setdefault(ride.broker, []), ride)
-        ride.timer = self._loop.call_later(RIDE_SECONDS, self._give_up, ride)
+        ride.timer = self._loop.call_at(ride.until, self._give_up, ride)
         return True
 
     def _give_up(self, ride: Ride) -> None:
@@ -61,8 +65,10 @@ class Riding:
     def _on_ready(self, client: BrokerClient, is_ready: bool) -> None:
         if not is_ready:
             return
-        for ride in self._waiting.pop(client.number, ()):
+        rides = self._waiting.pop(client.number, [])
+        for ride in rides:
             self._bytes -= ride.size
             if ride.timer is not None:
                 ride.timer.cancel()
+        for ride in rides:
             ride.go()

@@ -202,6 +202,53 @@ async def test_a_copy_that_is_cut_short_begins_again(tmp_path: Path) -> None:
         assert bodies(await eventually(lambda: pop(group.store, "kept"))) == ["a", "b"]
 
 
+async def test_a_slave_that_removed_a_segment_is_a_whole_master(tmp_path: Path) -> None:
+    """What retention lets go of is said by no record: the slave lets go of it with the segment."""
+    clock = ManualClock()
+    async with ReplicatedGroup(tmp_path, TWO, clock) as group:
+        await group.store.topology.put_topics([Topic("t", queues=1, retention_seconds=60), Topic("kept", queues=1)])
+        for _ in range(20):
+            await append(group.store, "t", *(bytes(100_000) for _ in range(2)))
+        clock.advance(120_000)
+        await append(group.store, "kept", "a", "b")
+        slave = group.replicas[2]
+        await until(lambda: slave._slave_store.engine.commit_log.min_offset, "the slave has removed it, too")
+        await group.elect(2)
+        await until(lambda: group.store.cluster.ready, "the gateway has found it")
+        [bounds] = await group.store.messages.bounds("t")
+        assert bounds.min_offset > 0, "nothing is offered that is gone"
+        left = await group.store.messages.read("t", 0, bounds.min_offset, 100)
+        assert len(left) == bounds.max_offset - bounds.min_offset
+        assert bodies(await eventually(lambda: pop(group.store, "kept"))) == ["a", "b"]
+
+
+async def test_a_copy_of_a_group_that_changed_masters_begins_again(tmp_path: Path) -> None:
+    """The records that say whose bytes it has may be gone from the log: it has nothing of its own."""
+    clock = ManualClock()
+    group = ReplicatedGroup(tmp_path, QUORUM, clock)
+    async with group:
+        await group.elect(2)
+        await group.elect(1)
+        await until(lambda: group.store.cluster.ready, "the gateway has found it")
+        await group.store.topology.put_topics([Topic("t", queues=1, retention_seconds=60), Topic("kept", queues=1)])
+        for _ in range(20):
+            await append(group.store, "t", *(bytes(100_000) for _ in range(2)))
+        clock.advance(120_000)
+        await append(group.store, "kept", "a", "b")
+        master = group.replicas[1]._leading
+        assert master is not None
+        await until(lambda: master.engine.commit_log.min_offset, "retention has removed the beginning")
+        await group.stop(3)
+        group.wipe(3)
+        await group.start(3)
+        await until(lambda: group.replicas[3].machine.end, "it has begun to copy")
+        await group.stop(3)
+        await group.start(3)
+        await group.even()
+        queue = group.replicas[3]._slave_store.engine.dispatcher.queues["kept", 0]
+        assert (queue.min_offset, queue.max_offset) == (0, 2)
+
+
 async def shortened(group: ReplicatedGroup, clock: ManualClock) -> None:
     """The store of a broker whose log does not begin at 0 any more."""
     settings = BrokerSettings(group.data_dir(1), name="group", layout=LAYOUT, retention_interval_seconds=0.01)

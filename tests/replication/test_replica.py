@@ -220,6 +220,8 @@ def test_a_full_disk_takes_back_what_was_not_written() -> None:
     found.came(Run(10, b"x" * 40, 0, 0, (EpochStart(1, 1, 20),)))
     found.write_failed(10)
     assert (found.starts[-1], found.end, found.is_joined) == (BEGINNING, 10, False)
+    found.welcomed(Welcome(1, 1, 10, 10))
+    assert kinds(found.came(Run(10, b"x" * 40, 0, 0))) == [Write, Sync], "it syncs again once there is room"
 
 
 def test_a_slave_far_behind_retention_copies_anew() -> None:

@@ -73,7 +73,13 @@ class ReplicatedGroup:
         if found is None:
             found = listening(int(self.addresses[replica].rpartition(":")[2]))
         made = ReplicaProcess(
-            BrokerSettings(self.data_dir(replica), name="group", layout=LAYOUT),
+            BrokerSettings(
+                self.data_dir(replica),
+                name="group",
+                layout=LAYOUT,
+                retention_interval_seconds=0.01,
+                checkpoint_interval_seconds=0.1,
+            ),
             BrokerProcessSettings(
                 "group",
                 self.addresses[replica],
