@@ -231,6 +231,9 @@ async def test_a_copy_of_a_group_that_changed_masters_begins_again(
     group = ReplicatedGroup(tmp_path, QUORUM, clock)
     async with group:
         await group.elect(2)
+        await group.stop(1)
+        await group.start(1)
+        await group.even()
         await group.elect(1)
         await until(lambda: group.store.cluster.ready, "the gateway has found it")
         await group.store.topology.put_topics([Topic("t", queues=1, retention_seconds=60), Topic("kept", queues=1)])
