@@ -24,6 +24,7 @@ from broker.replication.leading import REPLICA_CLIENT, Leading
 from broker.replication.peers import GroupSettings, Peers
 from broker.replication.replica import Replica, Role
 from broker.replication.replica_files import ReplicaFiles
+from broker.replication.runs import read_parts
 from broker.replication.service import ReplicaService
 from broker.replication.slave_progress import Run
 from broker.replication.slave_store import SlaveStore
@@ -239,7 +240,7 @@ class ReplicaProcess:
         store = self._slave_store
         engine = store.engine
         if effect.keeps:
-            parts = engine.commit_log.spans(effect.to, min(engine.end, effect.to + MAX_DIVERGED_BYTES))
+            parts = read_parts(engine.commit_log, effect.to, min(engine.end, effect.to + MAX_DIVERGED_BYTES))
             path = self._files.keep_diverged(effect.to, parts)
             log.error("what only this replica had is cut", kept_in=str(path), bytes=engine.end - effect.to)
         store.close()

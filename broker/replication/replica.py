@@ -39,7 +39,7 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.slave_progress import Run, SlaveProgress
+from broker.replication.slave_progress import Run, SlaveProgress, objection
 from domain.replication.epochs import BEGINNING, EpochStart, ForkedError, common_end
 from domain.replication.greeting import Greeting, Welcome
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, ReplicaState
@@ -102,10 +102,9 @@ class Replica:
 
     def nobody_later(self) -> list[Effect]:
         """Every other replica was heard, and none has promised a later epoch: a master goes on."""
-        appointment = self.state.appointment
-        is_master = self.role is Role.NOBODY and appointment.master == self.state.replica
-        is_master = is_master and self.state.member in appointment.members
-        return self._lead() if is_master and self.state.promise.epoch <= appointment.epoch else []
+        known, member = self.state.appointment, self.state.member
+        is_master = self.role is Role.NOBODY and known.master == member.replica and member in known.members
+        return self._lead() if is_master and self.state.promise.epoch <= known.epoch else []
 
     def _halt(self, reason: str) -> list[Effect]:
         self.halted = reason
@@ -135,9 +134,8 @@ class Replica:
 
     def _resign(self, reason: str) -> list[Effect]:
         """Be nobody."""
-        role, self.role = self.role, Role.NOBODY
-        self.is_open = self.is_joined = False
-        self._waiting.clear()
+        role, self.role, self.is_open = self.role, Role.NOBODY, False
+        self.lost()
         self.slaves.clear()
         self.epoch_end = None
         if role is Role.MASTER:
@@ -197,8 +195,8 @@ class Replica:
     def greeted(self, greeting: Greeting, stream: int) -> list[Effect]:
         """A slave asks for the log."""
         member, replica = greeting.member, greeting.member.replica
-        reason = self._objection(greeting)
-        if reason:
+        is_leading = self.role is Role.MASTER and self.epoch_end is not None
+        if reason := objection(self.state, greeting, is_leading=is_leading):
             return [RefuseSlave(replica, stream, reason)]
         try:
             start = common_end(self.starts, self.end, greeting.starts, greeting.end)
@@ -214,19 +212,6 @@ class Replica:
         before = tuple(each for each in self.starts if each.start < start)
         welcome = Welcome(self.epoch, self.state.run, start, self.confirmed, is_unclean, before)
         return [WelcomeSlave(replica, stream, welcome)]
-
-    def _objection(self, greeting: Greeting) -> str:
-        """Why a slave is not taken; empty where it is."""
-        state = self.state
-        if self.role is not Role.MASTER or self.epoch_end is None:
-            return f"replica {state.replica} is not master"
-        if greeting.group != state.group:
-            return f"it is of group {greeting.group}, this is {state.group}"
-        if greeting.member.replica == state.replica:
-            return f"replica {state.replica} is the master itself: two processes have its id"
-        if greeting.promised > self.epoch or greeting.starts[-1].epoch > self.epoch:
-            return f"it has heard of epoch {max(greeting.promised, greeting.starts[-1].epoch)}, this is {self.epoch}"
-        return ""  # a wiped one too: it copies, and counts nowhere until it is admitted
 
     def sending(self, replica: int, stream: int, end: int) -> None:
         """A run up to an offset is on its way to a slave."""

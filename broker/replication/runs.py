@@ -44,6 +44,13 @@ def read_run(log: CommitLog, offset: int, end: int) -> bytes:
     return log.read_span(offset, min(offset + length, end))
 
 
+def read_parts(log: CommitLog, start: int, end: int) -> list[bytes]:
+    """The bytes of a part of the log, a segment each."""
+    size = log.layout.segment_size_bytes
+    ends = [*range(start - start % size + size, end, size), end]
+    return [log.read_span(begin, last) for begin, last in zip([start, *ends], ends, strict=False)]
+
+
 def decode_runs(item: bytes, segment_size: int) -> list[Run]:
     """The runs of an item, each record checked.  A new one begins where a record's durable floor lies within: that one
     is written when what is before it is synced.  Raises CorruptedError."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from domain.replication.epochs import EpochStart
-from domain.replication.mastership import Member
+from domain.replication.greeting import Greeting
+from domain.replication.mastership import Member, ReplicaState
 
 
 class Run(NamedTuple):
@@ -29,3 +30,16 @@ class SlaveProgress:
     member: Member
     sent: int
     acknowledged: int = 0
+
+
+def objection(state: ReplicaState, greeting: Greeting, *, is_leading: bool) -> str:
+    """Why a replica in this state takes no slave that greets it so; empty where it does.  A wiped one is taken, too: it
+    copies, and counts nowhere until it is admitted."""
+    epoch, heard = state.appointment.epoch, max(greeting.promised, greeting.starts[-1].epoch)
+    if not is_leading:
+        return f"replica {state.replica} is not master"
+    if greeting.group != state.group:
+        return f"it is of group {greeting.group}, this is {state.group}"
+    if greeting.member.replica == state.replica:
+        return f"replica {state.replica} is the master itself: two processes have its id"
+    return f"it has heard of epoch {heard}, this is {epoch}" if heard > epoch else ""

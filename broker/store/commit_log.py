@@ -141,21 +141,14 @@ class CommitLog:
         assert offset == self.end == self.written_offset, "a run goes to the end of the log"
         self._allocate_until(offset + len(data), to_the_last=True)
         start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
-        self._disk.write(self._segments[start], data, offset - start)
-        self.end = self.written_offset = offset + len(data)
-        self._room_end = self._message_room_end = self.end  # what comes next asks for room anew
+        self._disk.write(self._segments[start], data, offset - start)  # what comes next asks for room anew:
+        self.end = self.written_offset = self._room_end = self._message_room_end = offset + len(data)
 
     def begin_at(self, offset: int) -> None:
         """Let an empty log begin in the middle: at the first segment that another replica has kept."""
         assert not self._segments, "only an empty log begins anywhere"
         self.min_offset = self.end = self.written_offset = self.durable_offset = self._allocated_end = offset
         self._room_end = self._message_room_end = offset
-
-    def spans(self, start: int, end: int) -> list[bytes]:
-        """The bytes of a part of the log, a segment each."""
-        size = self.layout.segment_size_bytes
-        ends = [*range(start - start % size + size, end, size), end]
-        return [self._read_span(begin, last - begin) for begin, last in zip([start, *ends], ends, strict=False)]
 
     def files_between(self, start: int, end: int) -> list[str]:
         """Paths of the segment files that hold [start, end)."""
