@@ -25,6 +25,7 @@ from broker.ports.messages import Messages
 from broker.ports.timers import Timers
 from broker.ports.topology import Topology
 from broker.ports.transactions import Transactions
+from broker.replication.replica_files import FILE as REPLICA_FILE
 from broker.retention.cleaner import Cleaner
 from broker.retention.watermarks import DiskState, tell
 from broker.settings import BrokerSettings
@@ -112,7 +113,15 @@ class Broker:
 
     @classmethod
     async def open(cls, settings: BrokerSettings, clock: Clock) -> Broker:
-        """Lock the data directory, recover, start.  Raises StoreFailedError or CorruptedError, with the reason."""
+        """Lock the data directory, recover, start.  Raises StoreFailedError or CorruptedError, with the reason.
+
+        A directory of a broker group is refused: what is written here, and in no epoch, would fork the group's log.
+        """
+        if (settings.data_dir / REPLICA_FILE).exists():
+            raise StoreFailedError(
+                f"{settings.data_dir} has a replica of a broker: say which one (broker.replica_id, broker.replicas), "
+                f"or remove its {REPLICA_FILE} to have it leave the others for good"
+            )
         lock = DirectoryLock(str(settings.data_dir))
         try:
             return cls(settings, clock, lock)

@@ -80,3 +80,13 @@ async def test_one_replica_alone_is_a_broker_as_before(tmp_path: Path) -> None:
     assert store.engine.end == 0
     await store.close()
     assert not (tmp_path / "replica.json").exists()
+
+
+async def test_a_replica_s_directory_is_no_broker_s_of_its_own(tmp_path: Path) -> None:
+    """What it wrote alone would be taken for the group's."""
+    async with ReplicatedGroup(tmp_path, Rule(RuleKind.IN_SYNC, 2)) as group:
+        directory = group.data_dir(2)
+    with pytest.raises(StoreFailedError, match=r"say which one \(broker\.replica_id"):
+        await Broker.open(StoreSettings(directory), ManualClock())
+    (directory / "replica.json").unlink()
+    await (await Broker.open(StoreSettings(directory), ManualClock())).close()
