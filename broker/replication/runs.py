@@ -8,18 +8,21 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from google_crc32c import value as crc32c
+
 from broker.replication.slave_progress import Run
 from broker.store.commit_log import CommitLog
-from broker.store.record import HEADER_SIZE, RecordKind, decode_header, peek_length
+from broker.store.record import HEADER_SIZE, RecordKind, peek_length
 from domain.errors import CorruptedError
 from domain.replication.epochs import EpochStart, read_epoch
-from protocols.remoting.stored_record import InvalidRecordError
+from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, RECORD_VERSION
 
 RUN_BYTES: Final = 1 << 20
 """A run has about so many, or one record."""
 WELCOME_ITEM: Final = b"\x00"
 RUN_ITEM: Final = b"\x01"
 _HEAD: Final = struct.Struct(">cQQ")
+_unpack = struct.Struct(">4sIBBHIQQ").unpack_from
 
 
 def encode_run(offset: int, confirmed: int, data: bytes) -> bytes:
@@ -56,27 +59,34 @@ def decode_runs(item: bytes, segment_size: int) -> list[Run]:
     is written when what is before it is synced.  Raises CorruptedError."""
     _, offset, confirmed = _HEAD.unpack_from(item)
     data = item[_HEAD.size :]
+    last, segment_end = len(data), segment_size - offset % segment_size
     found: list[Run] = []
     begin = at = floor = 0
     starts: list[EpochStart] = []
-    while at < len(data):
-        place = offset + at
-        rest = segment_size - place % segment_size
-        if rest < HEADER_SIZE:  # no record fits there
-            at += rest
-            continue
-        try:
-            header = decode_header(data, at, place)
-        except InvalidRecordError as error:
-            raise CorruptedError(f"the record at commit-log offset {place} came harmed: {error}") from error
-        if header.durable_floor > offset + begin and at > begin:
+    while at < last:
+        if segment_end - at < HEADER_SIZE:  # no record fits there
+            at = segment_end
+            break
+        kind, length, own_floor = _checked(data, at, offset + at)
+        if own_floor > offset + begin and at > begin:
             found.append(Run(offset + begin, data[begin:at], floor, confirmed, tuple(starts)))
             begin, floor, starts = at, 0, []
-        floor = max(floor, header.durable_floor)
-        if header.kind == RecordKind.EPOCH:
-            starts.append(read_epoch(data[at + HEADER_SIZE : at + header.length], place))
-        at += header.length
-    if at != len(data):
+        floor = max(floor, own_floor)
+        if kind == RecordKind.EPOCH:
+            starts.append(read_epoch(data[at + HEADER_SIZE : at + length], offset + at))
+        at += length
+    if at != last:
         raise CorruptedError(f"the run at commit-log offset {offset} does not end with a record")
     found.append(Run(offset + begin, data[begin:], floor, confirmed, tuple(starts)))
     return found
+
+
+def _checked(data: bytes, at: int, place: int) -> tuple[int, int, int]:
+    """Kind, length and durable floor of a record; as `decode_header`, without an object for each."""
+    if at + HEADER_SIZE <= len(data):
+        magic, crc, version, kind, _, length, own_place, floor = _unpack(data, at)
+        end = at + (HEADER_SIZE if kind == RecordKind.PADDING else length)
+        is_one = magic == RECORD_MAGIC and own_place == place and version == RECORD_VERSION and length >= HEADER_SIZE
+        if is_one and end <= len(data) and crc32c(data[at + CRC_START : end]) == crc:
+            return kind, length, floor
+    raise CorruptedError(f"the record at commit-log offset {place} came harmed")
