@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +18,13 @@ from benchmarks.report import Goal, Report
 from benchmarks.store_parts import GROUP, POP_BATCH, QUEUES, TOPIC, append_all, make_messages, timed
 from broker.broker import Broker
 from broker.settings import BrokerSettings
+from broker.store import engine
+from broker.store.commit_log import CommitLog
 from broker.store.disk import OsDisk
 from broker.store.filter_index import FilterIndex
 from broker.store.hash_scan import HashSet, scan
 from broker.store.open_files import OpenFiles
+from broker.store.record_reading import Entry
 from broker.store.sub_topics import SubTopicDictionary
 from domain.expression.filter import FilterExpression, FilterKind
 from domain.filter_hash import filter_hash
@@ -72,15 +75,17 @@ def _by_sub_topic(report: Report) -> None:
 async def _by_tag(report: Report, directory: Path, count: int) -> None:
     broker = await _filled(directory, [_tagged(m, n) for n, m in enumerate(make_messages(count))])
     read = 0
-    plain_read: Any = broker.engine.commit_log.read
 
-    def counted(entries: list[tuple[int, int, int]]) -> Iterator[Any]:
-        nonlocal read
-        read += len(entries)
-        found: Iterator[Any] = plain_read(entries)
-        return found
+    def counted(plain: Callable[..., Any]) -> Callable[..., Any]:
+        def reads(log: CommitLog, entries: list[Entry], *others: Any) -> Any:
+            nonlocal read
+            read += len(entries)
+            return plain(log, entries, *others)
 
-    broker.engine.commit_log.read = counted  # type: ignore[method-assign]
+        return reads
+
+    plain_messages, plain_records = engine.read_messages, engine.read_records
+    engine.read_messages, engine.read_records = counted(plain_messages), counted(plain_records)
     wanted = FilterExpression(FilterKind.TAG, "wanted")
     delivered = 0
 
@@ -91,6 +96,7 @@ async def _by_tag(report: Report, directory: Path, count: int) -> None:
             await broker.consumption.acknowledge(TOPIC, GROUP, [delivery.receipt_handle for delivery in deliveries])
 
     _, wall = await timed(consume)
+    engine.read_messages, engine.read_records = plain_messages, plain_records
     assert delivered == count // EVERY, "the filter lets the wanted ones pass"
     await broker.close()
     what = f"pop with a tag that one of {EVERY} has"
