@@ -23,6 +23,14 @@ TWO = Rule(RuleKind.IN_SYNC, 2)
 QUORUM = Rule(RuleKind.QUORUM, 3, 2)
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a broker does by itself is done often."""
+    monkeypatch.setattr("broker.replication.slave_store.SAVE_SECONDS", 0.05)
+    monkeypatch.setattr("broker.server.registration.DECISION_SECONDS", 0.1)
+    monkeypatch.setattr("broker.broker.BACKGROUND_STEP_SECONDS", 0.05)
+
+
 async def test_what_is_confirmed_is_on_every_disk_in_sync(tmp_path: Path) -> None:
     async with ReplicatedGroup(tmp_path, TWO) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))
@@ -98,7 +106,7 @@ async def test_a_store_without_replicas_becomes_one_of_a_group(tmp_path: Path) -
     await old.topology.put_topic(Topic("t", queues=1, retention_seconds=60))
     await old.topology.put_topic(Topic("kept", queues=1))
     await old.key_values.write([KeyValueChange("key", b"value")])
-    for _ in range(20):
+    for _ in range(8):
         await append(old, "t", *(bytes(100_000) for _ in range(2)))
     await pop(old, "t", count=1)
     clock.advance(120_000)
@@ -208,7 +216,7 @@ async def test_a_slave_that_removed_a_segment_is_a_whole_master(tmp_path: Path) 
     clock = ManualClock()
     async with ReplicatedGroup(tmp_path, TWO, clock) as group:
         await group.store.topology.put_topics([Topic("t", queues=1, retention_seconds=60), Topic("kept", queues=1)])
-        for _ in range(20):
+        for _ in range(8):
             await append(group.store, "t", *(bytes(100_000) for _ in range(2)))
         clock.advance(120_000)
         await append(group.store, "kept", "a", "b")
@@ -237,7 +245,7 @@ async def test_a_copy_of_a_group_that_changed_masters_begins_again(
         await group.elect(1)
         await until(lambda: group.store.cluster.ready, "the gateway has found it")
         await group.store.topology.put_topics([Topic("t", queues=1, retention_seconds=60), Topic("kept", queues=1)])
-        for _ in range(20):
+        for _ in range(8):
             await append(group.store, "t", *(bytes(100_000) for _ in range(2)))
         clock.advance(120_000)
         await append(group.store, "kept", "a", "b")
@@ -263,7 +271,7 @@ async def shortened(group: ReplicatedGroup, clock: ManualClock) -> None:
     old = await Broker.open(settings, clock)
     await old.topology.put_topic(Topic("t", queues=1, retention_seconds=60))
     await old.topology.put_topic(Topic("kept", queues=1))
-    for _ in range(20):
+    for _ in range(8):
         await append(old, "t", *(bytes(100_000) for _ in range(2)))
     clock.advance(120_000)
     await append(old, "kept", "a", "b")
