@@ -31,7 +31,7 @@ from benchmarks.processes import (
 
 NAME: Final = "broker-0"
 BROKER: Final = "broker "
-"""How the names of the brokers' processes begin."""
+"""Beginning of the names of the brokers' processes."""
 LOOK_SECONDS: Final = 0.02
 """Pause between two looks at the replicas."""
 ELECT_SECONDS: Final = 60.0

@@ -52,7 +52,7 @@ class BrokerCore:
         self.group_watchers: list[Callable[[str], None]] = []
         self.disk_state = DiskState.FINE
         self.replica_gauges: Callable[[], dict[str, float]] = dict
-        """What a master tells of its slaves."""
+        """Gauges of a master about its slaves."""
         self.commit: GroupCommit
 
     def now_ms(self) -> int:

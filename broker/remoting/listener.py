@@ -166,7 +166,7 @@ class ServerChannel(asyncio.Protocol):
 
     @property
     def who(self) -> str:
-        """What the client says it is; empty before its greeting."""
+        """Name that the client gives itself; empty before its greeting."""
         hello = self._connection.hello
         return "" if hello is None else hello.who
 

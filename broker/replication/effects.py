@@ -1,4 +1,4 @@
-"""What a replica's machine wants done, in this order; each is done, and durable where it says so, before the next."""
+"""Effects that a replica's machine asks for: each is done, and durable where it says so, before the next."""
 
 from __future__ import annotations
 

@@ -25,10 +25,10 @@ from domain.route import mastership_order
 from protocols.remoting.operations import StoreSeed
 
 REPLICA_CLIENT: Final = "replica"
-"""How replicas, and who elects, greet: their connections outlive a mastership."""
+"""Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
 QUIESCE_STEP_SECONDS: Final = 0.002
 IDLE_SECONDS: Final = 0.05
-"""How long a master waits for a moment in which nobody waits, before it writes nothing more."""
+"""Longest wait of a master for a moment in which nobody waits, before it writes nothing more."""
 HOLD_SECONDS: Final = 2.0
 """Pause in which an election is expected once a replica has caught up."""
 log = structlog.get_logger(__name__)
@@ -99,7 +99,7 @@ class Leading:
             self.broker.core.commit.confirmed_more()
 
     def seed(self) -> StoreSeed:
-        """What a new slave's store begins with."""
+        """Beginning of a new slave's store."""
         identity = self.engine.identity
         begin = self.engine.commit_log.min_offset
         return StoreSeed(identity.store_id, identity.handle_key, identity.segment_size_bytes, begin)

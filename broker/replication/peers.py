@@ -26,7 +26,7 @@ from protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 2.0
 ALONE_SECONDS: Final = 3.0
-"""How long the only replica in sync looks for others before it goes on without them."""
+"""Time for which the only replica in sync looks for others before it goes on without them."""
 PAUSE_SECONDS: Final = 0.3
 """Between two rounds of questions."""
 log = structlog.get_logger(__name__)

@@ -40,9 +40,10 @@ from broker.replication.effects import (
     Write,
 )
 from broker.replication.slave_progress import Run, SlaveProgress, objection
+from domain.replication.election import admitted
 from domain.replication.epochs import BEGINNING, EpochStart, ForkedError, common_end
 from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, ReplicaState
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise, ReplicaState
 from domain.replication.rule import RuleKind, confirmed_offset
 
 
@@ -241,12 +242,11 @@ class Replica:
         if not self.is_open or slave.acknowledged < least or slave.member in appointment.members:
             return []
         kept = tuple(member for member in appointment.members if member.replica != slave.member.replica)
-        known = dict(appointment.known) | {slave.member.replica: slave.member.incarnation}
         grown = replace(
             appointment,
             version=appointment.version + 1,
             members=tuple(sorted((*kept, slave.member))),
-            known=tuple(Member(replica, incarnation) for replica, incarnation in sorted(known.items())),
+            known=admitted(appointment.known, [slave.member]),
         )
         self.state = replace(self.state, appointment=grown)
         return [Persist(self.state), Announce(grown)]
@@ -262,8 +262,8 @@ class Replica:
         appointment = self.state.appointment
         if self.role is not Role.MASTER or self.epoch_end is None:
             return []
-        admitted = set(appointment.known) | set(appointment.members)
-        ends = {replica: slave.acknowledged for replica, slave in self.slaves.items() if slave.member in admitted}
+        counted = set(appointment.known) | set(appointment.members)
+        ends = {replica: slave.acknowledged for replica, slave in self.slaves.items() if slave.member in counted}
         members = appointment.others(appointment.members)
         offset = confirmed_offset(appointment.rule, self.synced, ends, members)
         if offset < self.epoch_end or offset <= self.confirmed:
@@ -277,7 +277,7 @@ class Replica:
 
     @property
     def takes_messages(self) -> bool:
-        """Whether enough members are in sync for publishing."""
+        """Enough members are in sync for publishing."""
         appointment = self.state.appointment
         return appointment.rule.kind is not RuleKind.IN_SYNC or (
             len(appointment.members) >= appointment.rule.min_in_sync
@@ -291,8 +291,8 @@ class Replica:
         return [Follow(self.state.appointment.master)]
 
     def greeting(self) -> Greeting:
-        """What it says to its master, when the connection is there.  What is not synced counts as not there, and until
-        the welcome nothing more is confirmed."""
+        """The first word to its master, once connected.  What is not synced counts as not there, and until the welcome
+        nothing more is confirmed."""
         self.lost()
         state = self.state
         return Greeting(
@@ -321,7 +321,7 @@ class Replica:
             effects.append(
                 Cut(welcome.start, any(w.incarnation == own for w in writers), welcome.start < self.confirmed)
             )
-            self.starts = [start for start in self.starts if start.start < welcome.start] or [BEGINNING]
+            self._keep_starts_before(welcome.start)
             self.confirmed = min(self.confirmed, welcome.start)
         if not self.end or welcome.start <= self.begin or welcome.start > self.end:  # nothing of its own is left
             self.begin, self.starts = welcome.start, list(welcome.starts) or [BEGINNING]
@@ -365,7 +365,7 @@ class Replica:
     def reopened(self, end: int) -> None:
         """The store was opened anew: all of its log is durable."""
         self.end = self.synced = end
-        self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
+        self._keep_starts_before(end)
         self.generation += 1
         self._is_syncing = False
 
@@ -373,9 +373,13 @@ class Replica:
         """There was no room: the log ends here, and the stream is of no use any more."""
         self.lost()
         self.end = end
-        self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
+        self._keep_starts_before(end)
         self.generation += 1
         self._is_syncing = False  # it may have been dropped with the write
+
+    def _keep_starts_before(self, end: int) -> None:
+        """The log ends at an offset: so do its epochs."""
+        self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
 
     # -- both ----------------------------------------------------------------------------------------------------
 
@@ -392,7 +396,7 @@ class Replica:
         return [Acknowledge(self.synced), *self._hear(), *self._write_next()]
 
     def _hear(self) -> list[Effect]:
-        """What the master has confirmed, as far as it is here."""
+        """Take as confirmed what the master has confirmed, as far as it is here."""
         offset = min(self.told, self.synced)
         if offset <= self.confirmed:
             return []

@@ -1,4 +1,4 @@
-"""What a replica keeps beside its log: `replica.json`, its state, and `diverged/`, what it cut of its own mastership.
+"""Files that a replica keeps beside its log: `replica.json`, its state, and `diverged/`, with what it cut as a master.
 
 Both are put in place whole and durable before anybody is told.
 """

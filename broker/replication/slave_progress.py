@@ -1,4 +1,4 @@
-"""What goes from a master to a slave, and what the master knows of it."""
+"""Runs that go from a master to a slave, and the slave's progress as the master knows it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from broker.settings import BrokerSettings
 from broker.store.engine import StorageEngine
 from broker.store.log_applier import LogApplier
 from broker.store.watermark import NO_END
-from domain.errors import CorruptedError, EntrepotError, StoreFailedError
+from domain.errors import EntrepotError, StoreFailedError
 
 SAVE_SECONDS: Final = 1.0
 """Pause between two looks at whether rows are to be saved."""
@@ -177,18 +177,9 @@ class SlaveStore:
         while engine.checkpoint_position >= self._removal_known_at and (
             (end := commit_log.first_segment_end) <= min(beginning.offset, self.applied, commit_log.durable_offset)
         ):
-            self._forget_entries(end)
+            engine.dispatcher.forget_entries(end, self.applied)  # the master's retention let go: no record says so
             commit_log.delete_first_segment()
             engine.lookup.index.drop_before(end)
-
-    def _forget_entries(self, commit_log_offset: int) -> None:
-        """Entries of a segment that goes: the master's retention let go of them, which no record says."""
-        engine = self.engine
-        for queue in [*engine.dispatcher.queues.values(), *engine.dispatcher.retired.values()]:
-            first = queue.first_commit_log_offset()
-            if first is not None and first < commit_log_offset:
-                queue.drop_before(queue.first_at_or_after(commit_log_offset))
-                engine.rows.mark(queue.key, queue, self.applied)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -210,8 +201,7 @@ class SlaveStore:
             engine.finish_checkpoint()
         self._apply_to(engine.end)
         engine.dispatcher.settle_places()
-        for queue in engine.dispatcher.doomed:
-            raise CorruptedError(f"queue {queue.topic}/{queue.queue_id} lacks messages that the log does not have")
+        engine.dispatcher.refuse_doomed()
         engine.applier = None
         return self.opened
 

@@ -116,7 +116,7 @@ class BrokerProcess:
         self._deciding: asyncio.Task[None] | None = None
 
     def _offered(self) -> Service:
-        """What it answers, put into the listener's service."""
+        """Its answers, put into the listener's service."""
         offered = Service()
         self._service.install(offered)
         self._control.install(offered)

@@ -56,7 +56,7 @@ class StoreService:
         self.is_leaving = False
         """No message is taken any more."""
         self.is_confirmed: Callable[[], bool] = lambda: True
-        """Whether all that is known of topics and groups may be told."""
+        """All that is known of topics and groups may be told."""
         self.refuses: Callable[[], EntrepotError | None] = lambda: None
         """Why no message is taken just now: too few replicas are in sync."""
         self._held: list[Callable[[], None]] | None = None

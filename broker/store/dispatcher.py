@@ -20,6 +20,7 @@ from broker.store.record import KEPT_KINDS, MESSAGE_KINDS, RecordHeader
 from broker.store.record_placement import Placement, read_placement
 from broker.store.record_trailer import Move, decode_move, read_further, read_origin
 from broker.store.watermark import Watermark
+from domain.errors import CorruptedError
 from domain.message import StoredMessage, SystemProperty
 from domain.names import dead_letter_group, is_retry_topic
 from protocols.remoting.stored_record import decode_message
@@ -129,6 +130,19 @@ class Dispatcher:
             self.begins_anywhere = False
             for queue in [*self.queues.values(), *self.retired.values()]:
                 queue.settle_place(0)
+
+    def refuse_doomed(self) -> None:
+        """The log has been read.  Raises CorruptedError for a queue that still lacks messages."""
+        for queue in self.doomed:
+            raise CorruptedError(f"queue {queue.topic}/{queue.queue_id} lacks messages that the log does not have")
+
+    def forget_entries(self, before: int, commit_log_offset: int) -> None:
+        """Drop the entries of a part of the log that no record lets go of; their rows change as of an offset."""
+        for queue in [*self.queues.values(), *self.retired.values()]:
+            first = queue.first_commit_log_offset()
+            if first is not None and first < before:
+                queue.drop_before(queue.first_at_or_after(before))
+                self.rows.mark(queue.key, queue, commit_log_offset)
 
     def restore_queue(self, key: bytes, row: bytes) -> None:
         """Make a queue from its row."""

@@ -114,7 +114,7 @@ class StorageEngine:
         self.failure: StoreFailedError | None = None
         self.syncing_to: int | None = None
         self.confirm_limit = NO_END
-        """What the replicas have, as far as they must: nothing behind it is confirmed."""
+        """End of what as many replicas have as must: nothing behind it is confirmed."""
         self.on_written: Callable[[int], None] = _ignore
         self.on_durable: Callable[[int], None] = _ignore
         """Told up to where the log is written, and synced, before anybody is told that something is confirmed."""

@@ -43,7 +43,42 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
     if not engine.is_index_whole:
         _note_all(engine, position)
     begins = {queue: queue.min_offset for queue in engine.dispatcher.queues.values()} if log.min_offset else {}
-    place, passed = engine.dispatcher.place, 0
+    _dispatch(engine, position, until)
+    end = log.scan_end
+    if not is_replica:
+        engine.dispatcher.settle_places()
+    engine.report.scanned_bytes = end - position
+    proof = log.proof_of_damage(end)
+    if proof is not None or end < known_end:
+        what = "state file" if proof is None else f"record at {proof}"
+        raise CorruptedError(
+            f"the commit log is damaged at offset {end}: the {what} shows that data there had been kept. "
+            "Restore the data directory from a copy"
+        )
+    engine.dispatcher.refuse_doomed()
+    _cut(engine, position, end)
+    harmed = {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
+    if harmed:
+        _rebuild(engine, harmed, until)
+    if is_replica:
+        engine.confirm_limit = min(end, until)
+        engine.applier = LogApplier(engine, engine.confirm_limit)
+    engine.dispatcher.advance(engine.confirmed_offset)
+    engine.lookup.advance(engine.confirmed_offset)
+    if log.min_offset:  # retention lets go of entries before their segment: somebody else has deleted what they lack
+        engine.dispatcher.forget_entries(log.min_offset, log.durable_offset)
+    engine.report.missing_messages = sum(queue.min_offset - begin for queue, begin in begins.items())
+    if mark is not None:
+        flush, epoch = mark
+        engine.recovery_epoch = max(engine.recovery_epoch, epoch)
+        if flush == "async":
+            engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
+    _mark_open(engine, mark)
+
+
+def _dispatch(engine: StorageEngine, position: int, until: int) -> None:
+    """Derive all from the log, from a position on; of what is at `until` and behind, only the epochs are taken."""
+    log, place, passed = engine.commit_log, engine.dispatcher.place, 0
 
     def take(placement: Placement, offset: int) -> None:
         nonlocal passed
@@ -61,36 +96,6 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
         elif header.kind == RecordKind.EPOCH:
             payload = data[at + HEADER_SIZE : at + header.length]
             engine.epochs.written.append(read_epoch(payload, header.commit_log_offset))
-    end = log.scan_end
-    if not is_replica:
-        engine.dispatcher.settle_places()
-    engine.report.scanned_bytes = end - position
-    proof = log.proof_of_damage(end)
-    if proof is not None or end < known_end:
-        what = "state file" if proof is None else f"record at {proof}"
-        raise CorruptedError(
-            f"the commit log is damaged at offset {end}: the {what} shows that data there had been kept. "
-            "Restore the data directory from a copy"
-        )
-    for queue in engine.dispatcher.doomed:
-        raise CorruptedError(f"queue {queue.topic}/{queue.queue_id} lacks messages that the log does not have")
-    _cut(engine, position, end)
-    harmed = {key for key, queue in engine.dispatcher.queues.items() if not queue.is_intact()}
-    if harmed:
-        _rebuild(engine, harmed, until)
-    if is_replica:
-        engine.confirm_limit = min(end, until)
-        engine.applier = LogApplier(engine, engine.confirm_limit)
-    engine.dispatcher.advance(engine.confirmed_offset)
-    engine.lookup.advance(engine.confirmed_offset)
-    _forget_deleted(engine)
-    engine.report.missing_messages = sum(queue.min_offset - begin for queue, begin in begins.items())
-    if mark is not None:
-        flush, epoch = mark
-        engine.recovery_epoch = max(engine.recovery_epoch, epoch)
-        if flush == "async":
-            engine.recovery_epoch += 1  # deliveries may have been cut: handles from before are void
-    _mark_open(engine, mark)
 
 
 def _finish_cut(engine: StorageEngine) -> None:
@@ -103,7 +108,7 @@ def _finish_cut(engine: StorageEngine) -> None:
     if meta is not None and meta[1] > to:
         engine.checkpointer.state_file.discard()
     log = engine.commit_log
-    paths = [path for path in log.sizes() if engine.disk.exists(path)]
+    paths = list(log.sizes())
     log.recover_end(to)
     log.min_offset = min(log.min_offset, to)
     engine.log_channel.sync([*(path for path in paths if engine.disk.exists(path)), log.directory])
@@ -187,16 +192,6 @@ def _cut(engine: StorageEngine, position: int, end: int) -> None:
     engine.log_channel.sync([*scanned, log.directory])
     engine.log_channel.finish()
     log.durable_offset = end
-
-
-def _forget_deleted(engine: StorageEngine) -> None:
-    """Entries of segments that are gone.  Retention lets go of entries first, so somebody else has deleted these."""
-    start = engine.commit_log.min_offset
-    for queue in engine.dispatcher.queues.values() if start else ():
-        first = queue.first_commit_log_offset()
-        if first is not None and first < start:
-            queue.drop_before(queue.first_at_or_after(start))
-            engine.rows.mark(queue.key, queue, engine.commit_log.durable_offset)
 
 
 def _rebuild(engine: StorageEngine, harmed: set[QueueKey], until: int) -> None:

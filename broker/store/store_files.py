@@ -53,6 +53,10 @@ class StoreIdentity(msgspec.Struct):
     began_at: int | None = None
 
 
+def _encoded(identity: StoreIdentity) -> bytes:
+    return orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2)
+
+
 class StoreFiles:
     """Reads and writes them.  Small and rare, except the checkpoint, which the sync process puts in place."""
 
@@ -82,11 +86,11 @@ class StoreFiles:
         return found
 
     def write_identity_draft(self, identity: StoreIdentity) -> None:
-        self._write(self.identity_draft, orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
+        self._write(self.identity_draft, _encoded(identity))
 
     def put_identity(self, identity: StoreIdentity) -> None:
         """Put it in place, durably, before there is a store."""
-        put_durably(Path(self.identity_path), orjson.dumps(msgspec.to_builtins(identity), option=orjson.OPT_INDENT_2))
+        put_durably(Path(self.identity_path), _encoded(identity))
 
     def forget_log(self) -> None:
         """Remove the log and all that is derived from it."""

@@ -113,13 +113,13 @@ class Election:
             best.member.replica,
             latest.rule,
             tuple(sorted(members)),
-            _admitted(latest.known, members),
+            admitted(latest.known, members),
             self._is_unclean,
             best.group,
         )
 
 
-def _admitted(known: tuple[Member, ...], members: Collection[Member]) -> tuple[Member, ...]:
+def admitted(known: tuple[Member, ...], members: Collection[Member]) -> tuple[Member, ...]:
     """The replicas by which a quorum is counted: a wiped one counts as what it is now, once it has all."""
     by_replica = dict(known)
     by_replica.update(members)

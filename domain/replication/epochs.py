@@ -42,7 +42,7 @@ class EpochStart(NamedTuple):
 
     @property
     def name(self) -> tuple[int, int]:
-        """What tells it from all others of its group: (epoch, run)."""
+        """Its name, by which no other of its group goes: (epoch, run)."""
         return self.epoch, self.run
 
     def payload(self) -> bytes:
@@ -54,7 +54,7 @@ class EpochStart(NamedTuple):
 
 
 BEGINNING: Final = EpochStart(0, 0, 0)
-"""What was in the log before its store had replicas."""
+"""The epoch of all that was in the log before its store had replicas."""
 
 
 def read_epoch(payload: bytes, commit_log_offset: int) -> EpochStart:

@@ -1,4 +1,4 @@
-"""How a slave and its master begin to talk: what each says of its log."""
+"""Greeting and welcome: a slave and its master tell each other of their logs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from domain.replication.mastership import Member
 
 
 class Greeting(NamedTuple):
-    """What a slave says to its master first."""
+    """The first word of a slave to its master."""
 
     group: str
     member: Member

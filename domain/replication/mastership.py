@@ -23,7 +23,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Appointment:
-    """Who is master, by whom its bytes must be had.
+    """The master of an epoch, and the members that must have its bytes.
 
     `group`: id of the store that all replicas have, empty before the first has one.  `version` counts the changes of
     the set within an epoch.  `members`: the set of replicas in sync, the master among them.  `known`: every replica

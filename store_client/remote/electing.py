@@ -24,11 +24,11 @@ from protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 3.0
 FENCE_SECONDS: Final = 30.0
-"""How long a replica may take to promise: a master opens its store anew, as a slave's."""
+"""Longest time for a replica to promise: a master opens its store anew, as a slave's."""
 CATCH_UP_SECONDS: Final = 5.0
-"""How long a planned move holds messages back for its target to have them all."""
+"""Longest time for which a planned move holds messages back, for its target to have them all."""
 OPEN_SECONDS: Final = 15.0
-"""How long an elected master may take to open."""
+"""Longest time for an elected master to open."""
 WHO: Final = "replica election"
 log = structlog.get_logger(__name__)
 
@@ -65,7 +65,7 @@ class Electing:
         return found
 
     async def statuses(self) -> dict[int, wire.ReplicaStatus]:
-        """How each replica sees itself, of those that answer."""
+        """The view that each replica has of itself, of those that answer."""
         return await self._ask_all(wire.REPLICA_STATUS)
 
     async def elect(self, wanted: int, lost: Sequence[int], *, is_unclean: bool) -> Appointment:
@@ -128,14 +128,14 @@ class Electing:
 
 
 def _as_promised(status: wire.ReplicaStatus) -> FenceAnswer:
-    """What a replica would answer, as it is now."""
+    """The answer that a replica would give, as it is now."""
     return FenceAnswer(
         status.member, status.run, status.last, status.synced, status.confirmed, status.appointment, status.group
     )
 
 
 def decide(election: Election, answers: Iterable[FenceAnswer | Promise]) -> Appointment:
-    """Who is to be master.  Raises PRECONDITION_FAILED, with why nobody can be."""
+    """The replica that is to be master.  Raises PRECONDITION_FAILED, with why nobody can be."""
     for answer in answers:
         election.answered(answer)
     try:

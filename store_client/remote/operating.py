@@ -23,7 +23,7 @@ from store_client.remote.topology import ask_all
 
 PAGE = MAX_SCAN // 10
 FOUND_SECONDS: Final = 5.0
-"""How long an election waits for this gateway to find the new master."""
+"""Longest wait of an election for this gateway to find the new master."""
 log = structlog.get_logger(__name__)
 
 

@@ -26,7 +26,7 @@ FAULT_RATE = 0.05
 
 @dataclass(frozen=True)
 class PlantedFaults:
-    """What a simulation must find; without any there is nothing to find."""
+    """The fault that a simulation must find; without any there is nothing to find."""
 
     machine: type[Replica] = Replica
     election: type[Election] = Election

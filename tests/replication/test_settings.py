@@ -1,4 +1,4 @@
-"""What is said of replicas, and what is wrong with it."""
+"""Settings of replicas, and the errors in them."""
 
 from __future__ import annotations
 

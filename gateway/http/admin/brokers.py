@@ -23,7 +23,7 @@ class BrokerChange(Body):
 
 
 class Election(Body):
-    """Who is to be master of a broker's replicas."""
+    """The replica of a broker that is to be master."""
 
     to: int = Field(0, ge=0, le=99)
     without: list[int] = Field([], max_length=99)
