@@ -15,11 +15,11 @@ from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from domain.replication.mastership import Appointment
 from protocols.remoting import operations as wire
+from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.directory import Directory
 from store_client.remote.electing import WHO, Electing
-from store_client.remote.topology import ask_all
 
 PAGE = MAX_SCAN // 10
 FOUND_SECONDS: Final = 5.0
