@@ -84,7 +84,9 @@ class StorageFullError(EntrepotError):
 
 
 class CorruptedError(EntrepotError):
-    """Stored bytes do not pass their check.  They are never served."""
+    """Stored bytes do not pass their check.  They are never served.  `commit_log_offset`: where the record is that could
+    be healed."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, commit_log_offset: int | None = None) -> None:
         super().__init__(Code.MESSAGE_CORRUPTED, message)
+        self.commit_log_offset = commit_log_offset

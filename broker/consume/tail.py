@@ -16,6 +16,9 @@ from domain.message import StoredMessage
 TAIL_BATCH: Final = 1024
 """Messages handed over in one go, before others get their turn."""
 
+HEALING_SECONDS: Final = 0.1
+"""Pause before a record that is being healed is read again."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -69,11 +72,24 @@ class QueueTail:
             return
         self._next = max(self._next, self._queue.min_offset)  # what was before it is gone
         items = self._engine.read(self._queue, self._next, TAIL_BATCH)
-        self._next += len(items)
         messages = [item for item in items if not isinstance(item, CorruptedError)]
         if len(messages) < len(items):
-            log.error("corrupted messages are not handed on", topic=self._queue.topic, queue=self._queue.queue_id)
+            items = self._without_healing(items)
+            messages = [item for item in items if not isinstance(item, CorruptedError)]
+        self._next += len(items)
         if messages:
             self._on_messages(messages)
-        if self._next < self._queue.visible_offset and not self._is_closed:
+        if self._next < self._queue.visible_offset and not self._is_closed and not self._is_scheduled:
             self._schedule()
+
+    def _without_healing(self, items: list[StoredMessage | CorruptedError]) -> list[StoredMessage | CorruptedError]:
+        """What comes before the first record that is being healed: it goes on there a moment later."""
+        for at, item in enumerate(items):
+            if isinstance(item, CorruptedError):
+                place = item.commit_log_offset
+                if place is not None and self._engine.commit_log.healer.note(place):
+                    self._is_scheduled = True
+                    asyncio.get_running_loop().call_later(HEALING_SECONDS, self._run)
+                    return items[:at]
+                log.error("corrupted messages are not handed on", topic=self._queue.topic, queue=self._queue.queue_id)
+        return items

@@ -13,7 +13,7 @@ from math import gcd
 from typing import Final
 
 from broker.store import record
-from broker.store.commit_log import SCAN_CHUNK
+from broker.store.damage import SCAN_CHUNK
 from broker.store.record import HEADER_SIZE, RecordHeader
 from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 

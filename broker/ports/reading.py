@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from broker.consume.places import check_inside, place_of
 from broker.consume.runs import read_nothing, read_run
@@ -19,6 +19,7 @@ from domain.ports import Pulled, Tail
 from domain.position import Position
 from domain.topic import QueueBounds
 
+T = TypeVar("T")
 MAX_READ_BYTES: Final = 16 << 20
 """Longest part of the log that one read takes into memory: a longer answer ends early."""
 
@@ -39,7 +40,19 @@ class Reading:
 
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         queue = self._catalog.existing_queue(topic, queue_id)
-        return self._read(queue, from_offset, max_messages) if self._is_there(queue, from_offset) else []
+        if not self._is_there(queue, from_offset):
+            return []
+        return await self._healed(lambda: self._read(queue, from_offset, max_messages))
+
+    async def _healed(self, read: Callable[[], T]) -> T:
+        """What is read, once what is harmed of it was fetched from another replica.  Raises CorruptedError."""
+        while True:
+            try:
+                return read()
+            except CorruptedError as error:
+                place = error.commit_log_offset
+                if place is None or not await self._engine.commit_log.healer.heal(place):
+                    raise
 
     def _read(self, queue: ConsumeQueue, from_offset: int, max_messages: int) -> list[StoredMessage]:
         entries = queue.entries(from_offset, max_messages)
@@ -67,7 +80,7 @@ class Reading:
         if not self._is_there(queue, from_offset):
             return Pulled([], from_offset, queue.min_offset, from_offset)
         if compiled is None or compiled.accepts_all:
-            messages = self._read(queue, from_offset, max_messages)
+            messages = await self._healed(lambda: self._read(queue, from_offset, max_messages))
             next_offset = from_offset + len(messages)
         else:
             found = scan_filtered(self._engine, queue, from_offset, queue.visible_offset, compiled, max_messages)
@@ -96,7 +109,7 @@ class Reading:
         queue = self._catalog.existing_queue(topic, queue_id)
         if not self._is_there(queue, from_offset):
             return read_nothing(queue, from_offset)
-        return read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter)
+        return await self._healed(lambda: read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter))
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """About how many bytes of the log the messages from an offset up to another have.  Raises TOPIC_NOT_FOUND."""

@@ -23,6 +23,8 @@ from protocols.remoting.values import Codec
 AGAIN_SECONDS: Final = 0.2
 """Pause before a master that refused, or broke off, is greeted again."""
 ASK_SECONDS: Final = 5.0
+CHECKED_BYTES: Final = 1 << 20
+"""Part of the log behind a record that came harmed that the master looks at, too."""
 _WELCOME: Final[Codec[tuple[int, Welcome]]] = Codec(tuple[int, Welcome])
 log = structlog.get_logger(__name__)
 
@@ -138,9 +140,17 @@ class Following:
         try:
             self._on_runs(decode_runs(item, self._segment_size()))
         except CorruptedError as error:
+            self._have_checked(error)
             self._end_stream()
             self._on_lost()
             self._try_again(error)
+
+    def _have_checked(self, error: CorruptedError) -> None:
+        """Ask the master whether it is its own disk that has a record harmed: then it heals it."""
+        place = error.commit_log_offset
+        if place is not None and self._link is not None and self._link.is_up:
+            payload = wire.CHECK_LOG.encode_arguments(place - place % self._segment_size(), place + CHECKED_BYTES)
+            self._link.send(wire.CHECK_LOG, payload, ASK_SECONDS, lambda error, answer: None)
 
     def acknowledge(self, replica: int, end: int) -> None:
         """Tell the master up to where the log is synced."""

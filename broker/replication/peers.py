@@ -34,11 +34,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id."""
+    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id.  `compare_rate`: bytes a
+    second of sealed segments that a slave compares with the master's."""
 
     replica: int
     addresses: Mapping[int, str]
     rule: Rule
+    compare_rate: int = 0
 
 
 class Peers:
@@ -59,14 +61,14 @@ class Peers:
         self._group = group
         self._status, self._fence = status, fence
         self._is_settled, self._take, self._nobody_later = is_settled, take, nobody_later
-        self._links = {
+        self.links = {
             number: Link(address, settings) for number, address in group.addresses.items() if number != group.replica
         }
         self._task: asyncio.Task[None] | None = None
         self._alone_since = 0.0
 
     def start(self) -> None:
-        for link in self._links.values():
+        for link in self.links.values():
             link.start()
         self._task = asyncio.get_running_loop().create_task(self._keep_asking())
 
@@ -74,12 +76,12 @@ class Peers:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.gather(*(link.close() for link in self._links.values()))
+        await asyncio.gather(*(link.close() for link in self.links.values()))
 
     def announce(self, appointment: Appointment) -> None:
         """Tell all of a set that has grown; who is away asks for it."""
         payload = wire.APPOINT.encode_arguments(appointment)
-        for link in self._links.values():
+        for link in self.links.values():
             link.send(wire.APPOINT, payload, ASK_SECONDS, lambda error, answer: None)
 
     async def _keep_asking(self) -> None:
@@ -93,7 +95,7 @@ class Peers:
 
     async def _ask_once(self) -> None:
         told = await asyncio.gather(
-            *(link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS) for link in self._links.values()),
+            *(link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS) for link in self.links.values()),
             return_exceptions=True,
         )
         heard: list[wire.ReplicaStatus] = [each for each in told if isinstance(each, wire.ReplicaStatus)]
@@ -102,7 +104,7 @@ class Peers:
         if latest.order > own.appointment.order:
             self._take(latest)
             return
-        if len(heard) < len(self._links):
+        if len(heard) < len(self.links):
             self._look_alone(own, heard)
             return
         if own.appointment.master != NOBODY:
@@ -127,7 +129,7 @@ class Peers:
         """The first master of the group."""
         token = secrets.token_hex(8)
         answers = [await self._fence(epoch, token)]
-        asked = (link.ask(wire.FENCE, epoch, token, seconds=ASK_SECONDS) for link in self._links.values())
+        asked = (link.ask(wire.FENCE, epoch, token, seconds=ASK_SECONDS) for link in self.links.values())
         answers += await asyncio.gather(*asked)
         promised = [answer for answer, _ in answers if answer is not None]
         if len(promised) < len(self._group.addresses):
@@ -145,5 +147,5 @@ class Peers:
             return
         log.info("the first master is elected", epoch=made.epoch, master=made.master)
         self._take(made)
-        told = (link.ask(wire.APPOINT, made, seconds=ASK_SECONDS) for link in self._links.values())
+        told = (link.ask(wire.APPOINT, made, seconds=ASK_SECONDS) for link in self.links.values())
         await asyncio.gather(*told, return_exceptions=True)

@@ -22,6 +22,7 @@ from broker.replication import effects as do
 from broker.replication.executor import Act, Executor
 from broker.replication.following import Following
 from broker.replication.leading import REPLICA_CLIENT, Leading
+from broker.replication.log_service import LogService
 from broker.replication.peers import GroupSettings, Peers
 from broker.replication.replica import Replica, Role
 from broker.replication.replica_files import ReplicaFiles
@@ -34,6 +35,7 @@ from broker.replication.slave_streams import SlaveStreams
 from broker.server.identity import epoch_kept, open_identity
 from broker.server.process import BrokerProcessSettings, make_listener
 from broker.settings import BrokerSettings
+from broker.store.commit_log import CommitLog
 from broker.store.disk import OsDisk
 from broker.store.store_files import FORMAT, DirectoryLock, StoreFiles, StoreIdentity
 from domain.clock import Clock
@@ -100,6 +102,8 @@ class ReplicaProcess:
             take=lambda appointment: self._perform(self.machine.appoint(appointment)),
             nobody_later=lambda: self._perform(self.machine.nobody_later()),
         )
+        self._log = LogService(group.compare_rate, self._peers.links, lambda: self.machine, lambda: self._commit_log)
+        self._log.install(self._listener.service)
         self._executor = Executor(self._acts(), self._failed)
         self._perform, self.settled = self._executor.perform, self._executor.settled
         try:
@@ -133,12 +137,18 @@ class ReplicaProcess:
             offer_reads=self._offer_reads,
             caught_up_at=self._caught_up_at,
         )
+        self._slave.engine.commit_log.healer = self._log.healing
         return self._slave
 
     def _offer_reads(self, opened: OpenedStore) -> SlaveReads:
         process = self._process
         identity = open_identity(self._settings.data_dir, process.name, process.number)
         return SlaveReads(opened, self._listener.service, identity.number, self._group.replica, process.zone)
+
+    @property
+    def _commit_log(self) -> CommitLog | None:
+        opened = self._leading or self._slave
+        return None if opened is None else opened.engine.commit_log
 
     @property
     def _slave_store(self) -> SlaveStore:
@@ -152,10 +162,12 @@ class ReplicaProcess:
         self._perform(self.machine.start())
         await self.settled()
         self._peers.start()
+        self._log.start()
         log.info("replica", group=self._process.name, replica=self._group.replica, role=self.machine.role.value)
 
     async def close(self) -> None:
         """Stop, cleanly."""
+        await self._log.close()
         await self._peers.close()
         await self._following.close()
         await self.settled()

@@ -43,7 +43,7 @@ def read_run(log: CommitLog, offset: int, end: int) -> bytes:
     if at:
         return data[:at]
     if not length:
-        raise CorruptedError(f"the record at commit-log offset {offset} is harmed")
+        raise log.harmed(offset, "it has no length")
     return log.read_span(offset, min(offset + length, end))
 
 
@@ -67,7 +67,7 @@ def decode_runs(item: bytes, segment_size: int) -> list[Run]:
         if segment_end - at < HEADER_SIZE:  # no record fits there
             at = segment_end
             break
-        kind, length, own_floor = _checked(data, at, offset + at)
+        kind, length, own_floor = checked(data, at, offset + at)
         if own_floor > offset + begin and at > begin:
             found.append(Run(offset + begin, data[begin:at], floor, confirmed, tuple(starts)))
             begin, floor, starts = at, 0, []
@@ -81,7 +81,7 @@ def decode_runs(item: bytes, segment_size: int) -> list[Run]:
     return found
 
 
-def _checked(data: bytes, at: int, place: int) -> tuple[int, int, int]:
+def checked(data: bytes, at: int, place: int) -> tuple[int, int, int]:
     """Kind, length and durable floor of a record; as `decode_header`, without an object for each."""
     if at + HEADER_SIZE <= len(data):
         magic, crc, version, kind, _, length, own_place, floor = _unpack(data, at)
@@ -89,4 +89,4 @@ def _checked(data: bytes, at: int, place: int) -> tuple[int, int, int]:
         is_one = magic == RECORD_MAGIC and own_place == place and version == RECORD_VERSION and length >= HEADER_SIZE
         if is_one and end <= len(data) and crc32c(data[at + CRC_START : end]) == crc:
             return kind, length, floor
-    raise CorruptedError(f"the record at commit-log offset {place} came harmed")
+    raise CorruptedError(f"the record at commit-log offset {place} came harmed", place)

@@ -18,7 +18,7 @@ from broker.settings import BrokerSettings
 from broker.store.engine import StorageEngine
 from broker.store.log_applier import LogApplier
 from broker.store.watermark import NO_END
-from domain.errors import EntrepotError, StoreFailedError
+from domain.errors import CorruptedError, EntrepotError, StoreFailedError
 
 SAVE_SECONDS: Final = 1.0
 """Pause between two looks at whether rows are to be saved."""
@@ -52,6 +52,7 @@ class SlaveStore:
         self._generation = self._removal_stated = self._removal_known_at = 0
         self.applier.caught_up_at = caught_up_at or (NO_END if self.is_copying else 0)
         self._applying: asyncio.Handle | None = None
+        self._healing: asyncio.Task[None] | None = None
         self._last_save = self._loop.time()
         self._loop.add_reader(self.engine.log_channel.fileno(), self._synced)
         self._loop.add_reader(self.engine.checkpointer.channel.fileno(), self._saved)
@@ -131,7 +132,7 @@ class SlaveStore:
     def confirm(self, offset: int) -> None:
         """Derive what lies before an offset, a run at a time: others have their turn between."""
         self._goal = max(self._goal, offset)
-        if self._applying is None:
+        if self._applying is None and (self._healing is None or self._healing.done()):
             self._applying = self._loop.call_soon(self._apply_next)
 
     def _apply_next(self) -> None:
@@ -141,11 +142,23 @@ class SlaveStore:
         end = min(self._ends[0], self._goal) if self._ends else self._goal
         try:
             self._apply_to(end)
+        except CorruptedError as error:
+            self._healing = self._loop.create_task(self._heal_and_go_on(error))
+            return
         except (OSError, EntrepotError) as error:
             self._fail(self.engine.fail(error))
             return
         self._offer_if_whole()
         if self.applied < self._goal:
+            self._applying = self._loop.call_soon(self._apply_next)
+
+    async def _heal_and_go_on(self, error: CorruptedError) -> None:
+        """Have a harmed record fetched; without that there is no going on."""
+        place = error.commit_log_offset
+        log.error("a record cannot be applied", problem=error.message)
+        if place is None or not await self.engine.commit_log.healer.heal(place):
+            self._fail(self.engine.fail(error))
+        else:
             self._applying = self._loop.call_soon(self._apply_next)
 
     def _apply_to(self, offset: int) -> None:
@@ -204,6 +217,8 @@ class SlaveStore:
         self._saving.cancel()
         if self._applying is not None:
             self._applying.cancel()
+        if self._healing is not None:
+            self._healing.cancel()
         self._loop.remove_reader(self.engine.log_channel.fileno())
         self._loop.remove_reader(self.engine.checkpointer.channel.fileno())
 

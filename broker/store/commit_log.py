@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from broker.store import record
+from broker.store.damage import SCAN_CHUNK, proof_of_damage
 from broker.store.disk import Disk, is_want_of_space
+from broker.store.healer import NO_HEALER, Healer
 from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
 from broker.store.record_placement import Placement, decode_placement
 from broker.store.watermark import NO_END
@@ -24,7 +26,6 @@ from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
 from domain.message import Message, StoredMessage
 from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, InvalidRecordError, decode_message
 
-SCAN_CHUNK = 4 * 1024 * 1024
 FIRST_READ = 8192
 DEFAULT_SEGMENT_SIZE = 1 << 30
 LEAST_STEP = 1 << 20
@@ -57,6 +58,7 @@ class CommitLog:
         self.durable_offset = 0
         self.end = 0
         self.written_offset = 0
+        self.healer: Healer = NO_HEALER
         self._disk = disk
         self._pending: list[bytes] = []
         self._segments: dict[int, int] = {}
@@ -229,7 +231,7 @@ class CommitLog:
             header = record.decode_header(data, 0, commit_log_offset)
         except InvalidRecordError as error:
             if data[:4] == RECORD_MAGIC and int.from_bytes(data[16:24], "big") == commit_log_offset:
-                raise CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed") from error
+                raise self.harmed(commit_log_offset, error) from error
             return None
         return decode_message(data, 0, commit_log_offset) if header.kind in kinds else None
 
@@ -238,11 +240,29 @@ class CommitLog:
         try:
             return record.decode_header(self._read_span(commit_log_offset, size), 0, commit_log_offset)
         except InvalidRecordError as error:
-            raise CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed: {error}") from error
+            raise self.harmed(commit_log_offset, error) from error
+
+    def harmed(self, commit_log_offset: int, error: Exception | str) -> CorruptedError:
+        """What to raise, or to tell, of a record that does not pass its check; it is being healed from now on."""
+        self.healer.note(commit_log_offset)
+        return CorruptedError(
+            f"the record at commit-log offset {commit_log_offset} is harmed: {error}", commit_log_offset
+        )
 
     def read_span(self, start: int, end: int) -> bytes:
-        """The bytes of a part of one segment: fewer where it ends before."""
-        return self._read_span(start, end - start)
+        """The bytes of a part of one segment: fewer where it ends before, none where the disk cannot read them."""
+        try:
+            return self._read_span(start, end - start)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return b""
+
+    def overwrite(self, commit_log_offset: int, data: bytes) -> str:
+        """Put harmed bytes of one segment right; returns the path of the file that is to be synced."""
+        start = commit_log_offset - commit_log_offset % self.layout.segment_size_bytes
+        self._disk.write(self._segments[start], data, commit_log_offset - start)
+        return self._path(start)
 
     def _read_span(self, offset: int, length: int) -> bytes:
         start = offset // self.layout.segment_size_bytes * self.layout.segment_size_bytes
@@ -296,29 +316,8 @@ class CommitLog:
         return self.layout.segment_size_bytes - offset % self.layout.segment_size_bytes
 
     def proof_of_damage(self, offset: int) -> int | None:
-        """Looks behind a bad record for a whole one that was written after the bad one had been synced.
-
-        Returns that record's offset: then the bad one is damage to kept data.  None: it is a torn tail.
-        """
-        size = self.layout.segment_size_bytes
-        for start in sorted(s for s in self._segments if s + size > offset):
-            position = max(offset - start, 0)
-            length = self._disk.size(self._segments[start])
-            while position < length:
-                data = self._disk.read(self._segments[start], SCAN_CHUNK + HEADER_SIZE, position)
-                found = data.find(RECORD_MAGIC)
-                while found >= 0:
-                    place = start + position + found
-                    claimed = record.peek_length(data, found)
-                    whole = self._disk.read(self._segments[start], min(claimed, size), position + found)
-                    try:
-                        if record.decode_header(whole, 0, place).durable_floor > offset:
-                            return place
-                    except InvalidRecordError:
-                        pass
-                    found = data.find(RECORD_MAGIC, found + 1)
-                position += SCAN_CHUNK
-        return None
+        """The record behind a bad one that proves that this was synced (`damage`)."""
+        return proof_of_damage(self._disk, self._segments, self.layout.segment_size_bytes, offset)
 
     def recover_end(self, end: int) -> int:
         """Let nothing be behind `end` but zeros, so that no stale record can ever be met there; returns how many bytes
@@ -381,6 +380,11 @@ class CommitLog:
         self._disk.close(self._segments.pop(start))
         self._disk.remove(self._path(start))
         self.min_offset = end
+
+    def path_of(self, offset: int) -> str | None:
+        """Path of the segment that an offset lies in; None where there is none."""
+        start = offset - offset % self.layout.segment_size_bytes
+        return self._path(start) if start in self._segments else None
 
     def sizes(self) -> dict[str, int]:
         """Paths of the segments with their lengths on disk."""

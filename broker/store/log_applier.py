@@ -23,16 +23,17 @@ class LogApplier:
         self.caught_up_at = caught_up_at
 
     def apply_to(self, offset: int) -> list[ConsumeQueue]:
-        """Derive what lies before an offset, the end of a record; returns the queues that have grown."""
+        """Derive what lies before an offset, the end of a record; returns the queues that have grown.  Raises
+        CorruptedError at a harmed record: what lies before that is derived."""
         engine = self._engine
         if offset <= self.applied:
             return []
         log, dispatcher = engine.commit_log, engine.dispatcher
         for data, at, header in log.scan(self.applied, dispatcher.place, offset):
             dispatcher.dispatch(data, at, header)
-        if log.scan_end < offset:
-            raise engine.fail(ValueError(f"the log cannot be read at {log.scan_end}, and is confirmed to {offset}"))
-        self.applied = offset
+        self.applied = log.scan_end
+        if self.applied < offset:
+            raise log.harmed(self.applied, f"it is confirmed to {offset}, and cannot be applied")
         if dispatcher.begins_anywhere and offset >= self.caught_up_at:
             dispatcher.settle_places()
         engine.lookup.advance(offset)

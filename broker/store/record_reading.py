@@ -24,7 +24,7 @@ def read_messages(log: CommitLog, entries: list[Entry]) -> list[StoredMessage | 
             try:
                 found.append(decode_message(data, offset - start, offset))
             except (InvalidRecordError, UnicodeDecodeError) as error:
-                found.append(_harmed(offset, error))
+                found.append(log.harmed(offset, error))
     return found
 
 
@@ -37,10 +37,7 @@ def read_records(
     for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
         cut = cut_records(log.read_span(start, end), start, run, of_topic, queue_id, queue_offset + len(found))
         found += [
-            item if isinstance(item, bytes) else _harmed(entry[0], item) for item, entry in zip(cut, run, strict=True)
+            item if isinstance(item, bytes) else log.harmed(entry[0], item)
+            for item, entry in zip(cut, run, strict=True)
         ]
     return found
-
-
-def _harmed(commit_log_offset: int, error: Exception) -> CorruptedError:
-    return CorruptedError(f"the record at commit-log offset {commit_log_offset} is harmed: {error}")

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
-from domain.errors import CorruptedError
 from protocols.remoting.records import ENTRY
 
 QUEUE_ENTRY: Final = np.dtype([("commit_log_offset", ">i8"), ("size", ">u4"), ("filter_hash", ">u8")])
@@ -69,7 +68,7 @@ def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
         start = int(begins[first])
         data = engine.commit_log.read_span(start, int(ends[last]))
         if len(data) != ends[last] - start:
-            raise CorruptedError(f"the log is cut short at {start}")
+            raise engine.commit_log.harmed(start, "the log is cut short")
         within = zip(
             (begins[first : last + 1] - start).tolist(), (ends[first : last + 1] - start).tolist(), strict=True
         )

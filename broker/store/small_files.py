@@ -29,6 +29,15 @@ def put_durably(path: Path, data: bytes) -> None:
         os.close(directory)
 
 
+def sync_file(path: str) -> None:
+    """Make a file durable, waiting for it.  Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _write(path: Path, data: bytes, flags: int = 0) -> None:
     """Write a file from its beginning on, durably."""
     descriptor = open_private(str(path), os.O_WRONLY | flags)

@@ -240,6 +240,12 @@ APPOINT: Final = _operation(94, "appoint", tuple[Appointment], None, again=True)
 REPLICA_STATUS: Final = _operation(95, "replica_status", tuple[()], ReplicaStatus, again=True)
 QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool)
 """Take no messages for some seconds, until a replica has all: whether it has."""
+FETCH_LOG: Final = _operation(98, "fetch_log", tuple[tuple[int, int], int], RAW, again=True)
+"""Confirmed records from an offset on, as a run; before it both logs are those of the start (epoch, run)."""
+LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int], again=True)
+"""CRC-32C of each MiB of the confirmed log between two offsets of one segment, the last one's as far as it goes."""
+CHECK_LOG: Final = _operation(100, "check_log", tuple[int, int], bool, again=True)
+"""Look for harmed records between two offsets of one segment, and heal them: True where all are whole then."""
 
 
 class ReadOffer(NamedTuple):

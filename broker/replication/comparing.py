@@ -1,0 +1,129 @@
+"""Comparing: a slave's sealed segments with its master's, in the background, at a bounded rate.
+
+Where they differ, each of the two looks for harmed records of its own and heals them.  Two logs that differ though all
+of their records are whole have forked: that is told loudly, and nothing is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from broker.remoting.link import Link
+from broker.replication.healing import Healing
+from broker.replication.log_source import BLOCK_BYTES, LogSource, first_harmed
+from broker.replication.replica import Replica, Role
+from broker.store.commit_log import CommitLog
+from domain.errors import EntrepotError
+from protocols.remoting import operations as wire
+
+STEP_BYTES: Final = 8 << 20
+"""Part of a segment whose checksums are asked for at a time."""
+PAUSE_SECONDS: Final = 10.0
+"""Pause between two looks for segments that were not compared."""
+ROUND_SECONDS: Final = 24 * 3600.0
+"""Time after which all segments are compared anew."""
+ASK_SECONDS: Final = 30.0
+log = structlog.get_logger(__name__)
+
+
+class Comparing:
+    """`rate`: bytes a second, 0 for never.  `links`: to the other replicas."""
+
+    def __init__(
+        self,
+        rate: int,
+        links: Mapping[int, Link],
+        source: LogSource,
+        healing: Healing,
+        machine: Callable[[], Replica],
+        commit_log: Callable[[], CommitLog | None],
+    ) -> None:
+        self._rate, self._links = rate, links
+        self._source, self._healing = source, healing
+        self._machine, self._commit_log = machine, commit_log
+        self._loop = asyncio.get_running_loop()
+        self._compared: set[int] = set()  # by where they begin
+        self._round_began = self._loop.time()
+        self._task: asyncio.Task[None] | None = None
+        self.forked: set[int] = set()
+        """Places of blocks that differ between replicas though all of their records are whole."""
+
+    def start(self) -> None:
+        if self._rate:
+            self._task = self._loop.create_task(self._keep_comparing())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _keep_comparing(self) -> None:
+        while True:
+            if self._loop.time() - self._round_began > ROUND_SECONDS:
+                self._compared.clear()
+                self._round_began = self._loop.time()
+            try:
+                while (start := self._next_segment()) is not None:
+                    await self.compare(start)
+                    self._compared.add(start)
+            except (EntrepotError, OSError) as error:
+                log.debug("a segment was not compared", problem=str(error))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def _next_segment(self) -> int | None:
+        """Where the next sealed and confirmed segment begins that was not compared."""
+        commit_log, machine = self._commit_log(), self._machine()
+        if commit_log is None or machine.role is not Role.SLAVE or not machine.is_joined:
+            return None
+        size = commit_log.layout.segment_size_bytes
+        start = commit_log.min_offset - commit_log.min_offset % size
+        while start + size <= min(machine.confirmed, commit_log.durable_offset):
+            if start not in self._compared:
+                return start
+            start += size
+        return None
+
+    async def compare(self, start: int) -> None:
+        """Compare one segment with the master's.  Raises EntrepotError, OSError."""
+        commit_log, machine = self._commit_log(), self._machine()
+        assert commit_log is not None, "only an open store is compared"
+        link = self._links[machine.state.appointment.master]
+        segment_end = start + commit_log.layout.segment_size_bytes
+        for at in range(start, segment_end, STEP_BYTES):
+            end = min(at + STEP_BYTES, segment_end)
+            for block in await self._different(link, at, end):
+                await self._mend(link, start, block, min(block + BLOCK_BYTES, segment_end))
+            await asyncio.sleep((end - at) / self._rate)
+
+    async def _different(self, link: Link, start: int, end: int) -> list[int]:
+        """Where the blocks begin that differ."""
+        theirs: list[int] = await link.ask(wire.LOG_CHECKSUMS, start, end, seconds=ASK_SECONDS)
+        mine = await self._source.checksums(start, end)
+        pairs = enumerate(zip(mine, theirs, strict=False))
+        return [start + number * BLOCK_BYTES for number, (own, other) in pairs if own != other]
+
+    async def _mend(self, link: Link, start: int, block: int, end: int) -> None:
+        await self.check(start, end)
+        await link.ask(wire.CHECK_LOG, start, end, seconds=ASK_SECONDS)
+        if await self._different(link, block, end):
+            self.forked.add(block)
+            log.critical("the log differs from the master's, and no record of it is harmed", offset=block, end=end)
+
+    async def check(self, start: int, end: int) -> bool:
+        """Heal what is harmed of a segment that begins at an offset, up to another; True where all is whole then."""
+        commit_log, machine = self._commit_log(), self._machine()
+        if commit_log is None:
+            return False
+        end = min(end, machine.confirmed, start + commit_log.layout.segment_size_bytes)
+        path = commit_log.path_of(start)
+        while path is not None:
+            harmed = await asyncio.to_thread(first_harmed, path, start, end)
+            if harmed is None:
+                return True
+            if not await self._healing.heal(harmed):
+                return False
+        return False

@@ -1,0 +1,128 @@
+"""Healing: records that do not pass their check are fetched from another replica, and put where they belong.
+
+A record is taken only where both logs are the same before it, and both replicas have it confirmed: then its bytes are
+the same everywhere.  They are written in place: what differs lies within the record, so a crash between leaves it as
+harmed as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from broker.remoting.link import Link
+from broker.replication.log_source import start_before
+from broker.replication.replica import Replica
+from broker.replication.runs import checked, decode_runs
+from broker.store.commit_log import CommitLog
+from broker.store.record import HEADER_SIZE, peek_length
+from broker.store.small_files import sync_file
+from domain.errors import CorruptedError, EntrepotError
+from protocols.remoting import operations as wire
+
+ASK_SECONDS: Final = 5.0
+HOPELESS_SECONDS: Final = 10.0
+"""Time for which a record that no replica has whole is not asked for again."""
+log = structlog.get_logger(__name__)
+
+
+class Healing:
+    """Implements `broker.store.healer.Healer`.  `links`: to the other replicas."""
+
+    def __init__(
+        self, links: Mapping[int, Link], machine: Callable[[], Replica], commit_log: Callable[[], CommitLog | None]
+    ) -> None:
+        self._links, self._machine, self._commit_log = links, machine, commit_log
+        self._loop = asyncio.get_running_loop()
+        self._tries: dict[int, asyncio.Task[bool]] = {}
+        self._hopeless: dict[int, float] = {}  # until when
+        self.healed = 0
+        """Records put right since the start."""
+
+    async def close(self) -> None:
+        tries = tuple(self._tries.values())
+        for each in tries:
+            each.cancel()
+        await asyncio.gather(*tries, return_exceptions=True)
+
+    @property
+    def hopeless(self) -> int:
+        """Records that no replica had whole when they were asked for last."""
+        return len(self._hopeless)
+
+    def note(self, commit_log_offset: int) -> bool:
+        """Begin to heal a record; False where all replicas were asked a moment ago, and none has it whole."""
+        if self._hopeless.get(commit_log_offset, 0.0) > self._loop.time():
+            return False
+        self._begin(commit_log_offset)
+        return True
+
+    async def heal(self, commit_log_offset: int) -> bool:
+        """Heal it; True once it is whole."""
+        if self._hopeless.get(commit_log_offset, 0.0) > self._loop.time():
+            return False
+        return await asyncio.shield(self._begin(commit_log_offset))
+
+    def _begin(self, offset: int) -> asyncio.Task[bool]:
+        task = self._tries.get(offset)
+        if task is None:
+            task = self._tries[offset] = self._loop.create_task(self._try(offset))
+            task.add_done_callback(lambda done: self._tries.pop(offset, None))
+        return task
+
+    async def _try(self, offset: int) -> bool:
+        commit_log, machine = self._commit_log(), self._machine()
+        if commit_log is None or offset >= machine.confirmed:
+            return False
+        if is_whole(commit_log, offset):  # whoever noted it has another problem with it
+            self._hopeless[offset] = self._loop.time() + HOPELESS_SECONDS
+            return False
+        before = start_before(machine.starts, offset)
+        answered = 0
+        for replica, link in self._links.items():
+            try:
+                item = await link.ask(wire.FETCH_LOG, before, offset, seconds=ASK_SECONDS)
+                runs = decode_runs(item, commit_log.layout.segment_size_bytes)
+                _, length, _ = checked(runs[0].data, 0, offset)
+            except CorruptedError:
+                answered += 1
+                continue
+            except EntrepotError as error:
+                log.debug("a replica gives nothing of its log", replica=replica, offset=offset, problem=error.message)
+                continue
+            if await self._put(commit_log, offset, runs[0].data[:length], replica):
+                return True
+        if answered == len(self._links):
+            log.error("a record is harmed on every replica", offset=offset)
+            self._hopeless[offset] = self._loop.time() + HOPELESS_SECONDS
+        return False
+
+    async def _put(self, commit_log: CommitLog, offset: int, data: bytes, replica: int) -> bool:
+        if commit_log is not self._commit_log() or commit_log.path_of(offset) is None:
+            return False  # it was opened anew meanwhile, or retention has removed it
+        try:
+            path = commit_log.overwrite(offset, data)
+            await asyncio.to_thread(sync_file, path)
+        except OSError as error:
+            log.error("a harmed record cannot be healed", offset=offset, problem=os.strerror(error.errno or 0))
+            return False
+        self._hopeless.pop(offset, None)
+        self.healed += 1
+        log.warning("a harmed record is healed", offset=offset, bytes=len(data), source=replica)
+        return True
+
+
+def is_whole(commit_log: CommitLog, offset: int) -> bool:
+    """True if a record at a place passes its check."""
+    data = commit_log.read_span(offset, offset + HEADER_SIZE)
+    end = offset + max(peek_length(data, 0), HEADER_SIZE)
+    data += commit_log.read_span(offset + HEADER_SIZE, end)
+    try:
+        checked(data, 0, offset)
+    except CorruptedError:
+        return False
+    return True

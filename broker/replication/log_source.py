@@ -1,0 +1,109 @@
+"""LogSource: the confirmed log of a replica, master or slave, as others read it: to copy, to heal, to compare."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from google_crc32c import value as crc32c
+
+from broker.replication.replica import Replica
+from broker.replication.runs import checked, encode_run, read_run
+from broker.store.commit_log import CommitLog
+from broker.store.record import HEADER_SIZE, peek_length
+from domain.errors import Code, CorruptedError, EntrepotError
+from domain.replication.epochs import EpochStart
+
+BLOCK_BYTES: Final = 1 << 20
+"""Checksums are of parts of a segment that begin at multiples of so many bytes."""
+
+
+def start_before(starts: Sequence[EpochStart], offset: int) -> tuple[int, int]:
+    """Epoch and run of the start whose bytes end at an offset: where two replicas agree, their logs are the same
+    before it."""
+    found = starts[0].name
+    for start in starts:
+        if start.start >= offset:
+            break
+        found = start.name
+    return found
+
+
+def checksums(path: str, begin: int, start: int, end: int) -> list[int]:
+    """CRC-32C of each block between two offsets of a segment file that begins at an offset.  Raises OSError."""
+    found = []
+    with open(path, "rb", buffering=0) as file:
+        for at, last in blocks(start, end):
+            file.seek(at - begin)
+            found.append(crc32c(file.read(last - at)))
+    return found
+
+
+def blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Parts of [start, end), cut at multiples of `BLOCK_BYTES`."""
+    while start < end:
+        last = min(start - start % BLOCK_BYTES + BLOCK_BYTES, end)
+        yield start, last
+        start = last
+
+
+def first_harmed(path: str, begin: int, until: int) -> int | None:
+    """The place of the first record of a segment file, which begins at an offset, that does not pass its check; None if
+    all are whole up to an offset.  Raises OSError."""
+    with open(path, "rb") as file:
+        at = begin
+        while at + HEADER_SIZE <= until:
+            try:
+                data = file.read(HEADER_SIZE)
+                data += file.read(max(min(peek_length(data, 0), until - at) - HEADER_SIZE, 0))
+                _, length, _ = checked(data, 0, at)
+            except CorruptedError:
+                return at
+            except OSError as error:
+                if error.errno != errno.EIO:
+                    raise
+                return at
+            at += length
+    return None
+
+
+class LogSource:
+    """`commit_log`: of the store that is open, if one is."""
+
+    def __init__(self, machine: Callable[[], Replica], commit_log: Callable[[], CommitLog | None]) -> None:
+        self._machine, self._commit_log = machine, commit_log
+
+    def _opened(self) -> CommitLog:
+        found = self._commit_log()
+        if found is None:
+            raise EntrepotError(Code.UNAVAILABLE, "the replica has no open store")
+        return found
+
+    async def fetch(self, before: tuple[int, int], offset: int) -> bytes:
+        """A run of confirmed records from an offset on, empty where there is none yet.
+
+        Raises PRECONDITION_FAILED where the log before it is not that of `before`, OFFSET_NOT_FOUND where retention has
+        removed it, MESSAGE_CORRUPTED.
+        """
+        log, machine = self._opened(), self._machine()
+        confirmed = min(machine.confirmed, machine.synced)
+        if offset < log.min_offset:
+            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"the log begins at {log.min_offset}")
+        if offset > confirmed or (offset and start_before(machine.starts, offset) != before):
+            text = f"the log here is another one before {offset}, or is not confirmed so far"
+            raise EntrepotError(Code.PRECONDITION_FAILED, text)
+        return encode_run(offset, confirmed, read_run(log, offset, confirmed) if offset < confirmed else b"")
+
+    async def checksums(self, start: int, end: int) -> list[int]:
+        """Of the blocks between two offsets of one segment, as far as they are confirmed."""
+        log, machine = self._opened(), self._machine()
+        end = min(end, machine.confirmed)
+        if start >= end:
+            return []
+        begin = start - start % log.layout.segment_size_bytes
+        path = log.path_of(start)
+        if path is None or end > begin + log.layout.segment_size_bytes:
+            raise EntrepotError(Code.OFFSET_NOT_FOUND, f"there is no segment from {start} to {end}")
+        return await asyncio.to_thread(checksums, path, begin, start, end)

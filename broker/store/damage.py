@@ -1,0 +1,39 @@
+"""Damage: told from a torn tail by what was written behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.store import record
+from broker.store.disk import Disk
+from broker.store.record import HEADER_SIZE
+from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
+
+SCAN_CHUNK: Final = 4 * 1024 * 1024
+
+
+def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, offset: int) -> int | None:
+    """Looks behind a bad record for a whole one that was written after the bad one had been synced.
+
+    `segments`: descriptors by the offsets where they begin.  Returns that record's offset: then the bad one is damage
+    to kept data.  None: it is a torn tail.
+    """
+    for start in sorted(s for s in segments if s + segment_size > offset):
+        position = max(offset - start, 0)
+        length = disk.size(segments[start])
+        while position < length:
+            data = disk.read(segments[start], SCAN_CHUNK + HEADER_SIZE, position)
+            found = data.find(RECORD_MAGIC)
+            while found >= 0:
+                place = start + position + found
+                claimed = record.peek_length(data, found)
+                whole = disk.read(segments[start], min(claimed, segment_size), position + found)
+                try:
+                    if record.decode_header(whole, 0, place).durable_floor > offset:
+                        return place
+                except InvalidRecordError:
+                    pass
+                found = data.find(RECORD_MAGIC, found + 1)
+            position += SCAN_CHUNK
+    return None

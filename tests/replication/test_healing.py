@@ -1,0 +1,137 @@
+"""Harmed records of a replica are fetched from another one, wherever they are met."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.replication.healing import is_whole
+from domain.errors import CorruptedError
+from domain.message import StoredMessage
+from domain.replication.rule import Rule, RuleKind
+from domain.topic import Topic
+from tests.support.replicated_group import LAYOUT, ReplicatedGroup
+from tests.support.store_steps import append, bodies, eventually, pop
+from tests.support.waiting import until
+
+TWO = Rule(RuleKind.IN_SYNC, 2)
+QUORUM = Rule(RuleKind.QUORUM, 3, 2)
+MANY = [f"message {number}" for number in range(20)]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.replication.healing.HOPELESS_SECONDS", 0.1)
+
+
+async def filled(group: ReplicatedGroup) -> list[int]:
+    """Messages on every replica; the places of their records."""
+    await group.store.topology.put_topic(Topic("t", queues=1))
+    await append(group.store, "t", *MANY)
+    await group.even()
+    return [message.commit_log_offset for message in await group.store.messages.read("t", 0, 0, len(MANY))]
+
+
+def harm(group: ReplicatedGroup, replica: int, place: int, at: int = 50) -> None:
+    """Change a byte of a record on the disk of a replica."""
+    segment = place - place % LAYOUT.segment_size_bytes
+    with (group.data_dir(replica) / "commitlog" / f"{segment:020d}").open("r+b") as file:
+        file.seek(place - segment + at)
+        [byte] = file.read(1)
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 0xFF]))
+
+
+def is_whole_on(group: ReplicatedGroup, replica: int, place: int) -> bool:
+    commit_log = group.replicas[replica]._commit_log
+    assert commit_log is not None
+    return is_whole(commit_log, place)
+
+
+@pytest.mark.parametrize("at", [50, 2, 14], ids=["checksum", "magic", "length"])
+async def test_what_is_read_is_healed_first(tmp_path: Path, at: int) -> None:
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        places = await filled(group)
+        for place in places[5:8]:
+            harm(group, group.master, place, at)
+        assert not is_whole_on(group, group.master, places[6])
+        assert bodies(await group.store.messages.read("t", 0, 0, len(MANY))) == MANY[:5], "what precedes it"
+        assert bodies(await group.store.messages.read("t", 0, 5, len(MANY))) == MANY[5:]
+        assert all(is_whole_on(group, group.master, place) for place in places)
+        harm(group, group.master, places[3], at)
+        pulled = await group.store.messages.pull("t", 0, 3, 2)
+        assert bodies(pulled.messages) == MANY[3:5]
+        healing = group.replicas[group.master]._log.healing
+        await until(lambda: healing.healed == 4, "all are durable, too")
+
+
+async def test_a_tail_and_a_pop_wait_for_what_is_healed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.consume.group_windows.CORRUPTED_RETRY_MS", 0)
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        places = await filled(group)
+        for place in places[5:8]:
+            harm(group, group.master, place)
+        found: list[StoredMessage] = []
+        group.store.messages.tail("t", 0, 0, found.extend)
+        await until(lambda: len(found) == len(MANY), "all of them")
+        assert bodies(found) == MANY
+        harm(group, group.master, places[0])
+        popped = bodies(await eventually(lambda: pop(group.store, "t", count=1)))
+        while len(popped) < len(MANY):
+            popped += bodies(await pop(group.store, "t"))
+            group.clock.advance(1)
+        assert sorted(popped) == sorted(MANY)
+
+
+async def test_what_is_harmed_everywhere_is_an_error(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, TWO) as group:
+        places = await filled(group)
+        for replica in group.replicas:
+            harm(group, replica, places[4])
+        with pytest.raises(CorruptedError):
+            group.replicas[group.master]._leading.broker.messages._read(  # type: ignore[union-attr]
+                group.replicas[group.master]._leading.engine.existing_queue("t", 0), 4, 1  # type: ignore[union-attr]
+            )
+        master = group.replicas[group.master]
+        assert not await master._log.healing.heal(places[4])
+        assert master._log.gauges()["records_harmed"] == 1
+        found: list[StoredMessage] = []
+        group.store.messages.tail("t", 0, 0, found.extend)
+        await until(lambda: len(found) == len(MANY) - 1, "a tail passes it over")
+
+
+async def test_a_slave_heals_what_it_sends_and_what_it_applies(tmp_path: Path) -> None:
+    """A slave that is behind is sent what is harmed at the master only once that is whole."""
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        away = next(replica for replica in group.replicas if replica != group.master)
+        await group.stop(away)
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await append(group.store, "t", *MANY)
+        stored = await group.store.messages.read("t", 0, 0, len(MANY))
+        harm(group, group.master, stored[7].commit_log_offset)
+        await group.start(away)
+        await group.even()
+        assert is_whole_on(group, group.master, stored[7].commit_log_offset)
+        assert is_whole_on(group, away, stored[7].commit_log_offset)
+
+
+async def test_sealed_segments_are_compared(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        for _ in range(24):
+            await append(group.store, "t", bytes(100_000))
+        await group.even()
+        places = [message.commit_log_offset for message in await group.store.messages.read("t", 0, 0, 24)]
+        [one, other] = [replica for replica in group.replicas if replica != group.master]
+        harm(group, one, places[2])
+        harm(group, group.master, places[4])
+        comparing = group.replicas[one]._log.comparing
+        comparing._rate = 1 << 40
+        await comparing.compare(0)
+        assert is_whole_on(group, one, places[2])
+        assert is_whole_on(group, group.master, places[4])
+        assert comparing.forked == set()
+        assert comparing._next_segment() == 0
+        source = group.replicas[other]._log.source
+        assert await source.checksums(0, 1 << 20) == await group.replicas[one]._log.source.checksums(0, 1 << 20)
