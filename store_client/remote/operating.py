@@ -22,6 +22,8 @@ from store_client.remote.replica_views import seen_by_master, seen_by_themselves
 from store_client.remote.topology import ask_all
 
 PAGE = MAX_SCAN // 10
+LOOK_SECONDS: Final = 1.0
+"""Longest wait for a connection to a replica that is only looked at."""
 FOUND_SECONDS: Final = 5.0
 """Longest wait of an election for this gateway to find the new master."""
 log = structlog.get_logger(__name__)
@@ -74,7 +76,7 @@ class ClusterOperations:
         addresses = replicas_of(client)
         if not addresses:
             return found
-        async with Electing(addresses, self._links) as electing:
+        async with Electing(addresses, self._links, LOOK_SECONDS) as electing:
             return seen_by_themselves(found, addresses, await electing.statuses())
 
     async def replication(self) -> list[BrokerStatus]:

@@ -92,6 +92,8 @@ async def test_operators_see_one_that_is_away_as_its_master_does(tmp_path: Path)
         assert (found.role, found.behind_seconds, found.problem) == ("away", 3.0, "it does not answer")
         assert found.behind
         assert found.unready(10.0) == "it does not answer"
+        [told] = await group.store.operations.replication()
+        assert [each.role for each in told.replicas if each.replica == slave] == ["away"]
 
 
 async def test_a_group_without_a_master_is_not_ready(tmp_path: Path) -> None:
