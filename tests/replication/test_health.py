@@ -104,6 +104,8 @@ async def test_a_group_without_a_master_is_not_ready(tmp_path: Path) -> None:
         for replica in group.replicas:
             await until(lambda: not group.replicas[replica].machine.is_joined, "it has noticed")  # noqa: B023
             assert (await view(group, replica)).unready(60.0)
+        await until(lambda: not group.store.cluster.ready, "the gateway has noticed")
+        assert await samples(group) == {("entrepot_broker_available", "group"): 0}
         others = tuple(group.replicas)
         for replica in others:
             await group.replicas[replica].fence(9, "an election that does not end")
