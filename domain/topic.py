@@ -137,11 +137,13 @@ def own_queues(queues: int, writable: int) -> TopicQueues:
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """What of a message queue can be read: offsets `min_offset` (inclusive) to `max_offset` (exclusive)."""
+    """What of a message queue can be read: offsets `min_offset` (inclusive) to `max_offset` (exclusive).  `may_lag`: as
+    a slave knows it; the queue may go on."""
 
     queue_id: int
     min_offset: int
     max_offset: int
+    may_lag: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,7 @@ async def open_store_elsewhere(settings: Settings, clock: Clock) -> Store:
             route_cache=named.route_cache,
             cluster=named.name,
             zone=named.zone,
+            reads_nearest=named.reads == "nearest",
             start_seconds=named.start_seconds,
             request_seconds=named.request_seconds,
             silence_seconds=named.silence_seconds,

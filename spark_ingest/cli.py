@@ -44,6 +44,7 @@ def ingest(
     nameserver: Annotated[str, typer.Option(metavar="HOST:PORT,...", help="Name servers.")] = "",
     data_dir: Annotated[str, typer.Option(metavar="DIR", help="A data directory that no server has open.")] = "",
     cluster: Annotated[str, typer.Option(metavar="NAME", help="Which cluster of the name servers.")] = "",
+    zone: Annotated[str, typer.Option(metavar="ZONE", help="Zone whose replicas are read, where it has some.")] = "",
     tls: Annotated[str, typer.Option(metavar="CERT,KEY,CA", help="PEM files for the brokers' TLS.")] = "",
     table_format: Annotated[str, typer.Option("--format", help="delta, parquet or iceberg.")] = "delta",
     trigger: Annotated[
@@ -104,6 +105,7 @@ def ingest(
                     str(Path(data_dir).absolute()) if data_dir else "",
                     cluster,
                     _tls(tls),
+                    zone=zone,
                 ),
                 table=_table_path(table, checkpoint, native=native, derive=derive),
                 subscribe=topic,

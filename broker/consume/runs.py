@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from broker.consume.places import check_inside
@@ -13,7 +14,7 @@ from broker.store.engine import StorageEngine
 from broker.store.record_runs import entries_at, entries_between, read_records
 from domain.errors import CorruptedError
 from domain.expression.filter import FilterExpression, compile_filter
-from protocols.remoting.records import MAX_RUN_BYTES, encode_run
+from protocols.remoting.records import ENTRY, MAX_RUN_BYTES, encode_run
 
 MAX_FOUND: int = 4096
 """Named limit: of the messages that one run through a filter has."""
@@ -31,6 +32,11 @@ def read_run(
     max_bytes = min(max(max_bytes, 1), MAX_RUN_BYTES)
     entries, next_offset = find_entries(engine, queue, from_offset, to_offset, max_bytes, filter)
     return encode_run(entries, read_records(engine, entries), (next_offset, queue.min_offset, queue.visible_offset))
+
+
+def read_nothing(queue: ConsumeQueue, offset: int) -> bytes:
+    """The run of a queue that has not come as far as an offset: the next one goes on there."""
+    return encode_run(np.empty(0, ENTRY), b"", (offset, queue.min_offset, offset))
 
 
 def find_entries(

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Final
 
 from broker.consume.window import ConsumeWindow
+from broker.ports.catalog import Catalog
 from broker.ports.core import BrokerCore
 from broker.store.consume_queue import ConsumeQueue
 from broker.trace import hops_in, trace_key
@@ -33,15 +34,15 @@ MAX_CANDIDATES: Final = 20_000
 BATCH: Final = 256
 
 
-class Finder:
-    """Looking messages up."""
+class Search:
+    """Messages by topic, time, key, id and place: of a master's store, or of a slave's."""
 
-    def __init__(self, core: BrokerCore) -> None:
-        self._core = core
-        self._engine, self._registry = core.engine, core.registry
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._engine, self._registry = catalog.engine, catalog.registry
 
     async def query(self, query: MessageQuery) -> MessagePage:
-        self._core.existing_topic(query.topic)
+        self._catalog.existing_topic(query.topic)
         before = _read_cursor(query.cursor)
         limit = min(max(query.limit, 1), MAX_QUERY_MESSAGES)
         if query.key is None:
@@ -106,6 +107,14 @@ class Finder:
         if message is None or self._message_at(commit_log_offset) is None:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {commit_log_offset}")
         return message
+
+
+class Finder(Search):
+    """The same, and what became of a message."""
+
+    def __init__(self, core: BrokerCore) -> None:
+        super().__init__(core)
+        self._core = core
 
     async def message_trace(self, message_id: bytes) -> list[MessageHop]:
         self._core.tracer.write(self._core.now_ms(), only=message_id)

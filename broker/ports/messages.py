@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from time import perf_counter
-from typing import Final
 
-from broker.consume.places import check_inside, place_of
-from broker.consume.runs import read_run
-from broker.consume.scan import scan_filtered
-from broker.consume.tail import QueueTail
 from broker.ports.core import BrokerCore
+from broker.ports.reading import Reading
 from broker.retention.watermarks import DiskState
 from broker.store.consume_queue import ConsumeQueue
-from broker.store.record_runs import bytes_between
 from domain.acceptance import lacks_key, too_large
 from domain.confirmation import Confirmation
-from domain.errors import Code, CorruptedError, EntrepotError, StorageFullError
-from domain.expression.filter import FilterExpression, FilterKind, compile_filter
-from domain.message import Message, StoredMessage, compaction_key
-from domain.ports import Pulled, Tail
-from domain.position import Position
-from domain.topic import QueueBounds, Topic
-
-MAX_READ_BYTES: Final = 16 << 20
-"""How much of the log one read takes into memory: a longer answer ends early."""
+from domain.errors import Code, EntrepotError, StorageFullError
+from domain.message import Message, compaction_key
+from domain.topic import Topic
 
 
-class Messages:
-    """Appending, reading by offset, tails."""
+class Messages(Reading):
+    """Appending, and reading by offset."""
 
     _backlogs: dict[str, int]
 
     def __init__(self, core: BrokerCore) -> None:
+        super().__init__(core)
         self._core = core
-        self._engine, self._registry = core.engine, core.registry
+        self._registry = core.registry
         # looked at for every message that is appended
         self._queues = core.engine.dispatcher.queues
         self._constrained = core.registry.constrained
@@ -128,95 +118,3 @@ class Messages:
     @property
     def backlogged(self) -> bool:
         return self._core.commit.backlogged
-
-    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
-        queue = self._core.existing_queue(topic, queue_id)
-        check_inside(queue, from_offset)
-        return self._read(queue, from_offset, max_messages)
-
-    def _read(self, queue: ConsumeQueue, from_offset: int, max_messages: int) -> list[StoredMessage]:
-        entries = queue.entries(from_offset, max_messages)
-        size = 0
-        places: list[tuple[int, tuple[int, int, int]]] = []
-        for queue_offset, entry in enumerate(entries, from_offset):
-            size += entry[1]
-            if places and size > MAX_READ_BYTES:
-                break
-            places.append((queue_offset, entry))
-        messages: list[StoredMessage] = []
-        for item in self._engine.read_places(queue, places):
-            if isinstance(item, CorruptedError):
-                if messages:
-                    break  # what precedes the damage is good; the next read meets it first
-                raise item
-            messages.append(item)
-        return messages
-
-    async def pull(
-        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
-    ) -> Pulled:
-        queue = self._core.existing_queue(topic, queue_id)
-        check_inside(queue, from_offset)
-        compiled = None if filter is None else compile_filter(filter)
-        if compiled is None or compiled.accepts_all:
-            messages = self._read(queue, from_offset, max_messages)
-            next_offset = from_offset + len(messages)
-        else:
-            found = scan_filtered(self._engine, queue, from_offset, queue.visible_offset, compiled, max_messages)
-            messages, next_offset = found.messages, found.next_offset
-            if found.corrupted:
-                if not messages or messages[0].queue_offset > found.corrupted[0]:
-                    raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is harmed")
-                messages = [message for message in messages if message.queue_offset < found.corrupted[0]]
-                next_offset = found.corrupted[0]
-        return Pulled(messages, next_offset, queue.min_offset, queue.visible_offset)
-
-    async def records(
-        self,
-        topic: str,
-        queue_id: int,
-        from_offset: int,
-        to_offset: int,
-        max_bytes: int,
-        filter: FilterExpression | None = None,
-    ) -> bytes:
-        """The records from an offset up to another, in the form of `protocols.remoting.records`.
-
-        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
-        MESSAGE_CORRUPTED (a filter cannot look at a harmed message).
-        """
-        queue = self._core.existing_queue(topic, queue_id)
-        return read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter)
-
-    async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
-        """About how many bytes of the log the messages from an offset up to another have.  Raises TOPIC_NOT_FOUND."""
-        queue = self._core.existing_queue(topic, queue_id)
-        return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
-
-    async def matching_offsets(
-        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
-    ) -> tuple[list[int], int]:
-        queue = self._core.existing_queue(topic, queue_id)
-        check_inside(queue, from_offset)
-        compile_filter(FilterExpression(FilterKind.SUB_TOPIC, topic_filter))
-        return self._engine.lookup.matching_offsets(queue, topic_filter, from_offset, limit)
-
-    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        return place_of(self._engine, self._core.existing_queue(topic, queue_id), position)
-
-    async def bounds(self, topic: str) -> list[QueueBounds]:
-        return self._core.bounds_of(self._core.existing_topic(topic))
-
-    def tail(
-        self,
-        topic: str,
-        queue_id: int,
-        start: int | Position | None,
-        on_messages: Callable[[list[StoredMessage]], None],
-    ) -> Tail:
-        queue = self._core.existing_queue(topic, queue_id)
-        if start is None:
-            start = queue.visible_offset
-        elif isinstance(start, Position):
-            start = place_of(self._engine, queue, start)
-        return QueueTail(self._engine, queue, start, on_messages)

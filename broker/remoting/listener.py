@@ -90,6 +90,19 @@ class Service:
     def __hash__(self) -> int:
         return id(self)
 
+    def add(self, other: Service) -> None:
+        """Answer what another one does, too."""
+        self.calls.update(other.calls)
+        self.streams.update(other.streams)
+        self.direct.update(other.direct)
+
+    def withdraw(self, other: Service) -> None:
+        """Answer none of that any more."""
+        for operation in (*other.calls, *other.streams, *other.direct):
+            self.calls.pop(operation, None)
+            self.streams.pop(operation, None)
+            self.direct.pop(operation, None)
+
 
 class RemotingListener:
     """Accepts connections until it is closed."""

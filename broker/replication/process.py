@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from broker.opening import OpenedStore
 from broker.remoting.link import LinkSettings
 from broker.remoting.listener import ServerStream
 from broker.replication import effects as do
@@ -27,9 +28,10 @@ from broker.replication.replica_files import ReplicaFiles
 from broker.replication.runs import read_parts
 from broker.replication.service import ReplicaService, problem_of
 from broker.replication.slave_progress import Run
+from broker.replication.slave_reads import SlaveReads
 from broker.replication.slave_store import SlaveStore
 from broker.replication.slave_streams import SlaveStreams
-from broker.server.identity import epoch_kept
+from broker.server.identity import epoch_kept, open_identity
 from broker.server.process import BrokerProcessSettings, make_listener
 from broker.settings import BrokerSettings
 from broker.store.disk import OsDisk
@@ -128,9 +130,15 @@ class ReplicaProcess:
             self._lock.descriptor,
             on_synced=lambda end, generation: self._perform(self.machine.synced_to(end, generation)),
             on_failure=self._failed,
+            offer_reads=self._offer_reads,
             caught_up_at=self._caught_up_at,
         )
         return self._slave
+
+    def _offer_reads(self, opened: OpenedStore) -> SlaveReads:
+        process = self._process
+        identity = open_identity(self._settings.data_dir, process.name, process.number)
+        return SlaveReads(opened, self._listener.service, identity.number, self._group.replica, process.zone)
 
     @property
     def _slave_store(self) -> SlaveStore:

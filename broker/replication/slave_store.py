@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from broker.opening import OpenedStore, open_store
+from broker.replication.slave_reads import SlaveReads
 from broker.settings import BrokerSettings
 from broker.store.engine import StorageEngine
 from broker.store.log_applier import LogApplier
@@ -26,7 +27,8 @@ log = structlog.get_logger(__name__)
 
 class SlaveStore:
     """`on_synced` is told up to where the log is durable, and the generation that was asked for; `on_failure` why the
-    store has stopped.  `caught_up_at`: where a copy that began in the middle of a log knows all there is."""
+    store has stopped.  `offer_reads`: of a store that is whole.  `caught_up_at`: where a copy that began in the middle
+    of a log knows all there is."""
 
     def __init__(
         self,
@@ -35,12 +37,15 @@ class SlaveStore:
         *,
         on_synced: Callable[[int, int], None],
         on_failure: Callable[[EntrepotError], None],
+        offer_reads: Callable[[OpenedStore], SlaveReads],
         caught_up_at: int = 0,
     ) -> None:
         self.opened: OpenedStore = open_store(settings, lock_descriptor, is_replica=True)
         self.engine: StorageEngine = self.opened.engine
         self._settings = settings
         self._on_synced, self._on_failure = on_synced, on_failure
+        self._offer_reads = offer_reads
+        self._reads: SlaveReads | None = None
         self._loop = asyncio.get_running_loop()
         self._ends: deque[int] = deque()  # of runs that are not applied yet
         self._goal = self.applied
@@ -51,6 +56,11 @@ class SlaveStore:
         self._loop.add_reader(self.engine.log_channel.fileno(), self._synced)
         self._loop.add_reader(self.engine.checkpointer.channel.fileno(), self._saved)
         self._saving = self._loop.call_later(SAVE_SECONDS, self._save_if_due)
+        self._offer_if_whole()
+
+    def _offer_if_whole(self) -> None:
+        if self._reads is None and not self.is_copying:
+            self._reads = self._offer_reads(self.opened)
 
     @property
     def applier(self) -> LogApplier:
@@ -134,12 +144,15 @@ class SlaveStore:
         except (OSError, EntrepotError) as error:
             self._fail(self.engine.fail(error))
             return
+        self._offer_if_whole()
         if self.applied < self._goal:
             self._applying = self._loop.call_soon(self._apply_next)
 
     def _apply_to(self, offset: int) -> None:
         self.engine.confirm_limit = max(self.engine.confirm_limit, offset)
-        self.applier.apply_to(offset)
+        for queue in self.applier.apply_to(offset):
+            for watcher in queue.watchers:
+                watcher(queue)
 
     def _save_if_due(self) -> None:
         self._saving = self._loop.call_later(SAVE_SECONDS, self._save_if_due)
@@ -185,6 +198,9 @@ class SlaveStore:
 
     def stop(self) -> None:
         """Hear no answer any more."""
+        if self._reads is not None:
+            self._reads.withdraw()
+            self._reads = None
         self._saving.cancel()
         if self._applying is not None:
             self._applying.cancel()

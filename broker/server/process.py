@@ -120,22 +120,8 @@ class BrokerProcess:
         offered = Service()
         self._service.install(offered)
         self._control.install(offered)
-        service = self._listener.service
-        service.calls.update(offered.calls)
-        service.streams.update(offered.streams)
-        service.direct.update(offered.direct)
+        self._listener.service.add(offered)
         return offered
-
-    def _withdraw(self) -> None:
-        """Answer none of it any more."""
-        service = self._listener.service
-        for offered, known in (
-            (self._offer.calls, service.calls),
-            (self._offer.streams, service.streams),
-            (self._offer.direct, service.direct),
-        ):
-            for operation in offered:
-                known.pop(operation, None)
 
     def info(self) -> BrokerInfo:
         """Who this is just now."""
@@ -214,6 +200,6 @@ class BrokerProcess:
             await self._registrar.unregister()
         await self._registrar.close()
         self._broker.consumption.release_waiting()
-        self._withdraw()
+        self._listener.service.withdraw(self._offer)
         if self._owns_listener:
             await self._listener.close()

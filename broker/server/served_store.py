@@ -8,11 +8,37 @@ from typing import Protocol
 from domain.delivery import DeliveryPlaces, Receipt
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
-from domain.ports import REJECTED, Consumption, Messages, Store, Topology
+from domain.message import StoredMessage
+from domain.ports import REJECTED, Consumption, Messages, Pulled, Store, Tail, Topology
+from domain.position import Position
+from domain.query import MessagePage, MessageQuery
+from domain.topic import QueueBounds
 
 
-class ServedMessages(Messages, Protocol):
-    """Messages that go out as they lie in the log."""
+class ReadMessages(Protocol):
+    """Messages as they are read: of a store, or of a slave's."""
+
+    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]: ...
+
+    async def pull(
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
+    ) -> Pulled: ...
+
+    async def matching_offsets(
+        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
+    ) -> tuple[list[int], int]: ...
+
+    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int: ...
+
+    async def bounds(self, topic: str) -> list[QueueBounds]: ...
+
+    def tail(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | Position | None,
+        on_messages: Callable[[list[StoredMessage]], None],
+    ) -> Tail: ...
 
     async def records(
         self,
@@ -29,6 +55,20 @@ class ServedMessages(Messages, Protocol):
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """About how many bytes they have."""
         ...
+
+
+class ServedMessages(ReadMessages, Messages, Protocol):
+    """Messages that go out as they lie in the log."""
+
+
+class FoundMessages(Protocol):
+    """Messages as they are looked up."""
+
+    async def query(self, query: MessageQuery) -> MessagePage: ...
+
+    async def messages_by_id(self, message_id: bytes, *, everywhere: bool = False) -> list[StoredMessage]: ...
+
+    async def message_at(self, commit_log_offset: int) -> StoredMessage: ...
 
 
 class ServedConsumption(Consumption, Protocol):

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from broker.remoting.listener import Call, ServerChannel, ServerStream, Service
 from broker.server.definition_log import DefinitionLog, check_keys, visible
 from broker.server.placement import Placement
+from broker.server.read_service import ReadService, stored
 from broker.server.served_store import ServedStore
-from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream, TailStream
+from broker.server.streams import AvailabilityStream, DefinitionStream, KeyValueStream
 from domain.confirmation import Confirmation
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
-from domain.expression.filter import FilterExpression
 from domain.key_value import KeyValue, KeyValueChange
 from domain.message import Message
 from domain.ports import PopRequest
-from domain.query import MessageConsumer, MessageQuery
+from domain.query import MessageConsumer
 from domain.route import BrokerInfo
 from domain.timing import TimerCursor
 from domain.topic import Topic
@@ -47,7 +47,7 @@ class StoreService:
         self._info = info
         self._placement = Placement(store, lambda: info().name)
         self._definition_streams: set[DefinitionStream] = set()
-        self._tails: dict[str, set[TailStream]] = {}
+        self.reads = ReadService(store.messages, store.finder)
         store.topology.watch_topics(self._topic_changed)
         self._loop = asyncio.get_running_loop()
         self.is_sealed = False
@@ -69,13 +69,14 @@ class StoreService:
         service.direct[wire.APPEND_HALF] = lambda channel, request: self._append(
             channel, request, self.store.transactions.append_half
         )
-        service.calls.update(self._message_calls())
+        self.reads.install(service)
+        service.calls[wire.MESSAGE_CONSUMERS] = self._message_consumers
+        service.calls[wire.MESSAGE_TRACE] = self.store.finder.message_trace
         service.calls.update(self._consumption_calls())
         service.calls.update(self._topology_calls())
         service.calls.update(self._key_value_calls())
         service.calls.update(self._aside_calls())
         service.calls[wire.MEASURE] = self._measure
-        service.streams[wire.TAIL] = self._open_tail
         service.streams[wire.WATCH_AVAILABLE] = self._open_availability
         service.streams[wire.WATCH_KEY_VALUES] = self._open_key_values
         service.streams[wire.WATCH_DEFINITIONS] = self._open_definitions
@@ -136,37 +137,6 @@ class StoreService:
                 channel.answer(request.id, ALL_TAKEN if refusals is None else encode(refusals))
 
         confirmation.when_settled(settled)
-
-    def _message_calls(self) -> dict[wire.Operation, Call]:
-        store = self.store
-        return {
-            wire.READ: _stored(store.messages.read),
-            wire.PULL: self._pull,
-            wire.MATCHING_OFFSETS: store.messages.matching_offsets,
-            wire.OFFSET_AT: store.messages.offset_at,
-            wire.BOUNDS: store.messages.bounds,
-            # looked up when they are called: a store that has no log serves the rest
-            wire.RECORDS: lambda *asked: store.messages.records(*asked),
-            wire.BYTES_BETWEEN: lambda *asked: store.messages.bytes_between(*asked),
-            wire.QUERY: self._query,
-            wire.MESSAGES_BY_ID: _stored(store.finder.messages_by_id),
-            wire.MESSAGE_AT: self._message_at,
-            wire.MESSAGE_CONSUMERS: self._message_consumers,
-            wire.MESSAGE_TRACE: store.finder.message_trace,
-        }
-
-    async def _pull(
-        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None
-    ) -> tuple[bytes, int, int, int]:
-        pulled = await self.store.messages.pull(topic, queue_id, from_offset, max_messages, filter)
-        return encode_stored(pulled.messages), pulled.next_offset, pulled.min_offset, pulled.max_offset
-
-    async def _query(self, query: MessageQuery) -> tuple[bytes, str | None]:
-        page = await self.store.finder.query(query)
-        return encode_stored(page.messages), page.next
-
-    async def _message_at(self, commit_log_offset: int) -> bytes:
-        return encode_stored([await self.store.finder.message_at(commit_log_offset)])
 
     async def _message_consumers(self, message: bytes) -> list[MessageConsumer]:
         found = decode_stored(message, 0)
@@ -320,7 +290,7 @@ class StoreService:
             wire.RETIME: store.timers.retime,
             wire.TIMED_MESSAGES: self._timed_messages,
             wire.END_TRANSACTIONS: store.transactions.end_transactions,
-            wire.TAKE_CHECKS: _stored(store.transactions.take_checks),
+            wire.TAKE_CHECKS: stored(store.transactions.take_checks),
         }
 
     async def _timed_messages(
@@ -338,21 +308,9 @@ class StoreService:
 
     # -- streams -------------------------------------------------------------------------------------------------
 
-    def _open_tail(self, stream: ServerStream, topic: str, *arguments: Any) -> None:
-        opened = TailStream(self.store, stream, topic, *arguments)
-        self._tails.setdefault(topic, set()).add(opened)
-        close = stream.on_close
-
-        def closed() -> None:
-            self._tails.get(topic, set()).discard(opened)
-            close()
-
-        stream.on_close = closed
-
     def _topic_changed(self, name: str) -> None:
-        if name in self._tails and self.store.topology.topic(name) is None:
-            for stream in self._tails.pop(name):
-                stream.topic_is_gone()
+        if self.store.topology.topic(name) is None:
+            self.reads.topic_is_gone(name)
 
     def _open_availability(self, stream: ServerStream, topic: str, group: str) -> None:
         AvailabilityStream(self.store, stream, topic, group)
@@ -376,12 +334,3 @@ class StoreService:
 def _is_later(definition: Topic | ConsumerGroup | None, revision: int) -> bool:
     """Whether there is a definition that a deletion of this revision does not mean."""
     return definition is not None and definition.revision > revision > 0
-
-
-def _stored(call: Callable[..., Awaitable[list[Any]]]) -> Call:
-    """A call that returns stored messages, in the form they have on the wire."""
-
-    async def answered(*arguments: Any) -> bytes:
-        return encode_stored(await call(*arguments))
-
-    return answered

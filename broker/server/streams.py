@@ -13,7 +13,7 @@ from typing import Final
 
 from broker.remoting.listener import ServerStream
 from broker.server.definition_log import PREFIX, DefinitionLog
-from broker.server.served_store import ServedStore
+from broker.server.served_store import ReadMessages, ServedStore
 from domain.consumer_group import ConsumerGroup
 from domain.errors import Code, EntrepotError
 from domain.key_value import KeyValueEvent
@@ -40,9 +40,9 @@ class TailStream:
     """The messages of one queue.  The first item has no messages: it says where the stream begins."""
 
     def __init__(
-        self, store: ServedStore, stream: ServerStream, topic: str, queue_id: int, start: int | Position | None
+        self, messages: ReadMessages, stream: ServerStream, topic: str, queue_id: int, start: int | Position | None
     ) -> None:
-        self._store, self._stream = store, stream
+        self._messages, self._stream = messages, stream
         self._topic, self._queue_id = topic, queue_id
         self._tail: Tail | None = None
         self._next = 0
@@ -52,7 +52,7 @@ class TailStream:
         stream.send(encode((self._next, encode_stored([]))))
 
     def _begin(self, start: int | Position | None) -> None:
-        self._tail = self._store.messages.tail(self._topic, self._queue_id, start, self._on_messages)
+        self._tail = self._messages.tail(self._topic, self._queue_id, start, self._on_messages)
         self._next = self._tail.next_offset
 
     def _on_messages(self, messages: list[StoredMessage]) -> None:
@@ -72,6 +72,10 @@ class TailStream:
     def topic_is_gone(self) -> None:
         """What this follows is no more, even if there is a topic of that name again."""
         self._stream.end(EntrepotError(Code.TOPIC_NOT_FOUND, f"topic {self._topic!r} was deleted"))
+
+    def end(self, error: EntrepotError) -> None:
+        """The messages are not served here any more."""
+        self._stream.end(error)
 
     def _resume(self) -> None:
         if self._tail is None:

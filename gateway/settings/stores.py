@@ -119,6 +119,9 @@ class ClusterSettings(Table):
         None, description="File in which a gateway remembers the brokers, for starts without a name server"
     )
     zone: str = Field("", description="Where this gateway is: new messages go to brokers of its zone if there are any")
+    reads: Literal["master", "nearest"] = Field(
+        "master", description="Replica that answers reads; nearest: one of the own zone, which may lag behind"
+    )
     start_seconds: Seconds = Field(30, description="How long a gateway waits for its first broker")
     request_seconds: float = Field(
         10, gt=0, allow_inf_nan=False, description="Longest wait for the answer of a broker that is there"

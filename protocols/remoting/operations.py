@@ -253,9 +253,25 @@ REPLICA_STATUS: Final = _operation(95, "replica_status", tuple[()], ReplicaStatu
 QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool)
 """Take no messages for some seconds, until a replica has all: whether it has."""
 REPLICA_HEALTH: Final = _operation(
-    97, "replica_health", tuple[()], tuple[ReplicaStatus, ReplicaStatus | None], again=True
+    99, "replica_health", tuple[()], tuple[ReplicaStatus, ReplicaStatus | None], again=True
 )
 """A replica as it sees itself, and its master, where it follows one that answers."""
+
+
+class ReadOffer(NamedTuple):
+    """A slave that answers reads: of a store, as far as it was `confirmed` then, and from a zone.  `topics`: all, where
+    they are wanted."""
+
+    store_id: str
+    number: int
+    replica: int
+    confirmed: int
+    zone: str = ""
+    topics: tuple[Topic, ...] = ()
+
+
+WATCH_READS: Final = _operation(97, "watch_reads", tuple[bool], ReadOffer, stream=True)
+"""One item once a slave answers reads, with all topics if they are wanted; it ends when the slave does not any more."""
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)

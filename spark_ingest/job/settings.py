@@ -98,6 +98,7 @@ class JobSettings:
             "nameServers": ",".join(where.name_servers),
             "dataDir": where.data_dir,
             "cluster": where.cluster,
+            "zone": where.zone,
             "tls.certificate": where.tls[0],
             "tls.key": where.tls[1],
             "tls.ca": where.tls[2],

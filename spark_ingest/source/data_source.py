@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from domain.errors import Code, EntrepotError
 from domain.printable import printable
 from spark_ingest.source.arrow_schema import arrow_schema
 from spark_ingest.source.columns import ENVELOPE
@@ -169,6 +170,8 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         options = self._options
         reader, bounds = self._bounds()
         if start is None:  # before Spark 4.2
+            if any(each.may_lag for queues in bounds.values() for each in queues.values()):
+                raise EntrepotError(Code.UNAVAILABLE, "the master of a broker is away: its slaves may have less")
             return to_json(latest(bounds))
         first = from_json(start)
         end = latest(bounds) if self._target is None else from_json(self._target)
@@ -178,7 +181,8 @@ class EntrepotStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for queue in queues:
                 least = bounds.get(topic, {}).get(queue)
                 known.setdefault(queue, queues[queue] if least is None else least.min_offset)
-                queues[queue] = max(queues[queue], known[queue]) if least is None else queues[queue]
+                if least is None or least.may_lag:
+                    queues[queue] = max(queues[queue], known[queue])
         end = limited(first, end, self._share(reader, first, end))
         found = to_json(end)
         return start if found == start else found

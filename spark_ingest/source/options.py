@@ -24,6 +24,7 @@ KNOWN: Final = (
     "nameServers",
     "dataDir",
     "cluster",
+    "zone",
     "tls.certificate",
     "tls.key",
     "tls.ca",
@@ -127,6 +128,7 @@ def read_location(options: Mapping[str, str]) -> StoreLocation:
             cluster=found.get("cluster", ""),
             tls=(tls[0], tls[1], tls[2]),
             seconds=_number(found, "timeoutSeconds", 1) or 30,
+            zone=found.get("zone", ""),
         )
     except EntrepotError as error:
         raise OptionError(f"servers, nameServers or dataDir: {error.message}") from error

@@ -15,7 +15,8 @@ from store_client.remote.opening import RemoteSettings
 class StoreLocation:
     """Brokers or name servers (`host:port`), or a data directory that no server has open: one of the three.
 
-    `tls`: paths of certificate, key and authority (PEM), empty for none.
+    `tls`: paths of certificate, key and authority (PEM), empty for none.  `zone`: replicas there are read, where there
+    are some.
     """
 
     brokers: tuple[str, ...] = ()
@@ -24,6 +25,7 @@ class StoreLocation:
     cluster: str = ""
     tls: tuple[str, str, str] = ("", "", "")
     seconds: float = 30.0
+    zone: str = ""
 
     def __post_init__(self) -> None:
         if sum(map(bool, (self.brokers, self.name_servers, self.data_dir))) != 1:
@@ -58,6 +60,9 @@ def open_store(location: StoreLocation) -> BlockingStore:
             name_servers=location.name_servers,
             brokers=location.brokers,
             cluster=location.cluster,
+            zone=location.zone,
+            reads_nearest=bool(location.zone),
+            only_reads=True,
             who="job",
             start_seconds=location.seconds,
             tls=(certificate, key, ca),

@@ -101,7 +101,7 @@ class BlockingStore:
         """What can be read of each queue: of all of them, or UNAVAILABLE."""
 
         async def all_bounds() -> list[QueueBounds]:
-            if self._store.cluster.absent_of(topic):
+            if self._store.cluster.absent_of(topic, for_reading=True):
                 raise EntrepotError(Code.UNAVAILABLE, f"a broker that has queues of topic {topic!r} is away")
             if self._store.topology.topic(topic) is None:
                 raise EntrepotError(Code.TOPIC_NOT_FOUND, f"there is no topic {topic!r}")

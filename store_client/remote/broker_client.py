@@ -7,21 +7,20 @@ other brokers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import structlog
 
-from broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer, OnLate
-from domain.consumer_group import GroupStatus, QueueProgress
+from broker.remoting.link import ClientStream, Link, LinkSettings, OnAnswer
 from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.route import BrokerInfo, Registration
-from domain.shard import first_place, first_queue, local_place, local_queue
-from domain.topic import QueueBounds
+from domain.shard import local_place, local_queue
 from protocols.remoting import operations as wire
-from protocols.remoting.message_batch import decode_stored, encode_stored
+from protocols.remoting.message_batch import encode_stored
+from store_client.remote.asking import Asking
 from store_client.remote.definitions import BrokerView
 
 REQUEST_SECONDS: Final = 10.0
@@ -36,7 +35,7 @@ class OnDefinitions(Protocol):
     def __call__(self, client: BrokerClient, topics: list[str], groups: list[str], /, *, is_first: bool) -> None: ...
 
 
-class BrokerClient:
+class BrokerClient(Asking):
     """`on_change` is called with the topics and groups that may differ, and whether they are the first that it tells
     of since it is there."""
 
@@ -152,53 +151,11 @@ class BrokerClient:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    def check_ready(self) -> None:
-        """Raise UNAVAILABLE while it is away."""
-        if not self.is_ready:
-            raise ConnectionLostError(f"broker {self.name!r} is not available: {self.link.problem or 'starting'}")
-
-    async def ask(
-        self,
-        operation: wire.Operation,
-        *arguments: Any,
-        seconds: float | None = None,
-        on_late: OnLate | None = None,
-    ) -> Any:
-        """The result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN.  `on_late`
-        has an answer that comes after that."""
-        self.check_ready()
-        seconds = self.request_seconds if seconds is None else seconds
-        return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
-
     def send(self, operation: wire.Operation, payload: bytes, on_answer: OnAnswer) -> int:
         """Ask without waiting."""
         return self.link.send(operation, payload, self.request_seconds, on_answer)
 
-    async def ask_messages(self, operation: wire.Operation, *arguments: Any) -> list[StoredMessage]:
-        """The messages that an operation finds."""
-        return self.decode(await self.ask(operation, *arguments))
-
-    def decode(self, payload: bytes) -> list[StoredMessage]:
-        return decode_stored(payload, self.number)
-
     # -- numbers -------------------------------------------------------------------------------------------------
-
-    def world_queue(self, queue_id: int) -> int:
-        return first_queue(self.number) + queue_id
-
-    def world_place(self, place: int) -> int:
-        return first_place(self.number) + place
-
-    def world_bounds(self, bounds: Sequence[QueueBounds]) -> list[QueueBounds]:
-        if not self.number:
-            return list(bounds)
-        return [QueueBounds(self.world_queue(b.queue_id), b.min_offset, b.max_offset) for b in bounds]
-
-    def world_progress(self, status: GroupStatus) -> list[QueueProgress]:
-        return [
-            QueueProgress(p.topic, self.world_queue(p.queue_id), p.committed_offset, p.max_offset, p.in_flight, p.lag)
-            for p in status.progress
-        ]
 
     def own(self, message: StoredMessage) -> bytes:
         """A stored message as the broker itself has it, for the wire."""

@@ -23,7 +23,9 @@ from domain.names import is_system_topic
 from domain.route import BrokerInfo, BrokerRoute
 from domain.shard import broker_of_queue, first_queue
 from domain.topic import Topic, TopicQueues
+from protocols.remoting.operations import ReadOffer
 from store_client.remote.arriving_topics import ArrivingTopics
+from store_client.remote.asking import Asking
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.definitions import (
     deletion,
@@ -33,6 +35,7 @@ from store_client.remote.definitions import (
 )
 from store_client.remote.fault_detector import FaultDetector
 from store_client.remote.repairing import Repairing
+from store_client.remote.slave_readers import SlaveReaders
 
 REVISION_BITS: Final = 12
 
@@ -40,9 +43,18 @@ log = structlog.get_logger(__name__)
 
 
 class Cluster:
-    """`zone`: where this gateway is; brokers of the same zone are preferred if there is one."""
+    """`zone`: where this gateway is; brokers of the same zone are preferred if there is one.  `reads_nearest`: what a
+    slave of the zone has is read there."""
 
-    def __init__(self, settings: LinkSettings, clock: Clock, *, zone: str = "", request_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        settings: LinkSettings,
+        clock: Clock,
+        *,
+        zone: str = "",
+        request_seconds: float = 10.0,
+        reads_nearest: bool = False,
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self.zone = zone
@@ -55,6 +67,10 @@ class Cluster:
         self.topic_watchers: list[Callable[[str], None]] = []
         self.ready_watchers: list[Callable[[BrokerClient, bool], None]] = []
         self.info_watchers: list[Callable[[], None]] = []
+        self.slaves = SlaveReaders(
+            self.clients.values, settings, zone=zone, is_nearest=reads_nearest, request_seconds=request_seconds
+        )
+        self.slaves.watchers.append(self._slave_offers)
         self._queues: dict[str, TopicQueues] = {}
         self._repairing = Repairing(self.clients.values)
         self._arriving = ArrivingTopics(lambda names: self.merge(names, ()))
@@ -67,6 +83,7 @@ class Cluster:
             self._fault_timer.cancel()
         self._arriving.close()
         await self._repairing.close()
+        await self.slaves.close()
         await asyncio.gather(*(client.close() for client in self.clients.values()))
 
     # -- who there is --------------------------------------------------------------------------------------------
@@ -92,6 +109,7 @@ class Cluster:
                 continue
             client = self.add(address)
             client.register(route.registration)
+            self.slaves.expect(client)
             for old in [a for a, c in self.clients.items() if c is not client and self._is_same(c, route)]:
                 client.follow_on(self.clients[old])  # it has moved, or was known by another address
                 self._forget(old)
@@ -116,6 +134,11 @@ class Cluster:
     def ready(self) -> list[BrokerClient]:
         """Those that can be asked now, by number."""
         return sorted((c for c in self.clients.values() if c.is_ready), key=lambda c: c.number)
+
+    @property
+    def some_readable(self) -> bool:
+        """True while a broker can be asked, or a slave of one."""
+        return any(client.is_ready or self.slaves.instead_of(client) for client in self.clients.values())
 
     def some_ready(self, what: str) -> list[BrokerClient]:
         """The same.  Raises UNAVAILABLE where there is none."""
@@ -156,12 +179,33 @@ class Cluster:
             return placed
         return found
 
-    def absent_of(self, topic: str) -> bool:
-        """Whether a broker is away that may have something of a topic."""
+    def readers_of_topic(self, topic: str) -> list[Asking]:
+        """The same for reading: a slave stands in for a master that is away."""
+        stand_ins = [self.slaves.instead_of(c) for c in self.clients.values()]
+        slaves: list[Asking] = [slave for slave in stand_ins if slave is not None]
+        try:
+            return sorted([*self.of_topic(topic), *slaves], key=lambda each: each.number)
+        except EntrepotError:
+            if not slaves:
+                raise
+            return slaves
+
+    def absent_of(self, topic: str, *, for_reading: bool = False) -> bool:
+        """True while a broker is away that may have something of a topic.  `for_reading`: and no slave stands in."""
         definition = self.topics.get(topic)
         return any(
-            not c.is_ready and (definition is None or definition.queues_on(c.name)) for c in self.clients.values()
+            not c.is_ready
+            and (definition is None or definition.queues_on(c.name))
+            and not (for_reading and self.slaves.instead_of(c))
+            for c in self.clients.values()
         )
+
+    def _slave_offers(self, name: str, offer: ReadOffer) -> None:
+        """Know the topics of a broker whose master was never met."""
+        for client in self.clients.values():
+            if client.name == name and client.info is None and offer.topics:
+                client.view.topics.update({topic.name: topic for topic in offer.topics})
+                self.merge([topic.name for topic in offer.topics], (), are_complete=True)
 
     # -- which queues --------------------------------------------------------------------------------------------
 
@@ -252,6 +296,7 @@ class Cluster:
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         log.info("broker is there" if is_ready else "broker is away", broker=client.name, address=client.link.address)
         self._repairing.look_at_all()
+        self.slaves.ready_changed(client, is_ready)
         for watcher in tuple(self.ready_watchers):  # first: tails forget their places in a store that is no more
             watcher(client, is_ready)
         self._queues_changed(self.topics)

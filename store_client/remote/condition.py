@@ -7,9 +7,9 @@ from typing import Final
 from domain.errors import EntrepotError
 from domain.measurement import Histogram
 from protocols.remoting import operations as wire
+from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
-from store_client.remote.topology import ask_all
 
 OF_THE_WORST: Final = frozenset(("disk_state",))
 """Gauges that are of the worst broker; all others add up."""

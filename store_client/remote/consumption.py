@@ -14,10 +14,11 @@ from domain.receipt_handle import TAIL_TEXT_LENGTH, read_route
 from domain.shard import broker_of_queue, local_queue
 from protocols.remoting import operations as wire
 from protocols.remoting.record_run import RecordRun
+from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.popping import Popping
-from store_client.remote.topology import RemoteTopology, ask_all
+from store_client.remote.topology import RemoteTopology
 
 MAX_REMEMBERED_ROUTES: Final = 10_000
 """Heads of handles whose broker is remembered: all handles of a topic, group and broker begin alike."""

@@ -15,9 +15,9 @@ from domain.message import StoredMessage
 from domain.query import MAX_QUERY_MESSAGES, MessageConsumer, MessageHop, MessagePage, MessageQuery
 from domain.shard import broker_of_place, local_place
 from protocols.remoting import operations as wire
+from store_client.remote.asking import Asking, ask_all
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
-from store_client.remote.topology import ask_all
 
 _read_cursor: Final = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -29,18 +29,18 @@ class RemoteFinder:
         self._cluster = cluster
 
     async def query(self, query: MessageQuery) -> MessagePage:
-        brokers = self._cluster.of_topic(query.topic)
+        brokers = self._cluster.readers_of_topic(query.topic)
         cursors = _cursors_of(query.cursor)
         asked = [c for c in brokers if cursors is None or str(c.number) in cursors]
         if cursors is not None and len(asked) < len(cursors):
             raise unavailable("one that the cursor goes on at is away")
-        pages: list[tuple[BrokerClient, str, MessagePage]] = []
+        pages: list[tuple[Asking, str, MessagePage]] = []
         for client in asked:
             cursor = cursors[str(client.number)] if cursors is not None else ""
             pages.append((client, cursor, await self._page(client, replace(query, cursor=cursor or None))))
         return _merged(pages, min(max(query.limit, 1), MAX_QUERY_MESSAGES))
 
-    async def _page(self, client: BrokerClient, query: MessageQuery) -> MessagePage:
+    async def _page(self, client: Asking, query: MessageQuery) -> MessagePage:
         found, following = await client.ask(wire.QUERY, query)
         return MessagePage(client.decode(found), following)
 
@@ -54,7 +54,8 @@ class RemoteFinder:
         client = self._cluster.of_number(broker_of_place(place)) if place >= 0 else None
         if client is None:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"no message lies at {place}")
-        [message] = await client.ask_messages(wire.MESSAGE_AT, local_place(place))
+        source = self._cluster.slaves.instead_of(client) or client
+        [message] = await source.ask_messages(wire.MESSAGE_AT, local_place(place))
         return message
 
     async def message_consumers(self, message: StoredMessage) -> list[MessageConsumer]:
@@ -85,7 +86,7 @@ def _cursors_of(cursor: str | None) -> dict[str, str] | None:
         raise EntrepotError(Code.BAD_REQUEST, f"{cursor[:80]!r} is not a cursor") from None
 
 
-def _merged(pages: list[tuple[BrokerClient, str, MessagePage]], limit: int) -> MessagePage:
+def _merged(pages: list[tuple[Asking, str, MessagePage]], limit: int) -> MessagePage:
     """The newest of all pages, each with the cursor it was asked with; and where each broker goes on."""
     # Each broker's own order is kept even where its clock was set back: what is taken of a page is its beginning.
     found = list(islice(merge(*(page.messages for _, _, page in pages), key=_newest_first), limit))

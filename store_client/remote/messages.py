@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from domain.errors import EntrepotError
 from domain.expression.filter import FilterExpression
@@ -14,9 +15,9 @@ from domain.topic import QueueBounds
 from protocols.remoting import operations as wire
 from protocols.remoting.records import RecordRun, decode_run
 from store_client.remote.appending import Appending
+from store_client.remote.asking import Asking, ask_all
 from store_client.remote.cluster import Cluster
 from store_client.remote.tails import Tails
-from store_client.remote.topology import ask_all
 
 
 class RemoteMessages:
@@ -38,26 +39,38 @@ class RemoteMessages:
                 return
         callback()
 
-    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+    async def _from(
+        self, topic: str, queue_id: int, operation: wire.Operation, *arguments: Any, may_lag: bool
+    ) -> tuple[Asking, Any]:
+        """The answer about a queue, and whose it is.  `may_lag`: a slave's will do while the master is there."""
         client = self._cluster.of_queue(topic, queue_id)
-        return await client.ask_messages(wire.READ, topic, local_queue(queue_id), from_offset, max_messages)
+        slave = self._cluster.slaves.nearest(client) if may_lag else self._cluster.slaves.instead_of(client)
+        if slave is not None:
+            try:
+                return slave, await slave.ask(operation, topic, local_queue(queue_id), *arguments)
+            except EntrepotError:
+                if not client.is_ready:
+                    raise
+        return client, await client.ask(operation, topic, local_queue(queue_id), *arguments)
+
+    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        source, found = await self._from(topic, queue_id, wire.READ, from_offset, max_messages, may_lag=True)
+        return source.decode(found)
 
     async def pull(
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
-        client = self._cluster.of_queue(topic, queue_id)
-        found, next_offset, min_offset, max_offset = await client.ask(
-            wire.PULL, topic, local_queue(queue_id), from_offset, max_messages, filter
+        source, (found, next_offset, min_offset, max_offset) = await self._from(
+            topic, queue_id, wire.PULL, from_offset, max_messages, filter, may_lag=True
         )
-        return Pulled(client.decode(found), next_offset, min_offset, max_offset)
+        return Pulled(source.decode(found), next_offset, min_offset, max_offset)
 
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
-        client = self._cluster.of_queue(topic, queue_id)
-        found: tuple[list[int], int] = await client.ask(
-            wire.MATCHING_OFFSETS, topic, local_queue(queue_id), topic_filter, from_offset, limit
-        )
+        found: tuple[list[int], int]
+        arguments = (topic_filter, from_offset, limit)
+        _, found = await self._from(topic, queue_id, wire.MATCHING_OFFSETS, *arguments, may_lag=True)
         return found
 
     async def records(
@@ -69,25 +82,30 @@ class RemoteMessages:
         max_bytes: int,
         filter: FilterExpression | None = None,
     ) -> RecordRun:
-        """The records from an offset up to another that the filter wants (`protocols.remoting.records`)."""
-        client = self._cluster.of_queue(topic, queue_id)
-        arguments = (topic, local_queue(queue_id), from_offset, to_offset, max_bytes, filter)
-        return decode_run(await client.ask(wire.RECORDS, *arguments))
+        """The records from an offset up to another that the filter wants (`protocols.remoting.records`).  Raises
+        UNAVAILABLE where there is only a slave, which has nothing of it yet."""
+        arguments = (from_offset, to_offset, max_bytes, filter)
+        source, found = await self._from(topic, queue_id, wire.RECORDS, *arguments, may_lag=True)
+        run = decode_run(found)
+        if source.may_lag and run.next_offset == from_offset < to_offset:
+            client = self._cluster.of_queue(topic, queue_id)
+            run = decode_run(await client.ask(wire.RECORDS, topic, local_queue(queue_id), *arguments))
+        return run
 
     async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
         """About how many bytes of the log they have."""
-        client = self._cluster.of_queue(topic, queue_id)
-        found: int = await client.ask(wire.BYTES_BETWEEN, topic, local_queue(queue_id), from_offset, to_offset)
+        found: int
+        _, found = await self._from(topic, queue_id, wire.BYTES_BETWEEN, from_offset, to_offset, may_lag=False)
         return found
 
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
-        client = self._cluster.of_queue(topic, queue_id)
-        offset: int = await client.ask(wire.OFFSET_AT, topic, local_queue(queue_id), position)
+        offset: int
+        _, offset = await self._from(topic, queue_id, wire.OFFSET_AT, position, may_lag=False)
         return offset
 
     async def bounds(self, topic: str) -> list[QueueBounds]:
         found: list[QueueBounds] = []
-        answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(wire.BOUNDS, topic))
+        answers = await ask_all(self._cluster.readers_of_topic(topic), lambda c: c.ask(wire.BOUNDS, topic))
         refusals = [answer for _, answer in answers if isinstance(answer, EntrepotError)]
         if len(refusals) == len(answers):
             raise refusals[0]

@@ -28,6 +28,7 @@ log = structlog.get_logger(__name__)
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:
     """Where the brokers are, and how they are talked to.  `name_servers` or `brokers` have at least one address.
+    `reads_nearest`: what a slave of the zone has is read there.  `only_reads`: slaves will do for a start, too.
 
     `tls`: certificate, key and authority (PEM files); with none of them the wire is plain TCP.
     """
@@ -37,6 +38,8 @@ class RemoteSettings:
     route_cache: Path | None = None
     cluster: str = ""
     zone: str = ""
+    reads_nearest: bool = False
+    only_reads: bool = False
     who: str = "gateway"
     start_seconds: float = 30.0
     request_seconds: float = 10.0
@@ -58,28 +61,39 @@ async def open_remote(settings: RemoteSettings, clock: Clock) -> RemoteStore:
         tls=TlsFiles(*settings.tls).client(),
         silence_seconds=settings.silence_seconds,
     )
-    cluster = Cluster(links, clock, zone=settings.zone, request_seconds=settings.request_seconds)
+    cluster = Cluster(
+        links,
+        clock,
+        zone=settings.zone,
+        request_seconds=settings.request_seconds,
+        reads_nearest=settings.reads_nearest,
+    )
     directory = Directory(settings.name_servers, links, cluster.take_routes, settings.route_cache)
     store = RemoteStore(cluster, Tails(cluster, clock), settings.group_defaults)
     store.operations = ClusterOperations(cluster, directory, links)
     for address in settings.brokers:
         cluster.add(address)
     directory.start()
-    if not await _some_broker(cluster, settings.start_seconds):
+    if not await _some_broker(cluster, settings.start_seconds, only_reads=settings.only_reads):
         await store.close()
         asked = ", ".join((*settings.name_servers, *settings.brokers))
         raise EntrepotError(Code.UNAVAILABLE, f"no broker was found within {settings.start_seconds:g} s: asked {asked}")
     return store
 
 
-async def _some_broker(cluster: Cluster, seconds: float) -> bool:
+async def _some_broker(cluster: Cluster, seconds: float, *, only_reads: bool) -> bool:
     """Wait for the first broker, and a moment for the others.  Returns whether there is one."""
+
+    def is_some_there() -> bool:
+        return cluster.some_readable if only_reads else bool(cluster.ready)
+
     changed = asyncio.Event()
     cluster.ready_watchers.append(lambda client, is_ready: changed.set())
+    cluster.slaves.watchers.append(lambda name, offer: changed.set())
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    while not cluster.ready or not all(client.is_ready for client in cluster.clients.values()):
-        if cluster.ready:
+    while not is_some_there() or not all(client.is_ready for client in cluster.clients.values()):
+        if is_some_there():
             end = min(end, loop.time() + SETTLE_SECONDS)
         changed.clear()
         try:
@@ -87,4 +101,4 @@ async def _some_broker(cluster: Cluster, seconds: float) -> bool:
                 await changed.wait()
         except TimeoutError:
             break
-    return bool(cluster.ready)
+    return is_some_there()

@@ -14,12 +14,12 @@ from domain.cluster import BrokerStatus
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
 from protocols.remoting import operations as wire
+from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.directory import Directory
 from store_client.remote.electing import WHO, Electing
 from store_client.remote.replica_views import seen_by_master, seen_by_themselves
-from store_client.remote.topology import ask_all
 
 PAGE = MAX_SCAN // 10
 LOOK_SECONDS: Final = 1.0

@@ -14,6 +14,7 @@ from domain.message import StoredMessage
 from domain.position import Position, PositionKind
 from domain.shard import local_queue
 from protocols.remoting import operations as wire
+from store_client.remote.asking import Asking
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
@@ -43,6 +44,7 @@ class RemoteTail:
         self._start: int | Position | None = start
         self._next: int | None = start if isinstance(start, int) else None
         self._stream: ClientStream | None = None
+        self._source: Asking = client
         self._known_deletion = self._deletion()
         self._is_fresh = True
         self._has_begun = False
@@ -92,18 +94,28 @@ class RemoteTail:
         self._client = client
         if client.has_other_store or self._deletion() > self._known_deletion:
             self.forget_place()
+        if self._stream is not None and self._source is not self._tails.source_of(client, self._goes_on):
+            self._stream.close()
+            self._stream = None
         self.open()
 
-    def open(self) -> None:
-        """Ask for the stream, if its broker is there."""
+    @property
+    def _goes_on(self) -> bool:
+        """True where the beginning does not depend on what a slave has not yet."""
+        return self._next is not None or self._start is not None
+
+    def open(self, *, at_master: bool = False) -> None:
+        """Ask for the stream, if its broker is there, or a slave of it."""
         if not self._client.is_ready:
             self._pin_start()
-        if self._is_closed or self._stream is not None or not self._client.is_ready:
+        source = self._client if at_master else self._tails.source_of(self._client, self._goes_on)
+        if self._is_closed or self._stream is not None or not source.is_ready:
             return
+        self._source = source
         start = self._start if self._next is None else self._next
         payload = wire.TAIL.encode_arguments(self._topic, local_queue(self._queue_id), start)
         try:
-            self._stream = self._client.link.open_stream(wire.TAIL, payload, self._item, self._ended)
+            self._stream = source.link.open_stream(wire.TAIL, payload, self._item, self._ended)
             self._is_fresh = True
         except EntrepotError:
             self._pin_start()  # it is opened when the broker is back
@@ -122,12 +134,15 @@ class RemoteTail:
         if not self._has_begun:
             self._has_begun = True
             self.begun()
-        messages = self._client.decode(batch)
+        messages = self._source.decode(batch)
         if messages and not self._is_closed:
             self._on_messages(messages)
 
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None
+        if self._source is not self._client:  # a slave may lack what its master has
+            self._tails.loop.call_soon(lambda: self.open(at_master=True))
+            return
         if error.code == Code.TOPIC_NOT_FOUND:  # if there is one of its name again, that is another
             self.forget_place()
             self._tails.loop.call_later(AGAIN_SECONDS, self.open)
@@ -146,6 +161,12 @@ class Tails:
         self._open: dict[int, set[RemoteTail]] = {}
         self.loop = asyncio.get_running_loop()
         cluster.ready_watchers.append(self._ready_changed)
+        cluster.slaves.watchers.append(self._slave_is_there)
+
+    def source_of(self, client: BrokerClient, goes_on: bool) -> Asking:
+        """The broker, or a slave of it, that a tail comes from.  `goes_on`: a slave's end is not where it begins."""
+        slaves = self._cluster.slaves
+        return (slaves.nearest(client) if goes_on else slaves.instead_of(client)) or client
 
     def tail(
         self,
@@ -164,6 +185,13 @@ class Tails:
 
     def forget(self, tail: RemoteTail) -> None:
         self._open.get(tail.client.number, set()).discard(tail)
+
+    def _slave_is_there(self, name: str, offer: wire.ReadOffer) -> None:
+        for number, tails in tuple(self._open.items()):
+            client = self._cluster.of_number(number)
+            if client is not None and client.name == name and not client.is_ready:
+                for tail in tuple(tails):
+                    tail.open()
 
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         for tail in tuple(self._open.get(client.number, ())):

@@ -8,9 +8,9 @@ from domain.errors import Code, EntrepotError
 from domain.shard import broker_of_place, local_place
 from domain.timing import TimedMessage, TimerCursor
 from protocols.remoting import operations as wire
+from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
-from store_client.remote.topology import ask_all
 
 BEHIND_ALL: Final = (1 << 62) - 1
 

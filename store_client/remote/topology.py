@@ -16,6 +16,7 @@ from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, i
 from domain.revision import BY_USE
 from domain.topic import QueueBounds, Topic, TopicStatus
 from protocols.remoting import operations as wire
+from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.definitions import localized
@@ -247,17 +248,6 @@ class RemoteTopology:
             _raise(answers)
         assert group is not None
         return GroupStatus(group, sorted(progress, key=lambda each: (each.topic, each.queue_id)))
-
-
-async def ask_all(
-    brokers: Sequence[BrokerClient], ask: Callable[[BrokerClient], Any]
-) -> list[tuple[BrokerClient, Any]]:
-    """The answer of each, or its refusal."""
-    found = await asyncio.gather(*(ask(client) for client in brokers), return_exceptions=True)
-    for answer in found:
-        if isinstance(answer, BaseException) and not isinstance(answer, EntrepotError):
-            raise answer
-    return list(zip(brokers, found, strict=True))
 
 
 def _succeeded(answers: list[tuple[BrokerClient, Any]]) -> list[BrokerClient]:

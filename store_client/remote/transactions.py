@@ -10,9 +10,9 @@ from domain.message import Message, StoredMessage
 from domain.transaction import TransactionEnd
 from protocols.remoting import operations as wire
 from store_client.remote.appending import Appending
+from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import unavailable
 from store_client.remote.cluster import Cluster
-from store_client.remote.topology import ask_all
 
 
 class RemoteTransactions:

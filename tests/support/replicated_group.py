@@ -36,15 +36,16 @@ def listening(port: int = 0) -> socket.socket:
 class ReplicatedGroup:
     """`replicas`: those that run, by id."""
 
-    def __init__(self, directory: Path, rule: Rule, clock: ManualClock | None = None) -> None:
-        self.directory, self.rule = directory, rule
+    def __init__(self, directory: Path, rule: Rule, clock: ManualClock | None = None, *, zone: str = "") -> None:
+        """`zone`: of the gateway; replica 3 is in zone-3, and so on."""
+        self.directory, self.rule, self.zone = directory, rule, zone
         self.clock = clock or ManualClock()
         sockets = {replica: listening() for replica in range(1, rule.replicas + 1)}
         self.addresses = {replica: f"127.0.0.1:{found.getsockname()[1]}" for replica, found in sockets.items()}
         self._sockets = sockets
         self.replicas: dict[int, ReplicaProcess] = {}
         self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", tls=None)
-        self._name_server_address = f"127.0.0.1:{door.getsockname()[1]}"
+        self.name_server_address = f"127.0.0.1:{door.getsockname()[1]}"
         self.store: RemoteStore
 
     async def __aenter__(self) -> ReplicatedGroup:
@@ -53,7 +54,9 @@ class ReplicatedGroup:
             await self.start(replica)
         await until(lambda: self.master, "somebody is master")
         await self.even()
-        self.store = await open_remote(RemoteSettings(name_servers=(self._name_server_address,)), self.clock)
+        names = (self.name_server_address,)
+        settings = RemoteSettings(name_servers=names, zone=self.zone, reads_nearest=bool(self.zone))
+        self.store = await open_remote(settings, self.clock)
         return self
 
     async def __aexit__(
@@ -84,7 +87,8 @@ class ReplicatedGroup:
                 "group",
                 self.addresses[replica],
                 number=0,
-                name_servers=(self._name_server_address,),
+                zone=f"zone-{replica}",
+                name_servers=(self.name_server_address,),
                 heartbeat_seconds=0.1,
             ),
             GroupSettings(replica, self.addresses, self.rule),

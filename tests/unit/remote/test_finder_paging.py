@@ -44,7 +44,7 @@ class OneBroker:
 async def pages_of(brokers: list[list[OneBroker]], limit: int) -> list[MessagePage]:
     """One page after the other; of each the brokers that are there then, the last ones from then on."""
     steps = iter(brokers)
-    cluster = SimpleNamespace(of_topic=lambda topic: next(steps, brokers[-1]))
+    cluster = SimpleNamespace(readers_of_topic=lambda topic: next(steps, brokers[-1]))
     finder = RemoteFinder(cast("Cluster", cluster))
     pages = [await finder.query(MessageQuery("t", limit=limit))]
     while pages[-1].next is not None:
@@ -93,7 +93,7 @@ def places_of(brokers: list[OneBroker]) -> list[int]:
 @cases("cursor", ["", "x", "[]", '{"0": 1}', "7", "{"])
 def test_what_is_no_cursor_is_refused(cursor: str):
     async def asked() -> None:
-        cluster = SimpleNamespace(of_topic=lambda topic: [OneBroker(0, [1])])
+        cluster = SimpleNamespace(readers_of_topic=lambda topic: [OneBroker(0, [1])])
         await RemoteFinder(cast("Cluster", cluster)).query(MessageQuery("t", cursor=cursor))
 
     with pytest.raises(EntrepotError) as refused:

@@ -120,3 +120,12 @@ def test_what_does_not_fit_the_topics_is_told(monkeypatch: pytest.MonkeyPatch):
         positions.resolve(reader, Start(offsets={"other": {0: 1}}), {}, late_is_error=True, default=-2)
     with pytest.raises(OptionError, match="no column 'nothing'"):
         envelope_columns(read_options({"servers": "x:1", "subscribe": "a", "columns": "topic,nothing"}))
+
+
+def test_a_slave_that_has_less_loses_nothing() -> None:
+    """What was planned is waited for; what was read before is not read again."""
+    slave = {"t": {0: QueueBounds(0, 0, 5, may_lag=True)}}
+    told: list[str] = []
+    assert ranges_between({"t": {0: 3}}, {"t": {0: 8}}, slave, fails=True, tell=told.append) == [Range("t", 0, 3, 8)]
+    assert ranges_between({"t": {0: 7}}, {"t": {0: 5}}, slave, fails=True, tell=told.append) == []
+    assert told == []

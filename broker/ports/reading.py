@@ -1,0 +1,133 @@
+"""Reading: messages by offset, positions and tails, of a master's store, or of a slave's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.consume.places import check_inside, place_of
+from broker.consume.runs import read_nothing, read_run
+from broker.consume.scan import scan_filtered
+from broker.consume.tail import QueueTail
+from broker.ports.catalog import Catalog
+from broker.store.consume_queue import ConsumeQueue
+from broker.store.record_runs import bytes_between
+from domain.errors import CorruptedError
+from domain.expression.filter import FilterExpression, FilterKind, compile_filter
+from domain.message import StoredMessage
+from domain.ports import Pulled, Tail
+from domain.position import Position
+from domain.topic import QueueBounds
+
+MAX_READ_BYTES: Final = 16 << 20
+"""Longest part of the log that one read takes into memory: a longer answer ends early."""
+
+
+class Reading:
+    """`may_lag`: of a slave's store: an offset behind its end is one that has not come yet, and no error."""
+
+    def __init__(self, catalog: Catalog, *, may_lag: bool = False) -> None:
+        self._catalog, self._may_lag = catalog, may_lag
+        self._engine = catalog.engine
+
+    def _is_there(self, queue: ConsumeQueue, offset: int) -> bool:
+        """False for what has not come yet.  Raises ILLEGAL_OFFSET."""
+        if self._may_lag and offset > queue.visible_offset:
+            return False
+        check_inside(queue, offset)
+        return True
+
+    async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        queue = self._catalog.existing_queue(topic, queue_id)
+        return self._read(queue, from_offset, max_messages) if self._is_there(queue, from_offset) else []
+
+    def _read(self, queue: ConsumeQueue, from_offset: int, max_messages: int) -> list[StoredMessage]:
+        entries = queue.entries(from_offset, max_messages)
+        size = 0
+        places: list[tuple[int, tuple[int, int, int]]] = []
+        for queue_offset, entry in enumerate(entries, from_offset):
+            size += entry[1]
+            if places and size > MAX_READ_BYTES:
+                break
+            places.append((queue_offset, entry))
+        messages: list[StoredMessage] = []
+        for item in self._engine.read_places(queue, places):
+            if isinstance(item, CorruptedError):
+                if messages:
+                    break  # what precedes the damage is good; the next read meets it first
+                raise item
+            messages.append(item)
+        return messages
+
+    async def pull(
+        self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
+    ) -> Pulled:
+        queue = self._catalog.existing_queue(topic, queue_id)
+        compiled = None if filter is None else compile_filter(filter)
+        if not self._is_there(queue, from_offset):
+            return Pulled([], from_offset, queue.min_offset, from_offset)
+        if compiled is None or compiled.accepts_all:
+            messages = self._read(queue, from_offset, max_messages)
+            next_offset = from_offset + len(messages)
+        else:
+            found = scan_filtered(self._engine, queue, from_offset, queue.visible_offset, compiled, max_messages)
+            messages, next_offset = found.messages, found.next_offset
+            if found.corrupted:
+                if not messages or messages[0].queue_offset > found.corrupted[0]:
+                    raise CorruptedError(f"message {found.corrupted[0]} of {topic}/{queue_id} is harmed")
+                messages = [message for message in messages if message.queue_offset < found.corrupted[0]]
+                next_offset = found.corrupted[0]
+        return Pulled(messages, next_offset, queue.min_offset, queue.visible_offset)
+
+    async def records(
+        self,
+        topic: str,
+        queue_id: int,
+        from_offset: int,
+        to_offset: int,
+        max_bytes: int,
+        filter: FilterExpression | None = None,
+    ) -> bytes:
+        """The records from an offset up to another, in the form of `protocols.remoting.records`.
+
+        Raises TOPIC_NOT_FOUND, ILLEGAL_OFFSET (below the minimum or beyond the end), ILLEGAL_FILTER_EXPRESSION,
+        MESSAGE_CORRUPTED (a filter cannot look at a harmed message).
+        """
+        queue = self._catalog.existing_queue(topic, queue_id)
+        if not self._is_there(queue, from_offset):
+            return read_nothing(queue, from_offset)
+        return read_run(self._engine, queue, from_offset, to_offset, max_bytes, filter)
+
+    async def bytes_between(self, topic: str, queue_id: int, from_offset: int, to_offset: int) -> int:
+        """About how many bytes of the log the messages from an offset up to another have.  Raises TOPIC_NOT_FOUND."""
+        queue = self._catalog.existing_queue(topic, queue_id)
+        return bytes_between(queue, max(from_offset, queue.min_offset), min(to_offset, queue.visible_offset))
+
+    async def matching_offsets(
+        self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
+    ) -> tuple[list[int], int]:
+        queue = self._catalog.existing_queue(topic, queue_id)
+        compile_filter(FilterExpression(FilterKind.SUB_TOPIC, topic_filter))
+        if not self._is_there(queue, from_offset):
+            return [], from_offset
+        return self._engine.lookup.matching_offsets(queue, topic_filter, from_offset, limit)
+
+    async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
+        return place_of(self._engine, self._catalog.existing_queue(topic, queue_id), position)
+
+    async def bounds(self, topic: str) -> list[QueueBounds]:
+        return self._catalog.bounds_of(self._catalog.existing_topic(topic))
+
+    def tail(
+        self,
+        topic: str,
+        queue_id: int,
+        start: int | Position | None,
+        on_messages: Callable[[list[StoredMessage]], None],
+    ) -> Tail:
+        queue = self._catalog.existing_queue(topic, queue_id)
+        if start is None:
+            start = queue.visible_offset
+        elif isinstance(start, Position):
+            start = place_of(self._engine, queue, start)
+        return QueueTail(self._engine, queue, start, on_messages)

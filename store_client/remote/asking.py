@@ -1,0 +1,84 @@
+"""Asking: a broker, or a slave of it, over the wire, with the numbers that its queues, places and versions have for the
+world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from broker.remoting.link import ConnectionLostError, Link, OnLate
+from domain.consumer_group import GroupStatus, QueueProgress
+from domain.errors import EntrepotError
+from domain.message import StoredMessage
+from domain.shard import first_place, first_queue
+from domain.topic import QueueBounds
+from protocols.remoting import operations as wire
+from protocols.remoting.message_batch import decode_stored
+
+AnyAsking = TypeVar("AnyAsking", bound="Asking")
+
+
+class Asking:
+    """`link`: its connection.  `request_seconds`: longest wait for an answer.  `may_lag`: of a slave."""
+
+    may_lag = False
+    link: Link
+    request_seconds: float
+    number: int
+    is_ready: bool
+
+    @property
+    def name(self) -> str:
+        raise NotImplementedError
+
+    def check_ready(self) -> None:
+        """Raise UNAVAILABLE while it is away."""
+        if not self.is_ready:
+            raise ConnectionLostError(f"broker {self.name!r} is not available: {self.link.problem or 'starting'}")
+
+    async def ask(
+        self,
+        operation: wire.Operation,
+        *arguments: Any,
+        seconds: float | None = None,
+        on_late: OnLate | None = None,
+    ) -> Any:
+        """The result of an operation.  Raises its refusal, UNAVAILABLE, REQUEST_TIMEOUT or OUTCOME_UNKNOWN.  `on_late`
+        has an answer that comes after that."""
+        self.check_ready()
+        seconds = self.request_seconds if seconds is None else seconds
+        return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
+
+    async def ask_messages(self, operation: wire.Operation, *arguments: Any) -> list[StoredMessage]:
+        """The messages that an operation finds."""
+        return self.decode(await self.ask(operation, *arguments))
+
+    def decode(self, payload: bytes) -> list[StoredMessage]:
+        return decode_stored(payload, self.number)
+
+    def world_queue(self, queue_id: int) -> int:
+        return first_queue(self.number) + queue_id
+
+    def world_place(self, place: int) -> int:
+        return first_place(self.number) + place
+
+    def world_bounds(self, bounds: Sequence[QueueBounds]) -> list[QueueBounds]:
+        if not self.number and not self.may_lag:
+            return list(bounds)
+        return [QueueBounds(self.world_queue(b.queue_id), b.min_offset, b.max_offset, self.may_lag) for b in bounds]
+
+    def world_progress(self, status: GroupStatus) -> list[QueueProgress]:
+        return [
+            QueueProgress(p.topic, self.world_queue(p.queue_id), p.committed_offset, p.max_offset, p.in_flight, p.lag)
+            for p in status.progress
+        ]
+
+
+async def ask_all(brokers: Sequence[AnyAsking], ask: Callable[[AnyAsking], Any]) -> list[tuple[AnyAsking, Any]]:
+    """The answer of each, or its refusal."""
+    found = await asyncio.gather(*(ask(client) for client in brokers), return_exceptions=True)
+    for answer in found:
+        if isinstance(answer, BaseException) and not isinstance(answer, EntrepotError):
+            raise answer
+    return list(zip(brokers, found, strict=True))
