@@ -9,11 +9,12 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """A replica of a broker as it sees itself.
+    """A replica of a broker as it sees itself, or as its master does.
 
     `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.  `synced`:
-    its log up to this commit-log offset is on its disk.  `behind`: bytes of the master's log that it lacks; None where
-    one of them is not known.
+    its log up to this commit-log offset is on its disk.  `behind`: bytes of the master's log that it lacks, and
+    `behind_seconds` the age of the first of them; None where the master has not told.  `problem`: why it is neither an
+    open master nor a slave that follows one.
     """
 
     replica: int
@@ -23,7 +24,19 @@ class ReplicaView:
     epoch: int = 0
     synced: int | None = None
     behind: int | None = None
+    behind_seconds: float | None = None
     problem: str = ""
+
+    def unready(self, max_behind_seconds: float) -> str:
+        """Why it is neither an open master nor a slave in sync with one, in words; empty where it is."""
+        if self.problem or self.role == "master":
+            return self.problem
+        if not self.is_in_sync:
+            return "it is not in sync"
+        if self.behind_seconds is None:
+            return "its master does not tell how far behind it is"
+        is_behind = self.behind_seconds > max_behind_seconds
+        return f"it is {self.behind_seconds:.1f} s and {self.behind} bytes behind" if is_behind else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,10 @@ class ClusterControl(Protocol):
 
     async def brokers(self) -> list[BrokerStatus]:
         """Every broker that is known, by number."""
+        ...
+
+    async def replication(self) -> list[BrokerStatus]:
+        """Every broker that is known, with its replicas as its master sees them; nothing that is on it."""
         ...
 
     def name_servers(self) -> dict[str, bool]:

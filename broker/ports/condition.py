@@ -34,5 +34,4 @@ class Condition:
             "disk_state": self._core.disk_state,
             "deleted_segments": self._deleted_segments(),
             "dropped_hops": self._core.tracer.dropped,
-            **self._core.replica_gauges(),
         }

@@ -45,8 +45,6 @@ class BrokerCore(Catalog):
         self.topic_watchers: list[Callable[[str], None]] = []
         self.group_watchers: list[Callable[[str], None]] = []
         self.disk_state = DiskState.FINE
-        self.replica_gauges: Callable[[], dict[str, float]] = dict
-        """Gauges of a master about its slaves."""
         self.commit: GroupCommit
 
     def now_ms(self) -> int:

@@ -14,6 +14,7 @@ from broker.opening import OpenedStore
 from broker.remoting.listener import RemotingListener
 from broker.replication.peers import GroupSettings
 from broker.replication.replica import Replica
+from broker.replication.slave_lag import slave_statuses
 from broker.server.process import BrokerProcess, BrokerProcessSettings, Mastership
 from broker.settings import BrokerSettings
 from broker.store.record import RecordKind
@@ -22,7 +23,7 @@ from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.replication.epochs import EpochStart
 from domain.route import mastership_order
-from protocols.remoting.operations import StoreSeed
+from protocols.remoting.operations import SlaveStatus, StoreSeed
 
 REPLICA_CLIENT: Final = "replica"
 """Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
@@ -51,7 +52,6 @@ class Leading:
         self.broker = Broker(settings, clock, None, opened)
         self.engine = self.broker.engine
         self._clock, self._machine = clock, machine
-        self.broker.core.replica_gauges = self._gauges
         self._on_durable = on_durable
         self._is_within_sync = False
         self._door: BrokerProcess | None = None
@@ -65,14 +65,10 @@ class Leading:
     def end(self) -> int:
         return self.engine.end
 
-    def _gauges(self) -> dict[str, float]:
-        appointment, end = self._machine.state.appointment, self.engine.commit_log.written_offset
-        ends = [slave.acknowledged for slave in self._machine.slaves.values() if slave.stream >= 0]
-        return {
-            "replicas_in_sync": len(appointment.members),
-            "replicas_away": appointment.rule.replicas - 1 - len(ends),
-            "replica_behind_bytes": max((end - each for each in ends), default=0),
-        }
+    def slaves(self) -> dict[int, SlaveStatus]:
+        """All that have followed this master."""
+        machine, now_ms = self._machine, self._clock.now_ms()
+        return slave_statuses(machine.slaves, machine.state.appointment.members, self.engine.commit_log, now_ms)
 
     # -- the log -------------------------------------------------------------------------------------------------
 

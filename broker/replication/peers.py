@@ -84,6 +84,17 @@ class Peers:
         for link in self.links.values():
             link.send(wire.APPOINT, payload, ASK_SECONDS, lambda error, answer: None)
 
+    async def status_of(self, replica: int) -> wire.ReplicaStatus | None:
+        """Another replica as it sees itself; None where it does not answer."""
+        link = self.links.get(replica)
+        if link is None or not link.is_up:
+            return None
+        try:
+            status: wire.ReplicaStatus = await link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS)
+        except EntrepotError:
+            return None
+        return status
+
     async def _keep_asking(self) -> None:
         while True:
             if not self._is_settled():

@@ -27,7 +27,7 @@ from broker.replication.peers import GroupSettings, Peers
 from broker.replication.replica import Replica, Role
 from broker.replication.replica_files import ReplicaFiles
 from broker.replication.runs import read_parts
-from broker.replication.service import ReplicaService
+from broker.replication.service import ReplicaService, problem_of
 from broker.replication.slave_progress import Run
 from broker.replication.slave_reads import SlaveReads
 from broker.replication.slave_store import SlaveStore
@@ -373,9 +373,14 @@ class ReplicaProcess:
             machine.state.promise,
             machine.state.appointment,
             machine.starts[-1].name,
-            {replica: slave.acknowledged for replica, slave in machine.slaves.items()},
-            machine.halted or ("" if machine.role is Role.MASTER or machine.is_joined else self._following.problem),
+            {} if self._leading is None else self._leading.slaves(),
+            problem_of(machine, self._following.problem),
         )
+
+    async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]:
+        own = self.status()
+        is_slave = self.machine.role is Role.SLAVE and self.machine.is_joined
+        return own, await self._peers.status_of(own.appointment.master) if is_slave else None
 
     def seed(self) -> StoreSeed:
         if self._leading is None:

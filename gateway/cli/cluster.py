@@ -62,7 +62,7 @@ def print_replicas(broker: dict[str, Any]) -> None:
     """The replicas of a broker: who is master, who is in sync, how far behind each is."""
     print_line(f"{broker['name']}: rule {broker['rule']}, epoch {broker['epoch']}")
     print_table(
-        ("replica", "address", "role", "in sync", "synced", "behind", "problem"),
+        ("replica", "address", "role", "in sync", "synced", "behind", "seconds", "problem"),
         (
             (
                 each["replica"],
@@ -71,6 +71,7 @@ def print_replicas(broker: dict[str, Any]) -> None:
                 "yes" if each["isInSync"] else "no",
                 "" if each["synced"] is None else each["synced"],
                 "" if each["behind"] is None else each["behind"],
+                "" if each["behindSeconds"] is None else round(each["behindSeconds"], 1),
                 each["problem"] or "",
             )
             for each in broker["replicas"]

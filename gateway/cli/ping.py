@@ -1,17 +1,29 @@
-"""`entrepot ping`: whether a process of ours is there; made for health checks."""
+"""`entrepot ping`: whether a process of ours is there, and how it is as a replica; made for health checks."""
 
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from gateway.cli import settings_flags
 from gateway.cli.client import Client
 from gateway.cli.errors import USAGE, CommandError
-from gateway.cli.output import JsonOption, print_outcome
+from gateway.cli.output import JsonOption, print_json, print_line
 from gateway.cli.settings_flags import ConfigOption, SetOption
+
+if TYPE_CHECKING:
+    from domain.cluster import ReplicaView
+    from store_client.remote.ping import Pong
+
+
+class Role(StrEnum):
+    """Roles that a replica can be asked for."""
+
+    MASTER = "master"
+    SLAVE = "slave"
 
 
 def ping(
@@ -19,26 +31,91 @@ def ping(
         str, typer.Argument(metavar="HOST:PORT|URL", show_default=False, help="Broker or name server; or an HTTP door.")
     ],
     timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Longest wait for it.", min=0.01)] = 3.0,
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Of a replica, ask for an open master or a slave in sync with it.")
+    ] = False,
+    max_behind: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Largest lag of a slave that is ready.", min=0)
+    ] = 1.0,
+    role: Annotated[Role | None, typer.Option(metavar="master|slave", help="Ask for a replica in this role.")] = None,
     config: ConfigOption = None,
     set_: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a broker, a name server (HOST:PORT) or a server's HTTP door (http://HOST:PORT) whether it takes requests.
 
-    Ends with 0 and prints how long the answer took, or with 1 and why there was none. The settings cluster.name and
-    cluster.tls_* are those of the one that is asked.
+    Ends with 0 and prints how long the answer took, or with 1 and why there was none. Of a replica of a broker it
+    prints role, epoch and lag, too. With --ready or --role it ends with 1 where that is not so. A process that is no
+    replica is ready when it answers.
+
+    The settings cluster.name and cluster.tls_* are those of the one that is asked.
     """
     if "://" in target:
+        if role is not None:
+            raise CommandError("a replica is asked by HOST:PORT: an HTTP door has no role", USAGE)
         begun = time.perf_counter()
         Client(target, timeout).get("/readyz")
-        seconds = time.perf_counter() - begun
+        seconds, pong = time.perf_counter() - begun, None
     else:
-        seconds = _ping_wire(target, timeout, config, set_ or [])
-    outcome = {"target": target, "seconds": round(seconds, 6)}
-    print_outcome(outcome, f"{target} answers after {seconds * 1000:.1f} ms", as_json=as_json)
+        pong = _ping_wire(target, timeout, config, set_ or [])
+        seconds = pong.seconds
+    unready = "" if pong is None else _unready(pong, max_behind)
+    told = None if pong is None else pong.replica
+    if as_json:
+        shape = None if told is None else _shape(told)
+        print_json({"target": target, "seconds": round(seconds, 6), "isReady": not unready, "replica": shape})
+    else:
+        as_replica = "" if told is None else f": {_words(told, 0 if pong is None else pong.master)}"
+        print_line(f"{target} answers after {seconds * 1000:.1f} ms{as_replica}")
+    if role is not None and (told is None or told.role != role):
+        raise CommandError(f"{target} is no {role}: {_no_role(pong)}")
+    if ready and unready:
+        raise CommandError(f"{target} is not ready: {unready}")
 
 
-def _ping_wire(address: str, timeout: float, config: ConfigOption, assignments: list[str]) -> float:
+def _unready(pong: Pong, max_behind: float) -> str:
+    return pong.untold if pong.replica is None else pong.replica.unready(max_behind)
+
+
+def _no_role(pong: Pong | None) -> str:
+    if pong is None or pong.replica is None:
+        return (pong and pong.untold) or "it is no replica"
+    view = pong.replica
+    return f"replica {view.replica} is {view.role} in epoch {view.epoch}"
+
+
+def _shape(view: ReplicaView) -> dict[str, Any]:
+    """As `entrepot cluster show --json` has it."""
+    return {
+        "replica": view.replica,
+        "role": view.role,
+        "isInSync": view.is_in_sync,
+        "epoch": view.epoch or None,
+        "synced": view.synced,
+        "behind": view.behind,
+        "behindSeconds": view.behind_seconds,
+        "problem": view.problem or None,
+    }
+
+
+def _words(view: ReplicaView, master: int) -> str:
+    """A replica in one line."""
+    if view.role == "nobody":
+        return f"replica {view.replica}, {view.problem}"
+    of = f"slave of replica {master}" if view.role == "slave" else view.role
+    words = [f"replica {view.replica}", f"{of} in epoch {view.epoch}"]
+    if view.problem:
+        return ", ".join((*words, view.problem))
+    if view.role == "master":
+        return ", ".join((*words, "open"))
+    words.append("in sync" if view.is_in_sync else "not in sync")
+    if view.behind:
+        seconds = "" if view.behind_seconds is None else f" and {view.behind_seconds:.1f} s"
+        words.append(f"{view.behind} bytes{seconds} behind")
+    return ", ".join(words)
+
+
+def _ping_wire(address: str, timeout: float, config: ConfigOption, assignments: list[str]) -> Pong:
     import asyncio
 
     from domain.errors import EntrepotError

@@ -187,7 +187,7 @@ def _option_help(option: Any) -> str:
     default = option.show_default if isinstance(option.show_default, str) else option.default
     if option.required:
         told.append("Needed.")
-    elif option.show_default and default not in (None, "", False, True) and not option.is_flag:
+    elif option.show_default and default not in (None, "", 0) and not isinstance(default, bool) and not option.is_flag:
         told.append(f"Default: `{default}`.")
     return " ".join(told)
 

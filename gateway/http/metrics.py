@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from domain.cluster import BrokerStatus, Clustered
 from domain.consumer_group import GroupStatus
 from domain.measurement import Histogram
 from domain.names import dead_letter_group
@@ -21,6 +22,7 @@ from gateway.bridge.status import BridgeState
 from gateway.http.admin.common import statuses_of
 from gateway.http.context import HttpContext
 from gateway.http.mqtt_metrics import mqtt_metrics
+from gateway.http.replica_metrics import replica_metrics
 from gateway.version import own_version
 
 STORE_TIMES: Final = {
@@ -39,9 +41,6 @@ STORE_GAUGES: Final = {
     "disk_state": ("entrepot_disk_state", "0 fine, 1 filling up, 2 new messages are refused, 3 old ones go early"),
     "deleted_segments": ("entrepot_deleted_segments", "Segments of the log that retention deleted"),
     "dropped_hops": ("entrepot_trace_dropped_hops", "Hops of traced messages that there was no room for"),
-    "replicas_in_sync": ("entrepot_replicas_in_sync", "Replicas of brokers that have all that is confirmed"),
-    "replicas_away": ("entrepot_replicas_away", "Replicas of brokers that do not follow their master"),
-    "replica_behind_bytes": ("entrepot_replica_behind_bytes", "Bytes that the slowest slave lacks"),
 }
 
 
@@ -77,6 +76,7 @@ class GatewayCollector(Collector):
         self._groups: list[GroupStatus] = []
         self._measurements: dict[str, Histogram] = {}
         self._gauges: dict[str, float] = {}
+        self._brokers: list[BrokerStatus] = []
 
     async def look(self) -> None:
         """Take a view of topics and groups."""
@@ -84,6 +84,8 @@ class GatewayCollector(Collector):
         self._topics = await statuses_of((topic.name for topic in store.topology.topics()), store.topology.topic_status)
         self._groups = await statuses_of((group.name for group in store.topology.groups()), store.topology.group_status)
         self._measurements, self._gauges = await store.condition.measurements(), await store.condition.gauges()
+        if isinstance(store, Clustered) and store.operations is not None:
+            self._brokers = await store.operations.replication()
 
     def describe(self) -> list[Metric]:
         """Nothing: what there is depends on the topics and groups of the moment."""
@@ -121,6 +123,8 @@ class GatewayCollector(Collector):
         if self._context.mqtt is not None:
             yield from mqtt_metrics(self._context.mqtt)
         yield from self._store()
+        if self._brokers:
+            yield from replica_metrics(self._brokers)
         yield from self._numbers()
         yield from self._traffic()
         yield from self._offsets()

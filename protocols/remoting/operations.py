@@ -209,10 +209,22 @@ class StoreSeed(NamedTuple):
     begin: int
 
 
+class SlaveStatus(NamedTuple):
+    """A slave as its master knows it.  `acknowledged`: up to where it has synced.  `is_following`: it is connected.
+
+    `is_in_sync`: it is a member of the set.  `behind_seconds`: age of the oldest record that it lacks; None: not known.
+    """
+
+    acknowledged: int
+    is_following: bool
+    is_in_sync: bool
+    behind_seconds: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """A replica as it sees itself.  `last`: epoch and run of whose bytes its log has last.  `slaves`: of a master, up
-    to where each has synced, by replica id."""
+    """A replica as it sees itself.  `last`: epoch and run of whose bytes its log has last.  `slaves`: of a master, by
+    replica id.  `problem`: why it is neither an open master nor a slave that follows one."""
 
     member: Member
     group: str
@@ -226,7 +238,7 @@ class ReplicaStatus:
     promise: Promise
     appointment: Appointment
     last: tuple[int, int] = (0, 0)
-    slaves: dict[int, int] = field(default_factory=dict)
+    slaves: dict[int, SlaveStatus] = field(default_factory=dict)
     problem: str = ""
 
 
@@ -246,6 +258,10 @@ LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int
 """CRC-32C of each MiB of the confirmed log between two offsets of one segment, the last one's as far as it goes."""
 CHECK_LOG: Final = _operation(100, "check_log", tuple[int, int], bool, again=True)
 """Look for harmed records between two offsets of one segment, and heal them: True where all are whole then."""
+REPLICA_HEALTH: Final = _operation(
+    101, "replica_health", tuple[()], tuple[ReplicaStatus, ReplicaStatus | None], again=True
+)
+"""A replica as it sees itself, and its master, where it follows one that answers."""
 
 
 class ReadOffer(NamedTuple):

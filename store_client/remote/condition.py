@@ -11,7 +11,7 @@ from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 
-OF_THE_WORST: Final = frozenset(("disk_state", "replica_behind_bytes"))
+OF_THE_WORST: Final = frozenset(("disk_state",))
 """Gauges that are of the worst broker; all others add up."""
 
 

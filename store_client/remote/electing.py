@@ -34,15 +34,17 @@ log = structlog.get_logger(__name__)
 
 
 class Electing:
-    """One election, over connections of its own.  `addresses`: of all replicas, by id."""
+    """One election, over connections of its own.  `addresses`: of all replicas, by id.  `seconds`: longest wait for a
+    connection."""
 
-    def __init__(self, addresses: Mapping[int, str], settings: LinkSettings) -> None:
+    def __init__(self, addresses: Mapping[int, str], settings: LinkSettings, seconds: float = ASK_SECONDS) -> None:
+        self._seconds = seconds
         self._links = {replica: Link(address, settings) for replica, address in addresses.items()}
 
     async def __aenter__(self) -> Electing:
         for link in self._links.values():
             link.start()
-        await asyncio.gather(*(link.wait_up(ASK_SECONDS) for link in self._links.values()))
+        await asyncio.gather(*(link.wait_up(self._seconds) for link in self._links.values()))
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from broker.remoting.link import LinkSettings
-from domain.cluster import BrokerStatus, ReplicaView
+from domain.cluster import BrokerStatus
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
-from domain.replication.mastership import Appointment
 from protocols.remoting import operations as wire
 from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.directory import Directory
 from store_client.remote.electing import WHO, Electing
+from store_client.remote.replica_views import seen_by_master, seen_by_themselves
 
 PAGE = MAX_SCAN // 10
+LOOK_SECONDS: Final = 1.0
+"""Longest wait for a connection to a replica that is only looked at."""
 FOUND_SECONDS: Final = 5.0
 """Longest wait of an election for this gateway to find the new master."""
 log = structlog.get_logger(__name__)
@@ -57,36 +59,35 @@ class ClusterOperations:
         return sorted({tuple(each) for _, told in answers if not isinstance(told, EntrepotError) for each in told})
 
     async def _status(self, client: BrokerClient, readers: wire.Readers) -> BrokerStatus:
-        problem, drainage = client.link.problem, None
+        found = as_known(client)
         try:
-            drainage = await client.ask(wire.DRAINAGE, readers)
+            drainage: wire.Drainage = await client.ask(wire.DRAINAGE, readers)
         except EntrepotError as error:
-            problem = error.message
-        info = client.info
-        if info is not None and not problem:
-            problem = info.damage
-        found = BrokerStatus(
-            client.name,
-            client.number,
-            client.link.address,
-            client.zone,
-            client.is_ready and drainage is not None,
-            client.is_draining if drainage is None else drainage.is_draining,
-            info is not None and bool(info.keeps_key_values),
-            problem,
-            *((drainage.unsettled, drainage.waiting, drainage.unread, drainage.key_values) if drainage else ()),
-        )
-        addresses = dict(client.known.replicas) if client.known is not None else {}
+            found = replace(found, is_available=False, problem=error.message)
+        else:
+            found = replace(
+                found,
+                is_draining=drainage.is_draining,
+                unsettled=drainage.unsettled,
+                waiting=drainage.waiting,
+                unread=drainage.unread,
+                key_values=drainage.key_values,
+            )
+        addresses = replicas_of(client)
         if not addresses:
             return found
-        async with Electing(addresses, self._links) as electing:
-            return with_replicas(found, addresses, await electing.statuses())
+        async with Electing(addresses, self._links, LOOK_SECONDS) as electing:
+            return seen_by_themselves(found, addresses, await electing.statuses())
+
+    async def replication(self) -> list[BrokerStatus]:
+        clients = sorted(self._cluster.clients.values(), key=lambda client: client.number)
+        return list(await asyncio.gather(*map(_told_by_master, clients)))
 
     async def elect(
         self, name: str, to: int = 0, without: Sequence[int] = (), *, is_unclean: bool = False
     ) -> BrokerStatus:
         client = self._named(name)
-        addresses = dict(client.known.replicas) if client.known is not None else {}
+        addresses = replicas_of(client)
         if not addresses:
             raise EntrepotError(Code.BAD_REQUEST, f"broker {name!r} has no replicas")
         unknown = sorted({to, *without} - {0, *addresses})
@@ -171,24 +172,35 @@ class ClusterOperations:
             log.info("key-values moved", count=moved, to=new.name, was=old.name)
 
 
-def with_replicas(
-    status: BrokerStatus, addresses: Mapping[int, str], told: Mapping[int, wire.ReplicaStatus]
-) -> BrokerStatus:
-    """A broker with its replicas, as those that answer see themselves."""
-    latest = max((each.appointment for each in told.values()), key=lambda each: each.order, default=Appointment())
-    master = told.get(latest.master)
-    views = []
-    for replica, address in sorted(addresses.items()):
-        found = told.get(replica)
-        if found is None:
-            views.append(ReplicaView(replica, address, "away", problem="it does not answer"))
-            continue
-        behind = None if master is None or not master.is_open else max(master.end - found.synced, 0)
-        is_in_sync = found.member in latest.members
-        views.append(
-            ReplicaView(replica, address, found.role, is_in_sync, found.epoch, found.synced, behind, found.problem)
-        )
-    return replace(status, rule=latest.rule.text, epoch=latest.epoch, replicas=tuple(views))
+def as_known(client: BrokerClient) -> BrokerStatus:
+    """A broker without asking it anything."""
+    info, problem = client.info, client.link.problem
+    return BrokerStatus(
+        client.name,
+        client.number,
+        client.link.address,
+        client.zone,
+        client.is_ready,
+        client.is_draining,
+        info is not None and bool(info.keeps_key_values),
+        problem or ("" if info is None else info.damage),
+    )
+
+
+def replicas_of(client: BrokerClient) -> dict[int, str]:
+    """Addresses of a broker's replicas by id; none where it has no replicas."""
+    return {} if client.known is None else dict(client.known.replicas)
+
+
+async def _told_by_master(client: BrokerClient) -> BrokerStatus:
+    found, addresses = as_known(client), replicas_of(client)
+    if not addresses or not client.is_ready:
+        return found
+    try:
+        master: wire.ReplicaStatus = await client.ask(wire.REPLICA_STATUS)
+    except EntrepotError as error:
+        return replace(found, is_available=False, problem=error.message)
+    return seen_by_master(found, addresses, master)
 
 
 def _keeps_already(client: BrokerClient) -> tuple[bool, int]:

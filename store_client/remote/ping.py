@@ -1,22 +1,37 @@
-"""Asking a broker or a name server whether it is there: a connection, a greeting, and nothing else."""
+"""Asking a broker or a name server whether it is there: a connection, a greeting, and how it is as a replica."""
 
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.remoting.link import Link, LinkSettings
 from broker.remoting.tls import TlsFiles
+from domain.cluster import ReplicaView
 from domain.errors import Code, EntrepotError
+from protocols.remoting.operations import REPLICA_HEALTH
+from store_client.remote.replica_views import seen_by_itself
 
 LOOK_SECONDS: Final = 0.02
 
 
+class Pong(NamedTuple):
+    """`seconds`: from the first packet until it has greeted back.  `replica`: None where it is none, or has not told.
+
+    `master`: id of the master that it knows, 0 where it knows none.  `untold`: reason for no word about that.
+    """
+
+    seconds: float
+    replica: ReplicaView | None = None
+    master: int = 0
+    untold: str = ""
+
+
 async def ping(
     address: str, *, cluster: str = "", tls: tuple[Path | None, Path | None, Path | None], seconds: float
-) -> float:
-    """Seconds from the first packet until it has greeted back, as one of `cluster`.
+) -> Pong:
+    """Greet it as one of `cluster`, and ask how it is.
 
     `tls`: certificate, key and authority.  Raises UNAVAILABLE with why at the first failure: whoever asks wants to know
     how it is now.  Raises OSError or ssl.SSLError for files that cannot be used.
@@ -40,6 +55,16 @@ async def ping(
             if loop.time() - begun > seconds:
                 raise EntrepotError(Code.UNAVAILABLE, f"no greeting within {seconds:g} s")
             await asyncio.wait((greeted,), timeout=LOOK_SECONDS)
-        return greeted.result()
+        return await _health(link, greeted.result(), begun + seconds - loop.time())
     finally:
         await link.close()
+
+
+async def _health(link: Link, took: float, seconds: float) -> Pong:
+    """Only replicas answer this; where one does not, its greeting counts all the same."""
+    try:
+        own, master = await link.ask(REPLICA_HEALTH, seconds=max(seconds, LOOK_SECONDS))
+    except EntrepotError as error:
+        return Pong(took, untold="" if error.code == Code.BAD_REQUEST else error.message)
+    known = own if own.role == "master" else master
+    return Pong(took, seen_by_itself(own, link.address, known), own.appointment.master)

@@ -91,7 +91,9 @@ async def test_what_is_harmed_everywhere_is_an_error(tmp_path: Path) -> None:
             harm(group, replica, places[4])
         with pytest.raises(CorruptedError):
             group.replicas[group.master]._leading.broker.messages._read(  # type: ignore[union-attr]
-                group.replicas[group.master]._leading.engine.existing_queue("t", 0), 4, 1  # type: ignore[union-attr]
+                group.replicas[group.master]._leading.engine.existing_queue("t", 0),
+                4,
+                1,  # type: ignore[union-attr]
             )
         master = group.replicas[group.master]
         assert not await master._log.healing.heal(places[4])

@@ -66,10 +66,10 @@ class ReplicatedProcesses(ClusterProcesses):
             return dict(answer.json())
 
     def wait_in_sync(self, count: int) -> None:
-        """Return when so many replicas are in sync, and have all."""
+        """Return when so many replicas are in sync, and follow a master that is open, or are it."""
 
         def is_even() -> bool:
             found = self.group()["replicas"]
-            return sum(each["isInSync"] and each["behind"] is not None for each in found) >= count
+            return sum(each["isInSync"] and not each["problem"] for each in found) >= count
 
         wait_until(is_even, lambda: f"{count} replicas are in sync: {self.group()}")

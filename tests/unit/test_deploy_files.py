@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 MANIFESTS = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
-PARTS_OF_KUSTOMIZE = ("kubernetes", "kubernetes/tls", "kubernetes-single")
+PARTS_OF_KUSTOMIZE = ("kubernetes", "kubernetes/replicas", "kubernetes/tls", "kubernetes-single")
 DEFAULTS = Settings()
 PORTS = {
     "mqtt": DEFAULTS.mqtt.port,
@@ -57,8 +57,10 @@ def check_environment(variables: dict[str, str]) -> Settings:
 
 
 def environment_file(path: Path) -> dict[str, str]:
+    """Variables of a file as systemd reads it: a value may stand in single quotes."""
     lines = [line for line in path.read_text().splitlines() if line and not line.startswith("#")]
-    return dict(line.split("=", 1) for line in lines)
+    pairs = (line.split("=", 1) for line in lines)
+    return {name: value[1:-1] if value.startswith("'") and value.endswith("'") else value for name, value in pairs}
 
 
 # -- systemd -----------------------------------------------------------------------------------------------------------
@@ -223,7 +225,8 @@ def named(kind: str, name: str) -> dict[str, Any]:
 def test_kustomize_has_every_manifest() -> None:
     for part in PARTS_OF_KUSTOMIZE:
         kustomization = yaml.safe_load((DEPLOY / part / "kustomization.yaml").read_text())
-        listed = [*kustomization["resources"], *(patch["path"] for patch in kustomization.get("patches", ()))]
+        patches = (patch["path"] for patch in kustomization.get("patches", ()) if "path" in patch)
+        listed = [*kustomization["resources"], *patches]
         there = [path.name for path in (DEPLOY / part).glob("*.yaml")]
         assert sorted([*listed, "kustomization.yaml"]) == sorted(there)
 
@@ -234,13 +237,19 @@ def test_kubectl_puts_the_manifests_together(tmp_path: Path) -> None:
         pytest.skip("kubectl is not there")
     shutil.copytree(DEPLOY, tmp_path, dirs_exist_ok=True)
     kustomization = tmp_path / "kubernetes" / "kustomization.yaml"
-    kustomization.write_text(kustomization.read_text().replace("# components:\n#   - tls", "components:\n  - tls"))
+    components = "# components:\n#   - replicas\n#   - tls"
+    kustomization.write_text(
+        kustomization.read_text().replace(components, components.replace("# ", "").replace("#", ""))
+    )
     for part in ("kubernetes", "kubernetes-single"):
         done = subprocess.run(["kubectl", "kustomize", tmp_path / part], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         made = list(yaml.safe_load_all(done.stdout))
         pods = [each["spec"]["template"]["spec"] for each in made if each["kind"] in ("StatefulSet", "Deployment")]
         assert len(pods) == (3 if part == "kubernetes" else 1)
+        named = {each["metadata"]["name"] for each in made if each["kind"] in ("StatefulSet", "PodDisruptionBudget")}
+        assert ("entrepot-broker-0" in named) is (part == "kubernetes"), "a group of replicas"
+        assert "entrepot-broker" not in named, "in place of brokers without them"
         mounted = [mount["name"] for pod in pods for mount in pod["containers"][0]["volumeMounts"]]
         assert mounted.count("wire") == (3 if part == "kubernetes" else 0)
 

@@ -109,5 +109,6 @@ def _replica(view: ReplicaView) -> dict[str, Any]:
         "epoch": view.epoch or None,
         "synced": view.synced,
         "behind": view.behind,
+        "behindSeconds": view.behind_seconds,
         "problem": view.problem or None,
     }

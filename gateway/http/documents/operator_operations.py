@@ -114,6 +114,7 @@ _BROKER: Final = named(
                 "epoch": Maybe(3),
                 "synced": Maybe(4096),
                 "behind": Maybe(0),
+                "behindSeconds": Maybe(0.0),
                 "problem": Maybe("it does not answer"),
             }
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 import socket
 import subprocess
@@ -37,7 +38,17 @@ async def name_server(cluster: str = "", tls: TlsFiles | None = None) -> AsyncIt
 
 async def test_who_greets_is_there() -> None:
     async with name_server("plant") as address:
-        assert await ping(address, cluster="plant", tls=PLAIN, seconds=PATIENCE_SECONDS) > 0
+        assert (await ping(address, cluster="plant", tls=PLAIN, seconds=PATIENCE_SECONDS)).seconds > 0
+
+
+async def test_a_part_that_is_no_replica_is_ready_and_has_no_role(capsys: pytest.CaptureFixture[str]) -> None:
+    async with name_server() as address:
+        asked = ["ping", address, "--timeout", f"{PATIENCE_SECONDS}"]
+        assert await asyncio.to_thread(run, [*asked, "--ready", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["target"], told["isReady"], told["replica"]) == (address, True, None)
+        assert await asyncio.to_thread(run, [*asked, "--role", "master"]) == 1
+        assert capsys.readouterr().err == f"entrepot: {address} is no master: it is no replica\n"
 
 
 async def test_one_of_another_cluster_is_not() -> None:
@@ -54,7 +65,7 @@ async def test_tls_needs_what_the_other_side_asks_for(tmp_path: Path) -> None:
     command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(command, check=True, capture_output=True)
     async with name_server(tls=TlsFiles(certificate, key, certificate)) as address:
-        assert await ping(address, tls=(certificate, key, certificate), seconds=PATIENCE_SECONDS) > 0
+        assert (await ping(address, tls=(certificate, key, certificate), seconds=PATIENCE_SECONDS)).seconds > 0
         with pytest.raises(EntrepotError):
             await ping(address, tls=(None, None, certificate), seconds=PATIENCE_SECONDS)
         with pytest.raises(EntrepotError):
@@ -82,6 +93,13 @@ def test_nobody_there_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> Non
 def test_what_is_no_address_is_wrong_usage(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ping", target]) == 2
     assert "is neither HOST:PORT nor a URL" in capsys.readouterr().err
+
+
+def test_an_http_door_has_no_role(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["ping", "http://127.0.0.1:8080", "--role", "master"]) == 2
+    assert "an HTTP door has no role" in capsys.readouterr().err
+    assert run(["ping", "127.0.0.1:9876", "--role", "king"]) == 2
+    assert "'king' is not one of 'master', 'slave'" in capsys.readouterr().err
 
 
 def test_settings_are_those_of_every_command(capsys: pytest.CaptureFixture[str]) -> None:

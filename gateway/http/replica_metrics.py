@@ -1,0 +1,51 @@
+"""Metrics of brokers and their replicas, as the masters tell them when somebody scrapes.
+
+Every gateway tells the same of a broker group; each says for itself whether it reaches a broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+
+from domain.cluster import BrokerStatus
+
+ROLES: Final = ("master", "slave", "away")
+
+
+def replica_metrics(brokers: Sequence[BrokerStatus]) -> Iterator[Metric]:
+    """All of them; of replicas none while their master does not answer."""
+    available = GaugeMetricFamily(
+        "entrepot_broker_available", "1 while this gateway reaches the broker, or its master", labels=["broker"]
+    )
+    epoch = GaugeMetricFamily("entrepot_broker_epoch", "Epoch of the master of a broker's replicas", labels=["broker"])
+    labels = ["broker", "replica"]
+    role = GaugeMetricFamily(
+        "entrepot_replica_role", "1 for the role that a replica has, 0 for the others", labels=[*labels, "role"]
+    )
+    in_sync = GaugeMetricFamily(
+        "entrepot_replica_in_sync", "1 while a replica is a member of the set of replicas in sync", labels=labels
+    )
+    behind = GaugeMetricFamily(
+        "entrepot_replica_behind_bytes", "Bytes of the master's log that a replica lacks", labels=labels
+    )
+    seconds = GaugeMetricFamily(
+        "entrepot_replica_behind_seconds", "Age of the first record that a replica lacks", labels=labels
+    )
+    for broker in brokers:
+        available.add_metric([broker.name], broker.is_available)
+        if broker.replicas:
+            epoch.add_metric([broker.name], broker.epoch)
+        for each in broker.replicas:
+            values = [broker.name, str(each.replica)]
+            for name in ROLES:
+                role.add_metric([*values, name], each.role == name)
+            in_sync.add_metric(values, each.is_in_sync)
+            if each.behind is not None:
+                behind.add_metric(values, each.behind)
+            if each.behind_seconds is not None:
+                seconds.add_metric(values, each.behind_seconds)
+    yield from (available, epoch, role, in_sync, behind, seconds)

@@ -1,0 +1,76 @@
+"""Replicas of a broker, as operators see them: out of what each tells of itself, or out of what its master tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from domain.cluster import BrokerStatus, ReplicaView
+from domain.replication.mastership import Appointment
+from protocols.remoting.operations import ReplicaStatus
+
+AWAY: Final = "away"
+
+
+def seen_by_themselves(
+    status: BrokerStatus, addresses: Mapping[int, str], told: Mapping[int, ReplicaStatus]
+) -> BrokerStatus:
+    """A broker with its replicas; those that do not answer are away, as their master has them."""
+    latest = max((each.appointment for each in told.values()), key=lambda each: each.order, default=Appointment())
+    master = told.get(latest.master)
+    views = []
+    for replica, address in sorted(addresses.items()):
+        if replica in told:
+            views.append(seen_by_itself(told[replica], address, master, latest))
+        else:
+            kept = ReplicaView(replica, address, AWAY) if master is None else _as_slave(replica, address, master)
+            views.append(replace(kept, role=AWAY, problem="it does not answer"))
+    return replace(status, rule=latest.rule.text, epoch=latest.epoch, replicas=tuple(views))
+
+
+def seen_by_master(status: BrokerStatus, addresses: Mapping[int, str], master: ReplicaStatus) -> BrokerStatus:
+    """A broker with its replicas, where the master alone was asked."""
+    views = [
+        seen_by_itself(master, address, master, master.appointment)
+        if replica == master.member.replica
+        else _as_slave(replica, address, master)
+        for replica, address in sorted(addresses.items())
+    ]
+    return replace(status, rule=master.appointment.rule.text, epoch=master.epoch, replicas=tuple(views))
+
+
+def seen_by_itself(
+    own: ReplicaStatus, address: str, master: ReplicaStatus | None, latest: Appointment | None = None
+) -> ReplicaView:
+    """A replica that was asked.  `master`: the master as it sees itself, where that is known.  `latest`: appointment
+    that anybody knows."""
+    known = latest or (own if master is None else master).appointment
+    behind, seconds = None, None
+    if master is not None and master.is_open:
+        behind = max(master.end - own.synced, 0)
+        slave = master.slaves.get(own.member.replica)
+        seconds = (None if slave is None else slave.behind_seconds) if behind else 0.0
+    is_in_sync = own.member in known.members
+    return ReplicaView(
+        own.member.replica, address, own.role, is_in_sync, own.epoch, own.synced, behind, seconds, own.problem
+    )
+
+
+def _as_slave(replica: int, address: str, master: ReplicaStatus) -> ReplicaView:
+    """Another replica than the master, as the master knows it."""
+    slave = master.slaves.get(replica)
+    is_member = any(member.replica == replica for member in master.appointment.members)
+    if slave is None:
+        return ReplicaView(replica, address, AWAY, is_member, problem="its master has not heard of it")
+    return ReplicaView(
+        replica,
+        address,
+        "slave" if slave.is_following else AWAY,
+        slave.is_in_sync,
+        master.epoch,
+        slave.acknowledged,
+        max(master.end - slave.acknowledged, 0),
+        slave.behind_seconds,
+        "" if slave.is_following else "it does not follow its master",
+    )
