@@ -84,8 +84,7 @@ class StorageFullError(EntrepotError):
 
 
 class CorruptedError(EntrepotError):
-    """Stored bytes do not pass their check.  They are never served.  `commit_log_offset`: of the record, where it may be
-    healed."""
+    """Stored bytes do not pass their check.  They are never served.  `commit_log_offset`: of their record."""
 
     def __init__(self, message: str, commit_log_offset: int | None = None) -> None:
         super().__init__(Code.MESSAGE_CORRUPTED, message)

@@ -10,7 +10,6 @@ import asyncio
 import socket
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -19,12 +18,13 @@ from broker.opening import OpenedStore
 from broker.remoting.link import LinkSettings
 from broker.remoting.listener import ServerStream
 from broker.replication import effects as do
+from broker.replication.beginning import make_machine
 from broker.replication.executor import Act, Executor
 from broker.replication.following import Following
 from broker.replication.leading import REPLICA_CLIENT, Leading
 from broker.replication.log_service import LogService
 from broker.replication.peers import GroupSettings, Peers
-from broker.replication.replica import Replica, Role
+from broker.replication.replica import Role
 from broker.replication.replica_files import ReplicaFiles
 from broker.replication.runs import read_parts
 from broker.replication.service import ReplicaService, problem_of
@@ -32,7 +32,7 @@ from broker.replication.slave_progress import Run
 from broker.replication.slave_reads import SlaveReads
 from broker.replication.slave_store import SlaveStore
 from broker.replication.slave_streams import SlaveStreams
-from broker.server.identity import epoch_kept, open_identity
+from broker.server.identity import open_identity
 from broker.server.process import BrokerProcessSettings, make_listener
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLog
@@ -42,7 +42,6 @@ from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from domain.replication.greeting import Greeting, Welcome
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
-from domain.route import mastership_epoch
 from protocols.remoting.operations import ReplicaStatus, StoreSeed
 
 MAX_DIVERGED_BYTES: Final = 1 << 30
@@ -107,26 +106,12 @@ class ReplicaProcess:
         self._executor = Executor(self._acts(), self._failed)
         self._perform, self.settled = self._executor.perform, self._executor.settled
         try:
-            self.machine = self._make_machine()
+            self.machine = make_machine(
+                self._files, self._store_files, settings.data_dir, group.replica, self._open_slave_store
+            )
         except BaseException:
             self._lock.release()
             raise
-
-    def _make_machine(self) -> Replica:
-        identity = self._store_files.identity()
-        state = self._files.load(self._group.replica, "" if identity is None else identity.store_id)
-        if identity is None:
-            if (self._settings.data_dir / "commitlog").exists():
-                raise StoreFailedError(
-                    f"{self._settings.data_dir} has a log and no store.json: whose it is nobody knows"
-                )
-            return Replica(state, (), 0, 0)
-        if not state.group:
-            state = replace(state, group=identity.store_id, promise=Promise(_epoch_of_before(self._settings.data_dir)))
-        store = self._open_slave_store()
-        engine = store.engine
-        confirmed = 0 if store.is_copying else store.applied  # of a copy that is not whole nothing is its own
-        return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
 
     def _open_slave_store(self) -> SlaveStore:
         self._slave = SlaveStore(
@@ -395,9 +380,3 @@ class ReplicaProcess:
 
     def have(self, replica: int, stream: int, end: int) -> None:
         self._perform(self.machine.acknowledged(replica, stream, end))
-
-
-def _epoch_of_before(data_dir: Path) -> int:
-    """The epoch that a group begins behind, whose store was a broker without replicas: name servers know that one by
-    the time of its last start."""
-    return mastership_epoch(epoch_kept(data_dir))

@@ -6,19 +6,31 @@ Both are put in place whole and durable before anybody is told.
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import msgspec
+import structlog
 
+from broker.store.commit_log import is_segment_name
 from broker.store.private_files import make_private_directory
 from broker.store.small_files import put_durably
 from domain.errors import StoreFailedError
 from domain.replication.mastership import ReplicaState
+from domain.replication.rule import RuleKind
 
 FILE: Final = "replica.json"
 CUT: Final = "cut"
 DIVERGED: Final = "diverged"
+log = structlog.get_logger(__name__)
+
+
+def has_others(state: ReplicaState) -> bool:
+    """True if other replicas count beside this one, and so have what it may have lost."""
+    appointment = state.appointment
+    counted = appointment.known if appointment.rule.kind is RuleKind.QUORUM else appointment.members
+    return any(member.replica != state.replica for member in counted)
 
 
 class ReplicaFiles:
@@ -53,6 +65,32 @@ class ReplicaFiles:
     def intend_cut(self, to: int) -> None:
         """The log is to end there: opening the store does it (`broker.store.recovery`)."""
         put_durably(self._cut, b"%d" % to)
+
+    def disown(self, state: ReplicaState, problem: str) -> ReplicaState:
+        """Be another replica from now on, that acknowledged nothing: this one has lost bytes that it had synced.
+
+        It is a stranger to the others, copies what it lacks, and counts again once it has all.
+        """
+        log.critical("this replica has lost what it had acknowledged: it begins anew as another", problem=problem)
+        state = replace(state, incarnation=secrets.token_hex(16))
+        self.save(state)
+        return state
+
+    def cut_damage(self, end: int) -> None:
+        """Let the log end before its first harmed byte; what lies behind goes to `diverged/` as it is."""
+        for path in sorted((self._path.parent / "commitlog").iterdir()):
+            start = int(path.name) if is_segment_name(path.name) else end
+            rest = path.read_bytes()[max(end - start, 0) :].rstrip(b"\0") if is_segment_name(path.name) else b""
+            if rest:
+                self.keep_diverged(max(end, start), [rest])
+        self.intend_cut(end)
+
+    def diverged_parts(self) -> list[tuple[int, int]]:
+        """Begin and end in the log of each part that was cut and kept."""
+        found = [path.name.partition("-") for path in self.diverged.iterdir()] if self.diverged.is_dir() else []
+        return sorted(
+            (int(start), int(end)) for start, dash, end in found if dash and start.isdigit() and end.isdigit()
+        )
 
     def keep_diverged(self, start: int, parts: list[bytes]) -> Path:
         """Keep bytes of the log that are about to be cut, named by their place."""

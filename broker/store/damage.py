@@ -8,9 +8,16 @@ from typing import Final
 from broker.store import record
 from broker.store.disk import Disk
 from broker.store.record import HEADER_SIZE
+from domain.errors import CorruptedError
 from protocols.remoting.stored_record import RECORD_MAGIC, InvalidRecordError
 
 SCAN_CHUNK: Final = 4 * 1024 * 1024
+
+
+class DamagedLogError(CorruptedError):
+    """Kept data is harmed where recovery reads it: the store does not open.  `commit_log_offset`: where."""
+
+    commit_log_offset: int
 
 
 def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, offset: int) -> int | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from broker.store.damage import DamagedLogError
 from broker.store.disk import is_want_of_space
 from broker.store.dispatcher import QueueKey
 from broker.store.engine import StorageEngine
@@ -51,9 +52,10 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
     proof = log.proof_of_damage(end)
     if proof is not None or end < known_end:
         what = "state file" if proof is None else f"record at {proof}"
-        raise CorruptedError(
+        raise DamagedLogError(
             f"the commit log is damaged at offset {end}: the {what} shows that data there had been kept. "
-            "Restore the data directory from a copy"
+            "Restore the data directory from a copy",
+            end,
         )
     engine.dispatcher.refuse_doomed()
     _cut(engine, position, end)

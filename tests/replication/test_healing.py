@@ -90,11 +90,7 @@ async def test_what_is_harmed_everywhere_is_an_error(tmp_path: Path) -> None:
         for replica in group.replicas:
             harm(group, replica, places[4])
         with pytest.raises(CorruptedError):
-            group.replicas[group.master]._leading.broker.messages._read(  # type: ignore[union-attr]
-                group.replicas[group.master]._leading.engine.existing_queue("t", 0),
-                4,
-                1,  # type: ignore[union-attr]
-            )
+            await group.store.messages.read("t", 0, 4, 1)
         master = group.replicas[group.master]
         assert not await master._log.healing.heal(places[4])
         assert master._log.gauges()["records_harmed"] == 1
@@ -137,3 +133,43 @@ async def test_sealed_segments_are_compared(tmp_path: Path) -> None:
         assert comparing._next_segment() == 0
         source = group.replicas[other]._log.source
         assert await source.checksums(0, 1 << 20) == await group.replicas[one]._log.source.checksums(0, 1 << 20)
+
+
+@pytest.mark.parametrize("rule", [TWO, QUORUM], ids=["2-2", "2-3"])
+async def test_one_whose_log_is_harmed_at_its_end_begins_anew(tmp_path: Path, rule: Rule) -> None:
+    """It had acknowledged those bytes, so it counts nowhere until it has them again."""
+    async with ReplicatedGroup(tmp_path, rule) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        away = next(replica for replica in group.replicas if replica != group.master)
+        await append(group.store, "t", *MANY)
+        await append(group.store, "t", *MANY)
+        await group.even()
+        places = [message.commit_log_offset for message in await group.store.messages.read("t", 0, 0, 2 * len(MANY))]
+        before = group.replicas[away].machine.state.member
+        await group.crash(away)
+        for path in group.data_dir(away).glob("state.db*"):
+            path.unlink()  # nothing is saved of what it derived: all of its log is read
+        harm(group, away, places[5])
+        await group.start(away)
+        assert group.replicas[away].machine.state.member != before
+        await group.even()
+        assert [start for start, _ in group.replicas[away]._files.diverged_parts()] == [places[5]]
+        assert group.log_of(away).rstrip(b"\0") == group.log_of(group.master).rstrip(b"\0")
+        member, master = group.replicas[away].machine.state.member, group.replicas[group.master].machine
+        await until(lambda: member in master.state.appointment.members, "it counts again")
+        await append(group.store, "t", "after")
+
+
+async def test_one_whose_log_was_cut_from_outside_begins_anew(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        places = await filled(group)
+        away = next(replica for replica in group.replicas if replica != group.master)
+        before = group.replicas[away].machine.state.member
+        await group.stop(away)
+        [segment] = (group.data_dir(away) / "commitlog").iterdir()
+        with segment.open("r+b") as file:
+            file.truncate(places[9])
+        await group.start(away)
+        assert group.replicas[away].machine.state.member != before
+        await group.even()
+        assert group.log_of(away).rstrip(b"\0") == group.log_of(group.master).rstrip(b"\0")

@@ -1,0 +1,54 @@
+"""Beginning: the machine of a replica, as its data directory has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from broker.replication.replica import Replica
+from broker.replication.replica_files import ReplicaFiles, has_others
+from broker.replication.slave_store import SlaveStore
+from broker.server.identity import epoch_kept
+from broker.store.damage import DamagedLogError
+from broker.store.store_files import StoreFiles
+from domain.errors import StoreFailedError
+from domain.replication.mastership import Promise
+from domain.route import mastership_epoch
+
+
+def make_machine(
+    files: ReplicaFiles, store_files: StoreFiles, data_dir: Path, replica: int, open_store: Callable[[], SlaveStore]
+) -> Replica:
+    """The machine, with the store open if there is one.
+
+    A log that is harmed, or was cut from outside, is that of a replica that begins anew, where others have the rest.
+    Raises StoreFailedError for the directory of another replica or group, CorruptedError.
+    """
+    identity = store_files.identity()
+    state = files.load(replica, "" if identity is None else identity.store_id)
+    if identity is None:
+        if (data_dir / "commitlog").exists():
+            raise StoreFailedError(f"{data_dir} has a log and no store.json: whose it is nobody knows")
+        return Replica(state, (), 0, 0)
+    if not state.group:
+        state = replace(state, group=identity.store_id, promise=Promise(_epoch_of_before(data_dir)))
+    try:
+        store = open_store()
+    except DamagedLogError as damage:
+        if not has_others(state):
+            raise
+        state = files.disown(state, damage.message)
+        files.cut_damage(damage.commit_log_offset)
+        store = open_store()
+    engine = store.engine
+    if engine.report.missing_bytes and has_others(state):
+        state = files.disown(state, engine.report.damage)
+    confirmed = 0 if store.is_copying else store.applied  # of a copy that is not whole nothing is its own
+    return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
+
+
+def _epoch_of_before(data_dir: Path) -> int:
+    """The epoch that a group begins behind, whose store was a broker without replicas: name servers know that one by
+    the time of its last start."""
+    return mastership_epoch(epoch_kept(data_dir))
