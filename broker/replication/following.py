@@ -57,7 +57,18 @@ class Following:
         self._joining: asyncio.Task[None] | None = None
         self._again: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._is_held = False
         self.problem = ""
+
+    def hold(self) -> None:
+        """End the stream, and greet nobody until `go_on`: the log is copied from elsewhere."""
+        self._is_held = True
+        self._end_stream()
+        self._on_lost()
+
+    def go_on(self) -> None:
+        self._is_held = False
+        self._join()
 
     def follow(self, address: str) -> None:
         """Follow the master at an address from now on."""
@@ -97,7 +108,8 @@ class Following:
 
     def _join(self) -> None:
         self._again = None
-        if self._joining is None and self._stream is None and self._link is not None and self._link.is_up:
+        is_idle = self._joining is None and self._stream is None and not self._is_held
+        if is_idle and self._link is not None and self._link.is_up:
             self._joining = self._loop.create_task(self._greet_master(self._link))
 
     async def _greet_master(self, link: Link) -> None:

@@ -34,13 +34,17 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id.  `compare_rate`: bytes a
-    second of sealed segments that a slave compares with the master's."""
+    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id.
+
+    `compare_rate`: bytes a second of sealed segments that a slave compares with the master's, 0 for none.  `copy_rate`:
+    bytes a second that a replica copies which lacks much, 0 for no bound.
+    """
 
     replica: int
     addresses: Mapping[int, str]
     rule: Rule
     compare_rate: int = 0
+    copy_rate: int = 0
 
 
 class Peers:

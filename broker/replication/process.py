@@ -19,6 +19,7 @@ from broker.remoting.link import LinkSettings
 from broker.remoting.listener import ServerStream
 from broker.replication import effects as do
 from broker.replication.beginning import make_machine
+from broker.replication.copying import Copying
 from broker.replication.executor import Act, Executor
 from broker.replication.following import Following
 from broker.replication.leading import REPLICA_CLIENT, Leading
@@ -90,7 +91,7 @@ class ReplicaProcess:
             on_welcome=self._welcomed,
             on_runs=self._runs_came,
             on_lost=lambda: self.machine.lost(),
-            segment_size=lambda: self._slave_store.engine.commit_log.layout.segment_size_bytes,
+            segment_size=self._segment_size,
         )
         self._peers = Peers(
             group,
@@ -100,6 +101,15 @@ class ReplicaProcess:
             is_settled=lambda: self.machine.is_joined,
             take=lambda appointment: self._perform(self.machine.appoint(appointment)),
             nobody_later=lambda: self._perform(self.machine.nobody_later()),
+        )
+        self._copying = Copying(
+            group.copy_rate,
+            self._peers,
+            lambda: self.machine,
+            lambda effects: self._perform(effects),
+            lambda: self.settled(),
+            self._segment_size,
+            self._following.go_on,
         )
         self._log = LogService(group.compare_rate, self._peers.links, lambda: self.machine, lambda: self._commit_log)
         self._log.install(self._listener.service)
@@ -117,7 +127,7 @@ class ReplicaProcess:
         self._slave = SlaveStore(
             self._settings,
             self._lock.descriptor,
-            on_synced=lambda end, generation: self._perform(self.machine.synced_to(end, generation)),
+            on_synced=self._synced,
             on_failure=self._failed,
             offer_reads=self._offer_reads,
             caught_up_at=self._caught_up_at,
@@ -129,6 +139,9 @@ class ReplicaProcess:
         process = self._process
         identity = open_identity(self._settings.data_dir, process.name, process.number)
         return SlaveReads(opened, self._listener.service, identity.number, self._group.replica, process.zone)
+
+    def _segment_size(self) -> int:
+        return self._slave_store.engine.commit_log.layout.segment_size_bytes
 
     @property
     def _commit_log(self) -> CommitLog | None:
@@ -152,6 +165,7 @@ class ReplicaProcess:
 
     async def close(self) -> None:
         """Stop, cleanly."""
+        await self._copying.close()
         await self._log.close()
         await self._peers.close()
         await self._following.close()
@@ -219,6 +233,12 @@ class ReplicaProcess:
         self._caught_up_at = max(self._caught_up_at, welcome.confirmed)
         self._slave_store.caught_up_at(welcome.confirmed)
         self._perform(self.machine.welcomed(welcome))
+        if self.machine.is_joined and self._copying.begin(welcome):
+            self._following.hold()
+
+    def _synced(self, end: int, generation: int) -> None:
+        self._perform(self.machine.synced_to(end, generation))
+        self._copying.progressed()
 
     def _runs_came(self, runs: list[Run]) -> None:
         for run in runs:

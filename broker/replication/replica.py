@@ -300,9 +300,10 @@ class Replica:
         )
 
     def lost(self) -> None:
-        """The connection to the master has ended."""
+        """The connection to the master has ended: until the next welcome nothing more is confirmed."""
         self.is_joined = False
         self._waiting.clear()
+        self.told = self.confirmed
 
     def welcomed(self, welcome: Welcome) -> list[Effect]:
         """The master takes it: cut what the master has not, then copy."""
@@ -340,13 +341,25 @@ class Replica:
         """Records of the master's log."""
         if not self.is_joined:
             return []
-        expected = self._waiting[-1].offset + len(self._waiting[-1].data) if self._waiting else self.end
-        if run.offset != expected:
+        if run.offset != self._expected:
             self.is_joined = False
             return [Unfollow(), Follow(self.state.appointment.master)]
         self._waiting.append(run)
         self.told = max(self.told, run.confirmed)
         return self._write_next() + self._hear()
+
+    def copied(self, run: Run) -> list[Effect]:
+        """Confirmed records behind the end of the log, fetched from a replica whose log is the same before them."""
+        if self.role is not Role.SLAVE or self.is_joined or run.offset != self._expected:
+            return []
+        self._waiting.append(run)
+        self.told = max(self.told, run.confirmed)
+        return self._write_next()
+
+    @property
+    def _expected(self) -> int:
+        """Where the next run begins."""
+        return self._waiting[-1].offset + len(self._waiting[-1].data) if self._waiting else self.end
 
     def _write_next(self) -> list[Effect]:
         """Write what may be: a record whose floor is not reached here would, after a crash, look like damage."""
@@ -391,9 +404,8 @@ class Replica:
         self.synced = max(self.synced, end)
         if self.role is Role.MASTER:
             return self._confirm()
-        if not self.is_joined:
-            return []
-        return [Acknowledge(self.synced), *self._hear(), *self._write_next()]
+        told: list[Effect] = [Acknowledge(self.synced)] if self.is_joined else []
+        return [*told, *self._hear(), *self._write_next()]
 
     def _hear(self) -> list[Effect]:
         """Take as confirmed what the master has confirmed, as far as it is here."""

@@ -44,6 +44,7 @@ class ReplicatedGroup:
         self.addresses = {replica: f"127.0.0.1:{found.getsockname()[1]}" for replica, found in sockets.items()}
         self._sockets = sockets
         self.replicas: dict[int, ReplicaProcess] = {}
+        self.copy_rate = 0
         self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", tls=None)
         self.name_server_address = f"127.0.0.1:{door.getsockname()[1]}"
         self.store: RemoteStore
@@ -91,7 +92,7 @@ class ReplicatedGroup:
                 name_servers=(self.name_server_address,),
                 heartbeat_seconds=0.1,
             ),
-            GroupSettings(replica, self.addresses, self.rule),
+            GroupSettings(replica, self.addresses, self.rule, copy_rate=self.copy_rate),
             found,
             self.clock,
         )

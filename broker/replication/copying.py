@@ -1,0 +1,138 @@
+"""Copying: a replica that lacks much of the log fetches it before it follows its master: from a slave that has it, at a
+bounded rate, so that the master goes on with its work.
+
+What is fetched is confirmed, and the source's log is the same before it: so it is a part of every master's log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from broker.replication.effects import Effect
+from broker.replication.log_source import start_before
+from broker.replication.peers import Peers
+from broker.replication.replica import Replica, Role
+from broker.replication.runs import decode_runs
+from domain.errors import CorruptedError, EntrepotError
+from domain.replication.greeting import Welcome
+from protocols.remoting import operations as wire
+
+FAR_BYTES: Final = 64 << 20
+"""A replica that lacks more than so much copies; the rest comes from its master."""
+ASK_SECONDS: Final = 10.0
+MAX_UNSYNCED_BYTES: Final = 32 << 20
+"""Named limit: of what is written ahead of the own disk's syncs."""
+log = structlog.get_logger(__name__)
+
+
+class Copying:
+    """`rate`: bytes a second, 0 for no bound.  `perform`, `settled`: of the machine's effects.  `segment_size`: of the
+    log.  `on_end` is called when its master is to be followed again."""
+
+    def __init__(
+        self,
+        rate: int,
+        peers: Peers,
+        machine: Callable[[], Replica],
+        perform: Callable[[Sequence[Effect]], None],
+        settled: Callable[[], Awaitable[None]],
+        segment_size: Callable[[], int],
+        on_end: Callable[[], None],
+    ) -> None:
+        self._rate, self._peers, self._machine = rate, peers, machine
+        self._perform, self._settled = perform, settled
+        self._segment_size, self._on_end = segment_size, on_end
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._progress = asyncio.Event()
+        self._failed_at = -1
+        self.copied = 0
+        """Bytes that were fetched since the start."""
+        self.source = 0
+        """Id of the replica that is copied from; 0 while none is."""
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def begin(self, welcome: Welcome) -> bool:
+        """Copy what lies between, if that is much; says whether it does."""
+        is_far = welcome.confirmed - welcome.start > FAR_BYTES
+        if not is_far or welcome.start == self._failed_at or (self._task is not None and not self._task.done()):
+            return False
+        self._task = self._loop.create_task(self._run(welcome))
+        return True
+
+    async def _run(self, welcome: Welcome) -> None:
+        try:
+            await self._settled()  # cut, or begun anew
+            for replica in await self._sources(welcome):
+                self.source = replica
+                log.info("copies the log", source=replica, start=self._machine().end, end=welcome.confirmed)
+                if await self._copy_from(replica, welcome):
+                    break
+            await self._until(lambda: self._machine().synced >= self._machine().end)
+        except (OSError, EntrepotError, TimeoutError) as error:  # the master sends it all
+            log.warning("the log is not copied", problem=str(error))
+        finally:
+            self.source = 0
+            if self._machine().end == welcome.start:
+                self._failed_at = welcome.start
+            self._on_end()
+
+    def progressed(self) -> None:
+        """More of the own log is synced, and so more may be written."""
+        self._progress.set()
+
+    async def _until(self, is_so: Callable[[], bool]) -> None:
+        """Wait for the own disk.  Raises TimeoutError."""
+        async with asyncio.timeout(ASK_SECONDS):
+            while not is_so():
+                self._progress.clear()
+                await self._progress.wait()
+
+    async def _sources(self, welcome: Welcome) -> list[int]:
+        """Slaves that have much of it, those that have most first; then the master."""
+        machine = self._machine()
+        master = machine.state.appointment.master
+        others = [replica for replica in self._peers.links if replica != master]
+        told = await asyncio.gather(*(self._peers.status_of(replica) for replica in others))
+        found = [
+            (status.confirmed, replica)
+            for replica, status in zip(others, told, strict=True)
+            if status is not None and status.epoch == machine.epoch and status.confirmed - welcome.start > FAR_BYTES
+        ]
+        return [*(replica for _, replica in sorted(found, reverse=True)), master]
+
+    async def _copy_from(self, replica: int, welcome: Welcome) -> bool:
+        """Copy all that a replica has confirmed, up to what the master had; False where it can give no more."""
+        link = self._peers.links[replica]
+        while True:
+            machine, begun = self._machine(), self._loop.time()
+            if machine.role is not Role.SLAVE or machine.epoch != welcome.epoch or machine.is_joined:
+                return True  # it is another's slave, or nobody's: this copy is of no use any more
+            await self._until(lambda: self._machine().end - self._machine().synced <= MAX_UNSYNCED_BYTES)
+            start = machine.end
+            if start >= welcome.confirmed:
+                return True
+            try:
+                item = await link.ask(wire.FETCH_LOG, start_before(machine.starts, start), start, seconds=ASK_SECONDS)
+                runs = decode_runs(item, self._segment_size())
+            except (EntrepotError, CorruptedError) as error:
+                log.warning("a replica gives nothing of its log", replica=replica, problem=error.message)
+                return False
+            size = 0
+            for run in runs:
+                size += len(run.data)
+                self._perform(machine.copied(run))
+            self.copied += size
+            if not size:
+                return False  # it has no more that is confirmed
+            await self._until(lambda goal=start + size: self._machine().end >= goal)  # type: ignore[misc]
+            if self._rate:
+                await asyncio.sleep(max(begun + size / self._rate - self._loop.time(), 0))
