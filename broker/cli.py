@@ -9,6 +9,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,34 +19,92 @@ from domain.printable import printable, printable_json
 
 if TYPE_CHECKING:
     from broker.inspect.verification import Report
+    from broker.replication.verifying import Comparison
 
 PROBLEMS = 1
 UNUSABLE = 2
 
 app = typer.Typer(help="A data directory, looked into while no server has it.", no_args_is_help=True)
 DataDir = Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The data directory.", show_default=False)]
+OptionalDataDir = Annotated[
+    Path | None, typer.Option("--data-dir", metavar="DIR", help="The data directory.", show_default=False)
+]
+TlsFile = Annotated[Path | None, typer.Option(metavar="FILE", help="PEM file, where the replicas take TLS only.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
 def verify(
-    data_dir: DataDir,
+    data_dir: OptionalDataDir = None,
     as_json: Json = False,
     full: Annotated[
         bool, typer.Option("--full", help="Check every queue entry, and the state against all of the log.")
     ] = False,
+    replica: Annotated[
+        list[str] | None, typer.Option("--replica", metavar="HOST:PORT", help="Compare its log with the others, too.")
+    ] = None,
+    cluster: Annotated[str, typer.Option(metavar="NAME", help="cluster.name of the replicas.")] = "",
+    tls_ca: TlsFile = None,
+    tls_certificate: TlsFile = None,
+    tls_key: TlsFile = None,
 ) -> None:
-    """Check that everything in it is whole: 0 healthy, 1 problems found."""
+    """Check that everything in it is whole: 0 healthy, 1 problems found.
+
+    With --replica its log is compared with those of running replicas of a broker, or these among each other: what all
+    of them have confirmed must be the same.
+    """
+    if data_dir is None and len(replica or ()) < 2:
+        raise typer.BadParameter("give a directory, or two replicas and more", param_hint="--data-dir")
+    told: dict[str, Any] = {}
+    is_healthy = True
+    if data_dir is not None:
+        told, is_healthy = _look_into(data_dir, full=full, as_json=as_json)
+    if replica:
+        with _readable():
+            found = _compare(replica, data_dir, cluster, (tls_certificate, tls_key, tls_ca))
+        told |= {"replicas": found.as_json()}
+        is_healthy &= not found.differences
+        if not as_json:
+            _print_comparison(found)
+    if as_json:
+        _say_json({**told, "healthy": is_healthy}, indent=2)
+    if not is_healthy:
+        raise typer.Exit(PROBLEMS)
+
+
+def _look_into(data_dir: Path, *, full: bool, as_json: bool) -> tuple[dict[str, Any], bool]:
+    """The report of a directory, and whether it is healthy."""
     from broker.inspect.verification import verify as look
 
     with _readable():
         report = look(str(data_dir), full=full)
-    if as_json:
-        _say_json(report.as_json(), indent=2)
-    else:
+    if not as_json:
         _print(report)
-    if not report.is_healthy:
-        raise typer.Exit(PROBLEMS)
+    return report.as_json(), report.is_healthy
+
+
+def _compare(
+    replicas: list[str], data_dir: Path | None, cluster: str, tls: tuple[Path | None, Path | None, Path | None]
+) -> Comparison:
+    import asyncio
+
+    from broker.remoting.link import LinkSettings
+    from broker.remoting.tls import TlsFiles
+    from broker.replication.verifying import compare
+    from broker.store.disk import OsDisk
+    from broker.store.store_files import StoreFiles
+
+    settings = LinkSettings(who="verify", cluster=cluster, tls=TlsFiles(*tls).client())
+    identity = None if data_dir is None else StoreFiles(OsDisk(), str(data_dir)).identity()
+    store_id = "" if identity is None else identity.store_id
+    return asyncio.run(compare(replicas, settings, "" if data_dir is None else str(data_dir), store_id))
+
+
+def _print_comparison(found: Comparison) -> None:
+    _say(f"{'replicas':<10} {len(found.places)} logs compared from {found.start} to {found.end}")
+    for each in found.differences:
+        _say(f"damage: the log differs from {each.start} to {each.end}: {', '.join(each.places)}")
+    _say("the logs are the same" if not found.differences else f"{len(found.differences)} blocks differ")
 
 
 @app.command()
@@ -58,6 +117,9 @@ def dump(
     kind: Annotated[str, typer.Option(metavar="KIND,...", help="Kinds of records, such as message,consumption.")] = "",
     limit: Annotated[int | None, typer.Option(min=0, help="At most so many records.")] = None,
     bodies: Annotated[bool, typer.Option("--bodies", help="Show the bodies of messages.")] = False,
+    diverged: Annotated[
+        bool, typer.Option("--diverged", help="Of the parts that a replica cut from its log and kept.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """The records of the log, one a line: offset, kind, time, size, and what they say."""
@@ -73,7 +135,8 @@ def dump(
         lock = lock_store(str(data_dir))
     try:
         wanted = dumping.Wanted(topic, queue, from_, to, kinds, limit, bodies)
-        for found in dumping.records(LogFiles(str(data_dir)), wanted):
+        logs = LogFiles.of_diverged(str(data_dir)) if diverged else [LogFiles(str(data_dir))]
+        for found in chain.from_iterable(dumping.records(each, wanted) for each in logs):
             if as_json:
                 _say_json(found)
             else:

@@ -8,13 +8,44 @@ from typing import Protocol, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
+class LogCondition:
+    """The log of a replica, beyond how long it is.
+
+    `healed`: records that were harmed and fetched from another replica since the start.  `harmed`: those that no
+    replica has whole.  `forked`: blocks that differ from the master's though no record is harmed.
+
+    `diverged`: begin and end of the parts that were cut and kept.  `copies_from`: id of the replica that the log is
+    copied from, or 0.
+    """
+
+    healed: int = 0
+    harmed: int = 0
+    forked: int = 0
+    diverged: tuple[tuple[int, int], ...] = ()
+    copies_from: int = 0
+
+    @property
+    def text(self) -> str:
+        """For people; empty where there is nothing to tell."""
+        size = sum(end - start for start, end in self.diverged)
+        words = (
+            f"{self.healed} records healed" if self.healed else "",
+            f"{self.harmed} records harmed on every replica" if self.harmed else "",
+            f"{self.forked} blocks differ from the master's" if self.forked else "",
+            f"{len(self.diverged)} parts of {size} bytes in diverged/" if self.diverged else "",
+            f"copies from replica {self.copies_from}" if self.copies_from else "",
+        )
+        return ", ".join(filter(None, words))
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicaView:
     """A replica of a broker as it sees itself, or as its master does.
 
     `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.  `synced`:
     its log up to this commit-log offset is on its disk.  `behind`: bytes of the master's log that it lacks, and
     `behind_seconds` the age of the first of them; None where the master has not told.  `problem`: why it is neither an
-    open master nor a slave that follows one.
+    open master nor a slave that follows one.  `log`: None where the replica itself was not asked.
     """
 
     replica: int
@@ -26,6 +57,7 @@ class ReplicaView:
     behind: int | None = None
     behind_seconds: float | None = None
     problem: str = ""
+    log: LogCondition | None = None
 
     def unready(self, max_behind_seconds: float) -> str:
         """Why it is neither an open master nor a slave in sync with one, in words; empty where it is."""

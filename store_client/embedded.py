@@ -100,10 +100,12 @@ def make_replica(
     replica: int,
     addresses: dict[int, str],
     rule: Rule,
+    rates: tuple[int, int],
     tls: tuple[Path | None, ...],
     **others: Any,
 ) -> ServedReplica:
-    """A replica of a broker group; opens the data directory.  `others` are fields of `BrokerProcessSettings`.
+    """A replica of a broker group; opens the data directory.  `rates`: of comparing and of copying, in bytes a second.
+    `others` are fields of `BrokerProcessSettings`.
 
     Raises StoreFailedError, CorruptedError.
     """
@@ -113,7 +115,7 @@ def make_replica(
     from broker.server.process import BrokerProcessSettings
 
     process = BrokerProcessSettings(tls=TlsFiles(*tls), **others)
-    return ReplicaProcess(settings, process, GroupSettings(replica, addresses, rule), listener, clock)
+    return ReplicaProcess(settings, process, GroupSettings(replica, addresses, rule, *rates), listener, clock)
 
 
 def open_offline(data_dir: str) -> OfflineStore:

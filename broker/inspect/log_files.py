@@ -64,6 +64,21 @@ class LogFiles:
         ]
         self.segment_size = _segment_size(self.segments)
 
+    @classmethod
+    def of_diverged(cls, root: str) -> list[LogFiles]:
+        """Each part that a replica cut from its log and kept in `<root>/diverged`, as a log of its own."""
+        found = []
+        directory = f"{root}/diverged"
+        for name in sorted(os.listdir(directory)) if os.path.isdir(directory) else ():
+            start, dash, end = name.partition("-")
+            if dash and start.isdecimal() and end.isdecimal():
+                part = cls.__new__(cls)
+                part.directory, part.foreign = directory, []
+                part.segments = [Segment(f"{directory}/{name}", int(start), int(end))]
+                part.segment_size = UNKNOWN_SEGMENT_SIZE
+                found.append(part)
+        return found
+
     @property
     def start(self) -> int:
         return self.segments[0].start if self.segments else 0

@@ -11,6 +11,7 @@ from broker.replication.healing import Healing
 from broker.replication.log_source import LogSource
 from broker.replication.replica import Replica
 from broker.store.commit_log import CommitLog
+from domain.cluster import LogCondition
 from protocols.remoting import operations as wire
 
 
@@ -34,12 +35,10 @@ class LogService:
         service.calls[wire.LOG_CHECKSUMS] = self.source.checksums
         service.calls[wire.CHECK_LOG] = self.comparing.check
 
-    def gauges(self) -> dict[str, float]:
-        return {
-            "records_healed": self.healing.healed,
-            "records_harmed": self.healing.hopeless,
-            "log_blocks_forked": len(self.comparing.forked),
-        }
+    def condition(self, diverged: list[tuple[int, int]], copies_from: int) -> LogCondition:
+        """Of the log, with what was cut from it, and the replica that it is copied from."""
+        healing = self.healing
+        return LogCondition(healing.healed, healing.hopeless, len(self.comparing.forked), tuple(diverged), copies_from)
 
     def start(self) -> None:
         self.comparing.start()

@@ -28,11 +28,12 @@ from broker.replication.peers import GroupSettings, Peers
 from broker.replication.replica import Role
 from broker.replication.replica_files import ReplicaFiles
 from broker.replication.runs import read_parts
-from broker.replication.service import ReplicaService, problem_of
+from broker.replication.service import ReplicaService
 from broker.replication.slave_progress import Run
 from broker.replication.slave_reads import SlaveReads
 from broker.replication.slave_store import SlaveStore
 from broker.replication.slave_streams import SlaveStreams
+from broker.replication.status import status_of
 from broker.server.identity import open_identity
 from broker.server.process import BrokerProcessSettings, make_listener
 from broker.settings import BrokerSettings
@@ -364,23 +365,8 @@ class ReplicaProcess:
         return self._leading is not None and await self._leading.quiesce(has_all, seconds)
 
     def status(self) -> ReplicaStatus:
-        machine = self.machine
-        return ReplicaStatus(
-            machine.state.member,
-            machine.state.group,
-            machine.role.value,
-            machine.epoch,
-            machine.state.run,
-            machine.end if self._leading is None else self._leading.end,
-            machine.synced,
-            machine.confirmed,
-            machine.is_open,
-            machine.state.promise,
-            machine.state.appointment,
-            machine.starts[-1].name,
-            {} if self._leading is None else self._leading.slaves(),
-            problem_of(machine, self._following.problem),
-        )
+        condition = self._log.condition(self._files.diverged_parts(), self._copying.source)
+        return status_of(self.machine, self._leading, self._commit_log, self._following.problem, condition)
 
     async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]:
         own = self.status()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from broker.remoting.listener import ServerChannel, ServerStream, Service
-from broker.replication.replica import Replica, Role
 from domain.errors import EntrepotError
 from domain.replication.greeting import Greeting
 from domain.replication.mastership import Appointment, FenceAnswer, Promise
@@ -33,19 +32,6 @@ class Answering(Protocol):
     def greeted(self, greeting: Greeting, stream: ServerStream) -> None: ...
 
     def have(self, replica: int, stream: int, end: int) -> None: ...
-
-
-def problem_of(machine: Replica, following: str) -> str:
-    """Why a replica is neither an open master nor a slave that follows one; empty where it is.
-
-    `following`: what came of its last try to follow.
-    """
-    if machine.halted or machine.is_open or machine.is_joined:
-        return machine.halted
-    if machine.role is Role.SLAVE:
-        return following or "it has not joined its master yet"
-    is_master = machine.role is Role.MASTER
-    return "it waits for the disks that its rule asks for" if is_master else "it waits for a master to be elected"
 
 
 class ReplicaService:

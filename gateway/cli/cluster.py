@@ -62,7 +62,7 @@ def print_replicas(broker: dict[str, Any]) -> None:
     """The replicas of a broker: who is master, who is in sync, how far behind each is."""
     print_line(f"{broker['name']}: rule {broker['rule']}, epoch {broker['epoch']}")
     print_table(
-        ("replica", "address", "role", "in sync", "synced", "behind", "seconds", "problem"),
+        ("replica", "address", "role", "in sync", "synced", "behind", "seconds", "log", "problem"),
         (
             (
                 each["replica"],
@@ -72,11 +72,20 @@ def print_replicas(broker: dict[str, Any]) -> None:
                 "" if each["synced"] is None else each["synced"],
                 "" if each["behind"] is None else each["behind"],
                 "" if each["behindSeconds"] is None else round(each["behindSeconds"], 1),
+                "" if each["log"] is None else condition(each["log"]),
                 each["problem"] or "",
             )
             for each in broker["replicas"]
         ),
     )
+
+
+def condition(log: dict[str, Any]) -> str:
+    """The log of a replica in words."""
+    from domain.cluster import LogCondition
+
+    parts = tuple((part["from"], part["to"]) for part in log["diverged"])
+    return LogCondition(log["healed"], log["harmed"], log["forked"], parts, log["copiesFrom"] or 0).text
 
 
 @app.command()

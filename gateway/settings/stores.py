@@ -77,6 +77,12 @@ class BrokerSettings(Table):
     min_in_sync: int | None = Field(
         None, ge=1, description="Replicas in sync that publishing needs; else 2 of three and more, 1 of two"
     )
+    copy_bytes_per_second: int = Field(
+        0, ge=0, description="Rate at which a replica that lacks much of the log copies it; 0: as fast as it goes"
+    )
+    compare_bytes_per_second: int = Field(
+        8 * MIB, ge=0, description="Rate at which a slave compares its log with the master's; 0: not at all"
+    )
     register_seconds: Seconds = Field(30, description="Time between two full registrations with a name server")
     heartbeat_seconds: Seconds = Field(1, description="Time between two heartbeats")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from domain.cluster import LogCondition
 from domain.consumer_group import ConsumerGroup, GroupStatus
 from domain.delivery import DeliveryPlaces
 from domain.errors import EntrepotError
@@ -224,7 +225,8 @@ class SlaveStatus(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
     """A replica as it sees itself.  `last`: epoch and run of whose bytes its log has last.  `slaves`: of a master, by
-    replica id.  `problem`: why it is neither an open master nor a slave that follows one."""
+    replica id.  `problem`: why it is neither an open master nor a slave that follows one.  `begin`, `segment_size`: of
+    its log, 0 where it has none."""
 
     member: Member
     group: str
@@ -240,6 +242,9 @@ class ReplicaStatus:
     last: tuple[int, int] = (0, 0)
     slaves: dict[int, SlaveStatus] = field(default_factory=dict)
     problem: str = ""
+    log: LogCondition = field(default_factory=LogCondition)
+    begin: int = 0
+    segment_size: int = 0
 
 
 REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)

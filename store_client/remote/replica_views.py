@@ -53,7 +53,7 @@ def seen_by_itself(
         seconds = (None if slave is None else slave.behind_seconds) if behind else 0.0
     is_in_sync = own.member in known.members
     return ReplicaView(
-        own.member.replica, address, own.role, is_in_sync, own.epoch, own.synced, behind, seconds, own.problem
+        own.member.replica, address, own.role, is_in_sync, own.epoch, own.synced, behind, seconds, own.problem, own.log
     )
 
 

@@ -93,7 +93,7 @@ async def test_what_is_harmed_everywhere_is_an_error(tmp_path: Path) -> None:
             await group.store.messages.read("t", 0, 4, 1)
         master = group.replicas[group.master]
         assert not await master._log.healing.heal(places[4])
-        assert master._log.gauges()["records_harmed"] == 1
+        assert master.status().log.harmed == 1
         found: list[StoredMessage] = []
         group.store.messages.tail("t", 0, 0, found.extend)
         await until(lambda: len(found) == len(MANY) - 1, "a tail passes it over")

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.cluster import BrokerStatus, ClusterControl, Clustered, ReplicaView
+from domain.cluster import BrokerStatus, ClusterControl, Clustered, LogCondition, ReplicaView
 from domain.errors import Code, EntrepotError
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from gateway.http.asgi import name_in_path
@@ -111,4 +111,15 @@ def _replica(view: ReplicaView) -> dict[str, Any]:
         "behind": view.behind,
         "behindSeconds": view.behind_seconds,
         "problem": view.problem or None,
+        "log": None if view.log is None else _log(view.log),
+    }
+
+
+def _log(condition: LogCondition) -> dict[str, Any]:
+    return {
+        "healed": condition.healed,
+        "harmed": condition.harmed,
+        "forked": condition.forked,
+        "diverged": [{"from": start, "to": end} for start, end in condition.diverged],
+        "copiesFrom": condition.copies_from or None,
     }

@@ -1,0 +1,47 @@
+"""Status: a replica as it sees itself, for whoever asks."""
+
+from __future__ import annotations
+
+from broker.replication.leading import Leading
+from broker.replication.replica import Replica, Role
+from broker.store.commit_log import CommitLog
+from domain.cluster import LogCondition
+from protocols.remoting.operations import ReplicaStatus
+
+
+def status_of(
+    machine: Replica, leading: Leading | None, log: CommitLog | None, following: str, condition: LogCondition
+) -> ReplicaStatus:
+    """`leading`: of a master.  `log`: of the store that is open.  `following`: what came of its last try to follow."""
+    return ReplicaStatus(
+        machine.state.member,
+        machine.state.group,
+        machine.role.value,
+        machine.epoch,
+        machine.state.run,
+        machine.end if leading is None else leading.end,
+        machine.synced,
+        machine.confirmed,
+        machine.is_open,
+        machine.state.promise,
+        machine.state.appointment,
+        machine.starts[-1].name,
+        {} if leading is None else leading.slaves(),
+        problem_of(machine, following),
+        condition,
+        0 if log is None else log.min_offset,
+        0 if log is None else log.layout.segment_size_bytes,
+    )
+
+
+def problem_of(machine: Replica, following: str) -> str:
+    """Why a replica is neither an open master nor a slave that follows one; empty where it is.
+
+    `following`: what came of its last try to follow.
+    """
+    if machine.halted or machine.is_open or machine.is_joined:
+        return machine.halted
+    if machine.role is Role.SLAVE:
+        return following or "it has not joined its master yet"
+    is_master = machine.role is Role.MASTER
+    return "it waits for the disks that its rule asks for" if is_master else "it waits for a master to be elected"
