@@ -63,6 +63,7 @@ class GroupCommit:
         self._measured = measured
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[tuple[int, Confirmation, int, float]] = deque()
+        self._waiting_here: deque[tuple[int, Confirmation, int, float]] = deque()
         self._relieved: list[Callable[[], None]] = []
         self._is_ticking = False
         self._is_closed = self._has_failed = self._is_held = False
@@ -74,10 +75,13 @@ class GroupCommit:
         self._sync_asked_at = 0.0
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
-    def submit(self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0) -> Confirmation:
-        """Settle the confirmation once everything appended so far is durable, or with the failure of a failed store.
+    def submit(
+        self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0, *, here: bool = False
+    ) -> Confirmation:
+        """Settle the confirmation once everything appended so far is confirmed, or with the failure of a failed store.
 
-        `taken_at`: when a batch of messages was taken (`perf_counter`), to measure how long its confirm took.
+        `taken_at`: when a batch of messages was taken (`perf_counter`), to measure how long its confirm took.  `here`:
+        the disk of this replica alone confirms it.
         """
         if self._engine.failure is not None:
             confirmation.settle(self._engine.failure)
@@ -85,7 +89,8 @@ class GroupCommit:
         if self._engine.end <= self._engine.confirmed_offset:  # nothing new: all of it is durable, earlier ones too
             confirmation.settle()
             return confirmation
-        self._waiting.append((self._engine.end, confirmation, answers, taken_at))
+        waiting = self._waiting_here if here else self._waiting
+        waiting.append((self._engine.end, confirmation, answers, taken_at))
         self._ask(answers)
         return confirmation
 
@@ -159,8 +164,10 @@ class GroupCommit:
         self._loop.remove_reader(self._engine.log_channel.fileno())
         self.sync_now()
         self._is_closed = True
-        if self._waiting and self._engine.failure is None:  # replicas that it waits for are away
-            waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._waiting, *self._waiting_here]
+        self._waiting.clear()
+        self._waiting_here.clear()
+        if self._engine.failure is None:  # replicas that it waits for are away
             for _, confirmation, _, _ in waiting:
                 confirmation.settle(StoreFailedError("the store is closed: the outcome is unknown"))
         if self._late is not None:
@@ -205,7 +212,7 @@ class GroupCommit:
     @property
     def is_idle(self) -> bool:
         """True while nobody waits, and all that was appended is confirmed."""
-        return not self._waiting and self._engine.end == self._engine.confirmed_offset
+        return not (self._waiting or self._waiting_here) and self._engine.end == self._engine.confirmed_offset
 
     def _begin(self) -> None:
         self._is_ticking = False
@@ -264,10 +271,24 @@ class GroupCommit:
 
     def _settle(self, grown: list[ConsumeQueue]) -> bool:
         """Tell who waits; says whether decisions were among them."""
-        waiting, confirmed = self._waiting, self._engine.confirmed_offset
+        confirmed = self._engine.confirmed_offset
+        self._pace.last_confirmed, has_told = self._tell(self._waiting, confirmed)
+        if self._waiting_here:
+            self._tell(self._waiting_here, self._engine.commit_log.durable_offset)
+        if grown:
+            self._on_grown(grown)
+        if self._relieved and self._engine.end - confirmed <= self._max_unconfirmed // 2:
+            relieved, self._relieved = self._relieved, []
+            for callback in relieved:
+                callback()
+        return has_told
+
+    def _tell(self, waiting: deque[tuple[int, Confirmation, int, float]], offset: int) -> tuple[int, bool]:
+        """Tell those who wait for what lies before an offset: how many answers, and whether decisions were among
+        them."""
         confirmed_answers, has_told = 0, False
         now, observe = perf_counter(), self._measured.append.observe
-        while waiting and waiting[0][0] <= confirmed:
+        while waiting and waiting[0][0] <= offset:
             _, confirmation, answers, taken_at = waiting.popleft()
             confirmed_answers += answers
             if taken_at:
@@ -278,14 +299,7 @@ class GroupCommit:
                 confirmation.settle()
             except Exception:  # one who was told fails: the others are told nevertheless
                 log.exception("who was told of a confirmation failed")
-        self._pace.last_confirmed = confirmed_answers
-        if grown:
-            self._on_grown(grown)
-        if self._relieved and self._engine.end - confirmed <= self._max_unconfirmed // 2:
-            relieved, self._relieved = self._relieved, []
-            for callback in relieved:
-                callback()
-        return has_told
+        return confirmed_answers, has_told
 
     def _fail(self, failure: StoreFailedError) -> None:
         if not self._has_failed:
@@ -295,7 +309,9 @@ class GroupCommit:
     def _give_up(self, failure: StoreFailedError) -> None:
         self._has_failed = True
         self._loop.remove_reader(self._engine.log_channel.fileno())
-        waiting, self._waiting = self._waiting, deque()
+        waiting = [*self._waiting, *self._waiting_here]
+        self._waiting.clear()
+        self._waiting_here.clear()
         for confirmation in [*(waits[1] for waits in waiting), *self._step.fail()]:
             confirmation.settle(failure)
         self._on_failure(failure)

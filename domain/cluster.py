@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
+
+from domain.message import Message
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmLevel:
+    """Assurance that a confirmed message has: its rule, and the least number of disks that it is on."""
+
+    rule: str
+    copies: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.rule}; copies={self.copies}"
+
+
+SINGLE: Final = ConfirmLevel("single", 1)
+"""Of a store without replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +130,10 @@ class ClusterControl(Protocol):
 
     async def replication(self) -> list[BrokerStatus]:
         """Every broker that is known, with its replicas as its master sees them; nothing that is on it."""
+        ...
+
+    def confirm_level(self, messages: Sequence[Message]) -> ConfirmLevel:
+        """The least assurance that any of these has, once they are confirmed."""
         ...
 
     def name_servers(self) -> dict[str, bool]:

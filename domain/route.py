@@ -29,7 +29,8 @@ class BrokerInfo:
     `number` tells its queues from those of others (`domain.shard`), `store_id` is that of its data directory, and
     `epoch` that of the process: the milliseconds at which it began.  `address`: host:port that clients reach it at.
     `is_draining`: no new messages go to it.  `keeps_key_values`: it is the one that has them; None: not settled yet.
-    `damage`: what is known to be missing of its data, for people; empty where nothing is.
+    `damage`: what is known to be missing of its data, for people; empty where nothing is.  `rule`, `copies`: a message
+    is confirmed by so many disks at least.
 
     Of a broker group it is the master that speaks: `replica` is its id (0: the broker has no replicas), `replicas` the
     addresses of all by id, and `epoch` grows with every mastership and every start of a master (`mastership_order`).
@@ -46,6 +47,8 @@ class BrokerInfo:
     damage: str = ""
     replica: int = 0
     replicas: tuple[tuple[int, str], ...] = ()
+    rule: str = "single"
+    copies: int = 1
 
 
 RUN_BITS: Final = 24

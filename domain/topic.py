@@ -37,6 +37,17 @@ class Cleanup(StrEnum):
     COMPACT = "COMPACT"
 
 
+class Confirm(StrEnum):
+    """Disks that a message of a topic is confirmed by, where its broker has replicas.
+
+    RULE: those that the broker's rule asks for.  ASYNC: the master's alone; what the others lack when that is lost is
+    lost, too, and is never delivered before they have it.
+    """
+
+    RULE = "RULE"
+    ASYNC = "ASYNC"
+
+
 class Permission(StrEnum):
     """What clients may do with a topic."""
 
@@ -63,7 +74,7 @@ class Topic:
     first, drain, then lower `queues`.  `retention_seconds` and `retention_bytes`: None is the store's default.
     `max_message_bytes`: the longest body; `max_backlog`: how many messages the slowest group may be behind before new
     ones are refused (TOO_MANY_REQUESTS); None is no limit of its own.  `trace`: the share of its messages, 0 to 1,
-    whose way is kept hop by hop (`domain.query`).
+    whose way is kept hop by hop (`domain.query`).  `confirm`: the disks that confirm one.
 
     Where there are several brokers, `queues` and `write_queues` are those of each of them, those that join later
     included; `placement` names the brokers that have the topic instead, each with its own count.  `revision` orders
@@ -83,6 +94,7 @@ class Topic:
     trace: float = 0.0
     placement: Placement = ()
     revision: int = field(default=0, compare=False)
+    confirm: Confirm = Confirm.RULE
 
     @property
     def writable_queues(self) -> int:

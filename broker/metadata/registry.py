@@ -17,7 +17,7 @@ import msgspec
 from broker.store.changed_rows import ChangedRows
 from domain.consumer_group import LATEST, ConsumerGroup
 from domain.names import DEFAULT_NAMESPACE, is_retry_topic, is_system_topic, retried_topic, retry_group, split_name
-from domain.topic import Cleanup, Topic
+from domain.topic import Cleanup, Confirm, Topic
 
 _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
@@ -59,6 +59,7 @@ class Registry:
         self.topics: dict[str, Topic] = {}
         self.constrained: dict[str, Topic] = {}
         self.compacted: set[str] = set()
+        self.confirmed_here: set[str] = set()
         self.retries_of_topic: defaultdict[str, set[str]] = defaultdict(set)
         self.retries_of_group: defaultdict[str, set[str]] = defaultdict(set)
         self.traced: dict[str, float] = {}
@@ -133,6 +134,9 @@ class Registry:
             self.constrained.pop(topic.name, None)
         else:
             self.constrained[topic.name] = topic
+        self.confirmed_here.discard(topic.name)
+        if topic.confirm is Confirm.ASYNC:
+            self.confirmed_here.add(topic.name)
         if topic.trace and not is_system_topic(topic.name):
             self.traced[topic.name] = topic.trace
         else:
@@ -164,6 +168,7 @@ class Registry:
                     del retries[owner]
             self.constrained.pop(name, None)
             self.compacted.discard(name)
+            self.confirmed_here.discard(name)
             self.traced.pop(name, None)
         self.on_topic(name, commit_log_offset)
 

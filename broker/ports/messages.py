@@ -58,7 +58,9 @@ class Messages(Reading):
         self, messages: Sequence[Message], refusals: list[EntrepotError | None] | None, taken_at: float
     ) -> Confirmation:
         taken = len(messages) if refusals is None else refusals.count(None)
-        return self._core.commit.submit(Confirmation(refusals), taken, taken_at)
+        here = self._registry.confirmed_here
+        is_here = bool(here) and all(m.topic in here and not m.further_queues for m in messages)
+        return self._core.commit.submit(Confirmation(refusals), taken, taken_at, here=is_here)
 
     def _has_needed_key(self, message: Message) -> bool:
         compacted = self._registry.compacted

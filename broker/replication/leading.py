@@ -111,7 +111,8 @@ class Leading:
     ) -> None:
         """Let gateways in, soon: what that writes must be confirmed, so nobody waits for it here."""
         order = mastership_order(self._machine.epoch, self._machine.state.run)
-        mastership = Mastership(order, group.replica, tuple(sorted(group.addresses.items())))
+        rule, replicas = self._machine.state.appointment.rule, tuple(sorted(group.addresses.items()))
+        mastership = Mastership(order, group.replica, replicas, rule.text, lambda: self._machine.copies)
         door = BrokerProcess(self.broker, process, listener, self._clock, mastership)
         door.watch_replicas(self._refuses)
         door.stopped.add_done_callback(partial(_tell_left, on_left))
@@ -125,6 +126,11 @@ class Leading:
         except (OSError, EntrepotError) as error:
             if self.engine.failure is None:
                 on_left(error if isinstance(error, EntrepotError) else StoreFailedError(str(error)))
+
+    def set_changed(self) -> None:
+        """Another replica is in sync: a confirm says more."""
+        if self._door is not None:
+            self._door.info_changed()
 
     def _refuses(self) -> EntrepotError | None:
         """Why no message is taken: too few replicas have what is confirmed."""

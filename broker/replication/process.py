@@ -201,9 +201,14 @@ class ReplicaProcess:
             do.WelcomeSlave: lambda effect: self._streams.welcome(effect.stream, effect.welcome),
             do.RefuseSlave: lambda effect: self._streams.refuse(effect.stream, effect.reason),
             do.Acknowledge: lambda effect: self._following.acknowledge(self._group.replica, effect.end),
-            do.Announce: lambda effect: self._peers.announce(effect.appointment),
+            do.Announce: self._announce,
             do.Halt: lambda effect: self._failed(StoreFailedError(effect.reason)),
         }
+
+    def _announce(self, effect: do.Announce) -> None:
+        self._peers.announce(effect.appointment)
+        if self._leading is not None:
+            self._leading.set_changed()
 
     def _confirm(self, effect: do.Confirm) -> None:
         if self._leading is None:

@@ -283,6 +283,13 @@ class Replica:
             len(appointment.members) >= appointment.rule.min_in_sync
         )
 
+    @property
+    def copies(self) -> int:
+        """Disks that have what is confirmed from now on, at least."""
+        appointment = self.state.appointment
+        by_kind = {RuleKind.ASYNC: 1, RuleKind.QUORUM: appointment.rule.required}
+        return by_kind.get(appointment.rule.kind, len(appointment.members))
+
     # -- slave ---------------------------------------------------------------------------------------------------
 
     def _follow(self) -> list[Effect]:

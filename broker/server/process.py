@@ -51,11 +51,13 @@ class BrokerProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Mastership:
-    """Of whom it speaks: `domain.route.BrokerInfo`."""
+    """Of whom it speaks: `domain.route.BrokerInfo`.  `copies`: disks that confirm a message, as it is just now."""
 
     order: int
     replica: int = 0
     replicas: tuple[tuple[int, str], ...] = ()
+    rule: str = "single"
+    copies: Callable[[], int] = lambda: 1
 
 
 def make_listener(settings: BrokerProcessSettings, listener: socket.socket, store: BrokerSettings) -> RemotingListener:
@@ -93,7 +95,7 @@ class BrokerProcess:
         self.stopped: asyncio.Future[EntrepotError | None] = self._loop.create_future()
         self._deletions = DefinitionLog(broker.key_values)
         self._service = StoreService(broker, self._deletions, self.info)
-        self._control = BrokerControl(broker, self._kept, self._service, self._changed, lambda: self._stop(None))
+        self._control = BrokerControl(broker, self._kept, self._service, self.info_changed, lambda: self._stop(None))
         self._owns_listener = isinstance(listener, socket.socket)
         self._listener = (
             make_listener(settings, listener, broker.core.settings) if isinstance(listener, socket.socket) else listener
@@ -138,6 +140,8 @@ class BrokerProcess:
             "; ".join(self._broker.condition.damage),
             mastership.replica,
             mastership.replicas,
+            mastership.rule,
+            mastership.copies(),
         )
 
     async def start(self) -> None:
@@ -183,7 +187,8 @@ class BrokerProcess:
         """Say of what was held back that it was not taken."""
         self._service.refuse_held()
 
-    def _changed(self) -> None:
+    def info_changed(self) -> None:
+        """Tell gateways and name servers who this is now."""
         self._service.info_changed()
         self._registrar.changed()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from gateway.cli.client import Client
 from gateway.cli.errors import USAGE, CommandError
 from gateway.cli.output import JsonOption, print_json, print_line
 from gateway.cli.settings_flags import ConfigOption, SetOption
+from gateway.replica_shape import replica_shape
 
 if TYPE_CHECKING:
     from domain.cluster import ReplicaView
@@ -62,7 +63,9 @@ def ping(
     unready = "" if pong is None else _unready(pong, max_behind)
     told = None if pong is None else pong.replica
     if as_json:
-        shape = None if told is None else _shape(told)
+        shape = None if told is None else replica_shape(told)
+        if shape is not None:
+            del shape["address"]  # that is the target
         print_json({"target": target, "seconds": round(seconds, 6), "isReady": not unready, "replica": shape})
     else:
         as_replica = "" if told is None else f": {_words(told, 0 if pong is None else pong.master)}"
@@ -82,20 +85,6 @@ def _no_role(pong: Pong | None) -> str:
         return (pong and pong.untold) or "it is no replica"
     view = pong.replica
     return f"replica {view.replica} is {view.role} in epoch {view.epoch}"
-
-
-def _shape(view: ReplicaView) -> dict[str, Any]:
-    """As `entrepot cluster show --json` has it."""
-    return {
-        "replica": view.replica,
-        "role": view.role,
-        "isInSync": view.is_in_sync,
-        "epoch": view.epoch or None,
-        "synced": view.synced,
-        "behind": view.behind,
-        "behindSeconds": view.behind_seconds,
-        "problem": view.problem or None,
-    }
 
 
 def _words(view: ReplicaView, master: int) -> str:

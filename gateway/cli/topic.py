@@ -38,6 +38,10 @@ TraceOption = Annotated[
     float | None,
     typer.Option(metavar="SHARE", help="Share of the messages to trace, 0 (none) to 1 (all).", min=0, max=1),
 ]
+ConfirmOption = Annotated[
+    str | None,
+    typer.Option("--confirm", help="Disks that confirm a message: RULE (of the broker) or ASYNC (the master's alone)."),
+]
 PlacementOption = Annotated[
     list[str] | None,
     typer.Option("--on", metavar="BROKER=QUEUES", help="Only on this broker, with so many queues; may be repeated."),
@@ -53,6 +57,7 @@ _SHOWN = (
     "retentionBytes",
     "maxMessageBytes",
     "maxBacklog",
+    "confirm",
     "trace",
     "placement",
 )
@@ -108,6 +113,7 @@ def create(
     retention_bytes: RetentionBytesOption = None,
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
+    confirm_by: ConfirmOption = None,
     trace: TraceOption = None,
     on: PlacementOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
@@ -121,6 +127,7 @@ def create(
             type=type_,
             permission=permission,
             cleanup=cleanup,
+            confirm=confirm_by,
             trace=trace,
             placement=_placement(on),
         ),
@@ -149,6 +156,7 @@ def update(
     retention_bytes: RetentionBytesOption = None,
     max_message_bytes: MaxMessageBytesOption = None,
     max_backlog: MaxBacklogOption = None,
+    confirm_by: ConfirmOption = None,
     trace: TraceOption = None,
     on: PlacementOption = None,
     namespace: NamespaceOption = DEFAULT_NAMESPACE,
@@ -162,6 +170,7 @@ def update(
             type=type_,
             permission=permission,
             cleanup=cleanup,
+            confirm=confirm_by,
             trace=trace,
             placement=_placement(on),
         ),

@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from domain.access.model import NAMESPACE_LEVEL, Action, Principal, ResourceType
-from domain.cluster import Clustered
+from domain.cluster import SINGLE, Clustered
 from domain.errors import EntrepotError
 from domain.message import Message
 from domain.names import (
@@ -40,7 +40,7 @@ from gateway.http.problems import (
     send_problem,
     send_what_is_wrong,
 )
-from gateway.http.published_events import examined, messages_of
+from gateway.http.published_events import CONFIRM_HEADER, examined, messages_of
 from gateway.messaging.send import Refusals
 from gateway.security.security import refusal_of as rights_refusal
 from protocols.cloudevents import webhook
@@ -93,6 +93,7 @@ class PublishRoute:
         self._max_body_bytes = context.settings.http.max_body_bytes
         self._clock = context.clock
         is_elsewhere = isinstance(context.store, Clustered)  # its brokers know their limit
+        self._operations = context.store.operations if isinstance(context.store, Clustered) else None
         self._max_message_bytes = sys.maxsize if is_elsewhere else context.settings.store.max_message_bytes
         self._max_batch_events = context.settings.http.max_batch_events
 
@@ -173,7 +174,14 @@ class PublishRoute:
         except Exception as error:  # noqa: BLE001 - the boundary: whatever it was, the client gets an answer
             await send_what_is_wrong(scope, send, error)
         else:
-            await answer(send, 200, PUBLISHED_HEADERS, PUBLISHED)
+            await answer(send, 200, [*PUBLISHED_HEADERS, *self._level_asked(headers, messages)], PUBLISHED)
+
+    def _level_asked(self, headers: Headers, messages: list[Message]) -> Headers:
+        """The level of a confirm, for who asks for it."""
+        if not messages or all(name != CONFIRM_HEADER for name, _ in headers):
+            return []
+        level = SINGLE if self._operations is None else self._operations.confirm_level(messages)
+        return [(CONFIRM_HEADER, level.text.encode())]
 
     async def _of_namespace(
         self, principal: Principal, headers: Headers, receive: Receive, raw_namespace: bytes, raw_topic: bytes

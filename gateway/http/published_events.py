@@ -17,13 +17,18 @@ from protocols.cloudevents.mapping import to_message
 Trace = list[tuple[str, str]]
 """`traceparent` and `tracestate` of a request, as attributes; empty where it has none."""
 TRACE_HEADERS: Final = frozenset({b"traceparent", b"tracestate"})
-_EXAMINED: Final = TRACE_HEADERS | PAGE_HEADERS | {b"content-type", b"content-length", b"content-encoding"}
+CONFIRM_HEADER: Final = b"entrepot-confirm"
+"""In a request: asks for the level of its confirm.  In an answer: that level."""
+_EXAMINED: Final = (
+    TRACE_HEADERS | PAGE_HEADERS | {b"content-type", b"content-length", b"content-encoding", CONFIRM_HEADER}
+)
 MAX_TRACE_BYTES: Final = 512
 NO_TRACE: Final[Trace] = []
 
 
 def examined(headers: Headers) -> tuple[bytes, int | None, Trace, bool]:
-    """Content-Type (empty if none), Content-Length, trace, and whether a page may be asking.
+    """Content-Type (empty if none), Content-Length, trace, and whether more is to be done than to store and answer: a
+    page may be asking, or somebody who wants to know how it was confirmed.
 
     Refuses a coded body, which nobody here would decode.
     """
@@ -35,7 +40,7 @@ def examined(headers: Headers) -> tuple[bytes, int | None, Trace, bool]:
             content_type = value
         elif name == b"content-length":
             declared = int(value) if value.isdigit() else None
-        elif name in PAGE_HEADERS:
+        elif name in PAGE_HEADERS or name == CONFIRM_HEADER:
             may_be_page = True
         elif name in TRACE_HEADERS:
             if value.isascii() and len(value) <= MAX_TRACE_BYTES:

@@ -142,18 +142,20 @@ class Appending:
 
     def _cut(self, messages: Sequence[Message], confirmation: PartedConfirmation) -> list[_Part]:
         parts: list[_Part] = []
-        current: dict[int, _Part] = {}
+        current: dict[tuple[int, bool], _Part] = {}
+        confirmed_here = self._cluster.confirmed_here
 
         def put(message: Message, index: int) -> None:
             number = broker_of_queue(message.queue_id)
-            part = current.get(number)
+            key = number, message.topic in confirmed_here
+            part = current.get(key)
             if part is None or part.size > FRAME_BODY_BYTES:
                 client = self._cluster.of_number(number)
                 if client is None:
                     text = f"there is no queue {message.queue_id} of topic {message.topic!r}"
                     confirmation.refuse(index, EntrepotError(Code.TOPIC_NOT_FOUND, text))
                     return
-                part = current[number] = _Part(client, [], [], next(self._sequence))
+                part = current[key] = _Part(client, [], [], next(self._sequence))
                 parts.append(part)
             part.messages.append(message)
             part.indexes.append(index)

@@ -22,7 +22,7 @@ from domain.message import StoredMessage
 from domain.names import is_system_topic
 from domain.route import BrokerInfo, BrokerRoute
 from domain.shard import broker_of_queue, first_queue
-from domain.topic import Topic, TopicQueues
+from domain.topic import Confirm, Topic, TopicQueues
 from protocols.remoting.operations import ReadOffer
 from store_client.remote.arriving_topics import ArrivingTopics
 from store_client.remote.asking import Asking
@@ -63,6 +63,8 @@ class Cluster:
         self.clients: dict[str, BrokerClient] = {}  # by address
         self.topics: dict[str, Topic] = {}
         self.groups: dict[str, ConsumerGroup] = {}
+        self.confirmed_here: set[str] = set()
+        """Topics whose messages the disk of the master alone confirms."""
         self.faults = FaultDetector()
         self.topic_watchers: list[Callable[[str], None]] = []
         self.ready_watchers: list[Callable[[BrokerClient, bool], None]] = []
@@ -344,6 +346,8 @@ class Cluster:
                     self._tell(name)
                 continue
             self._arriving.forget(name)
+            is_here = topic is not None and topic.confirm is Confirm.ASYNC
+            (self.confirmed_here.add if is_here else self.confirmed_here.discard)(name)
             known, queues = self.topics.get(name), self._queues.pop(name, None)
             if topic is None:
                 if self.topics.pop(name, None) is not None:

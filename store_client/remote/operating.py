@@ -10,9 +10,10 @@ from typing import Final
 import structlog
 
 from broker.remoting.link import LinkSettings
-from domain.cluster import BrokerStatus
+from domain.cluster import BrokerStatus, ConfirmLevel
 from domain.errors import Code, EntrepotError
 from domain.key_value import MAX_SCAN, KeyValue, KeyValueChange
+from domain.message import Message
 from protocols.remoting import operations as wire
 from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
@@ -44,6 +45,15 @@ class ClusterOperations:
     @property
     def is_available(self) -> bool:
         return bool(self._cluster.ready)
+
+    def confirm_level(self, messages: Sequence[Message]) -> ConfirmLevel:
+        return min((self._level(message) for message in messages), key=lambda level: level.copies)
+
+    def _level(self, message: Message) -> ConfirmLevel:
+        info = self._cluster.of_queue(message.topic, message.queue_id).info
+        if info is None or message.topic in self._cluster.confirmed_here:
+            return ConfirmLevel("async", 1)
+        return ConfirmLevel(info.rule, info.copies)
 
     def name_servers(self) -> dict[str, bool]:
         return self._directory.name_servers()

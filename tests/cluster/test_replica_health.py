@@ -49,6 +49,19 @@ def metrics(cluster: ReplicatedProcesses) -> dict[str, float]:
     return {name: float(value) for name, _, value in found}
 
 
+def test_a_publisher_that_asks_is_told_what_a_confirm_is_worth(cluster: ReplicatedProcesses) -> None:
+    with door(cluster.gateways[0]) as client:
+        assert client.put("/api/v1/topics/loose", json={"confirm": "ASYNC"}).json()["confirm"] == "ASYNC"
+        assert client.put("/api/v1/topics/strict", json={}).json()["confirm"] == "RULE"
+        for topic, level in (("strict", "2-3; copies=2"), ("loose", "async; copies=1")):
+            asking = {**event_headers(topic), "content-type": "application/json", "entrepot-confirm": "?"}
+            answer = client.post(f"/topics/{topic}:publish", content=b"1", headers=asking)
+            assert (answer.status_code, answer.headers["entrepot-confirm"]) == (200, level)
+            del asking["entrepot-confirm"]
+            answer = client.post(f"/topics/{topic}:publish", content=b"1", headers=asking)
+            assert "entrepot-confirm" not in answer.headers
+
+
 def test_probes_tell_master_from_slave(cluster: ReplicatedProcesses, capsys: pytest.CaptureFixture[str]) -> None:
     def asked(replica: int, *flags: str) -> tuple[int, str, str]:
         code = run(["ping", address(cluster, replica), *flags])

@@ -7,13 +7,14 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import Field
 
-from domain.cluster import BrokerStatus, ClusterControl, Clustered, LogCondition, ReplicaView
+from domain.cluster import BrokerStatus, ClusterControl, Clustered
 from domain.errors import Code, EntrepotError
 from gateway.http.admin.common import NO_CONTENT, PREFIX, Body
 from gateway.http.asgi import name_in_path
 from gateway.http.bodies import body_of, json_answer
 from gateway.http.context import HttpContext
 from gateway.http.namespaced import Routes
+from gateway.replica_shape import replica_shape
 
 
 class BrokerChange(Body):
@@ -96,30 +97,5 @@ def _shape(status: BrokerStatus) -> dict[str, Any]:
         "keyValues": status.key_values,
         "rule": status.rule or None,
         "epoch": status.epoch or None,
-        "replicas": [_replica(each) for each in status.replicas],
-    }
-
-
-def _replica(view: ReplicaView) -> dict[str, Any]:
-    return {
-        "replica": view.replica,
-        "address": view.address,
-        "role": view.role,
-        "isInSync": view.is_in_sync,
-        "epoch": view.epoch or None,
-        "synced": view.synced,
-        "behind": view.behind,
-        "behindSeconds": view.behind_seconds,
-        "problem": view.problem or None,
-        "log": None if view.log is None else _log(view.log),
-    }
-
-
-def _log(condition: LogCondition) -> dict[str, Any]:
-    return {
-        "healed": condition.healed,
-        "harmed": condition.harmed,
-        "forked": condition.forked,
-        "diverged": [{"from": start, "to": end} for start, end in condition.diverged],
-        "copiesFrom": condition.copies_from or None,
+        "replicas": [replica_shape(each) for each in status.replicas],
     }

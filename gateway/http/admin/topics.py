@@ -11,7 +11,7 @@ from pydantic import Field
 from domain.cluster import Clustered
 from domain.errors import EntrepotError
 from domain.names import split_name
-from domain.topic import Cleanup, Permission, Topic, TopicStatus, TopicType
+from domain.topic import Cleanup, Confirm, Permission, Topic, TopicStatus, TopicType
 from gateway.http.admin.common import (
     CREATED,
     NO_CONTENT,
@@ -48,6 +48,7 @@ class TopicChange(Change):
     retention_bytes: Number | None = None
     max_message_bytes: Number | None = None
     max_backlog: Number | None = None
+    confirm: Confirm | None = None
     trace: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
     placement: dict[str, Number] | None = None
     """Queues by name of the broker; null: `queues` on every broker."""
@@ -167,6 +168,7 @@ def topic_shape(status: TopicStatus) -> dict[str, Any]:
         "retentionBytes": topic.retention_bytes,
         "maxMessageBytes": topic.max_message_bytes,
         "maxBacklog": topic.max_backlog,
+        "confirm": topic.confirm,
         "trace": topic.trace,
         "placement": dict(topic.placement) or None,
         "offsets": [

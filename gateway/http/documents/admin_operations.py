@@ -7,7 +7,7 @@ from typing import Final
 from domain.allocation import AllocationStrategy
 from domain.consumer_group import EARLIEST
 from domain.retry_policy import RetryKind
-from domain.topic import Cleanup, Permission, TopicType
+from domain.topic import Cleanup, Confirm, Permission, TopicType
 from gateway.http.admin.common import PREFIX
 from gateway.http.admin.dead_letters import NDJSON
 from gateway.http.admin.messages import HOPS, STATES
@@ -33,6 +33,7 @@ _TOPIC: Final = named(
         "retentionBytes": Maybe(1 << 30),
         "maxMessageBytes": Maybe(65_536),
         "maxBacklog": Maybe(100_000),
+        "confirm": Choice(tuple(Confirm)),
         "trace": 0.0,
         "placement": Maybe(Keyed("broker-0", 4)),
         "offsets": [{"queueId": 0, "minOffset": 0, "maxOffset": 41}],

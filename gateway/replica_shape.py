@@ -1,0 +1,33 @@
+"""A replica of a broker as JSON has it: in REST, and in what the CLI prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from domain.cluster import LogCondition, ReplicaView
+
+
+def replica_shape(view: ReplicaView) -> dict[str, Any]:
+    """As `/api/v1/brokers` lists it."""
+    return {
+        "replica": view.replica,
+        "address": view.address,
+        "role": view.role,
+        "isInSync": view.is_in_sync,
+        "epoch": view.epoch or None,
+        "synced": view.synced,
+        "behind": view.behind,
+        "behindSeconds": view.behind_seconds,
+        "problem": view.problem or None,
+        "log": None if view.log is None else _log(view.log),
+    }
+
+
+def _log(condition: LogCondition) -> dict[str, Any]:
+    return {
+        "healed": condition.healed,
+        "harmed": condition.harmed,
+        "forked": condition.forked,
+        "diverged": [{"from": start, "to": end} for start, end in condition.diverged],
+        "copiesFrom": condition.copies_from or None,
+    }
