@@ -15,11 +15,14 @@ import structlog
 from broker.opening import OpenedStore, open_store
 from broker.replication.slave_reads import SlaveReads
 from broker.settings import BrokerSettings
+from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
 from broker.store.log_applier import LogApplier
 from broker.store.watermark import NO_END
 from domain.errors import CorruptedError, EntrepotError, StoreFailedError
 
+MAX_KEPT_BYTES: Final = 16 << 20
+"""Named limit: of records that wait in memory for their confirmation; further ones are read from the disk."""
 SAVE_SECONDS: Final = 1.0
 """Pause between two looks at whether rows are to be saved."""
 log = structlog.get_logger(__name__)
@@ -47,7 +50,8 @@ class SlaveStore:
         self._offer_reads = offer_reads
         self._reads: SlaveReads | None = None
         self._loop = asyncio.get_running_loop()
-        self._ends: deque[int] = deque()  # of runs that are not applied yet
+        self._runs: deque[tuple[int, int, bytes]] = deque()  # begin, end, records; not applied yet
+        self._kept_bytes = 0
         self._goal = self.applied
         self._generation = self._removal_stated = self._removal_known_at = 0
         self.applier.caught_up_at = caught_up_at or (NO_END if self.is_copying else 0)
@@ -104,7 +108,9 @@ class SlaveStore:
             self.engine.commit_log.append_run(offset, data)
         except OSError as error:
             raise self._fail(self.engine.fail(error)) from error
-        self._ends.append(offset + len(data))
+        kept = data if self._kept_bytes + len(data) <= MAX_KEPT_BYTES else b""
+        self._kept_bytes += len(kept)
+        self._runs.append((offset, offset + len(data), kept))
 
     def sync(self, generation: int) -> None:
         """Ask for what was written to be made durable."""
@@ -137,11 +143,13 @@ class SlaveStore:
 
     def _apply_next(self) -> None:
         self._applying = None
-        while self._ends and self._ends[0] <= self.applied:
-            self._ends.popleft()
-        end = min(self._ends[0], self._goal) if self._ends else self._goal
+        while self._runs and self._runs[0][1] <= self.applied:
+            self._kept_bytes -= len(self._runs.popleft()[2])
         try:
-            self._apply_to(end)
+            if self._runs and self._runs[0][1] <= self._goal:
+                self._apply_run(*self._runs[0])
+            else:
+                self._apply_to(self._goal)
         except CorruptedError as error:
             self._healing = self._loop.create_task(self._heal_and_go_on(error))
             return
@@ -161,9 +169,20 @@ class SlaveStore:
         else:
             self._applying = self._loop.call_soon(self._apply_next)
 
+    def _apply_run(self, begin: int, end: int, data: bytes) -> None:
+        """From memory, where that has the records, and all before them is derived."""
+        self.engine.confirm_limit = max(self.engine.confirm_limit, end)
+        if data and begin == self.applied:
+            self._tell(self.applier.apply_run(begin, data))
+        else:
+            self._apply_to(end)
+
     def _apply_to(self, offset: int) -> None:
         self.engine.confirm_limit = max(self.engine.confirm_limit, offset)
-        for queue in self.applier.apply_to(offset):
+        self._tell(self.applier.apply_to(offset))
+
+    def _tell(self, grown: list[ConsumeQueue]) -> None:
+        for queue in grown:
             for watcher in queue.watchers:
                 watcher(queue)
 

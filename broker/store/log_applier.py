@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.store.record import HEADER_SIZE, read_header
+from broker.store.record_placement import is_plain, read_placement
+
 if TYPE_CHECKING:
     from broker.store.consume_queue import ConsumeQueue
     from broker.store.engine import StorageEngine
@@ -34,6 +37,27 @@ class LogApplier:
         self.applied = log.scan_end
         if self.applied < offset:
             raise log.harmed(self.applied, f"it is confirmed to {offset}, and cannot be applied")
+        return self._advance(offset)
+
+    def apply_run(self, offset: int, data: bytes) -> list[ConsumeQueue]:
+        """The same for records that lie at the end of what is derived, and were checked as they came."""
+        assert offset == self.applied, "what is applied has no gaps"
+        dispatcher, at, last = self._engine.dispatcher, 0, len(data)
+        place = dispatcher.place
+        while last - at >= HEADER_SIZE:  # behind the last record of a segment there may be no room for one
+            if is_plain(data, at):
+                placement = read_placement(data, at)
+                place(placement, offset + at)
+                at += placement.size
+            else:
+                header = read_header(data, at)
+                dispatcher.dispatch(data, at, header)
+                at += header.length
+        self.applied = offset + last
+        return self._advance(self.applied)
+
+    def _advance(self, offset: int) -> list[ConsumeQueue]:
+        engine, dispatcher = self._engine, self._engine.dispatcher
         if dispatcher.begins_anywhere and offset >= self.caught_up_at:
             dispatcher.settle_places()
         engine.lookup.advance(offset)

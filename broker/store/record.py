@@ -255,6 +255,12 @@ def decode_header(data: bytes, position: int, commit_log_offset: int) -> RecordH
     return RecordHeader(kind, flags, length, own_offset, floor, store_time)
 
 
+def read_header(data: bytes, position: int) -> RecordHeader:
+    """The header of a record that was checked."""
+    _, _, _, kind, flags, length, own_offset, floor, store_time = _HEADER.unpack_from(data, position)
+    return RecordHeader(kind, flags, length, own_offset, floor, store_time)
+
+
 def peek_length(data: bytes, position: int) -> int:
     """The length a header claims, unchecked; 0 where there is no record."""
     if position + HEADER_SIZE > len(data) or data[position : position + 4] != RECORD_MAGIC:

@@ -36,16 +36,17 @@ class Placement(NamedTuple):
     """Joined by NUL, as in the record."""
 
 
+def is_plain(data: bytes, position: int) -> bool:
+    """True for a message of one queue, that was in none before."""
+    return data[position + 9] == RecordKind.MESSAGE and not data[position + 11] & (FURTHER_FLAG | ORIGIN_FLAG)
+
+
 def decode_placement(data: bytes, position: int, commit_log_offset: int) -> Placement | None:
     """The placement of a whole plain message.
 
     None for anything else, also for what is harmed: `decode_header` says what it is.
     """
-    if (
-        position + MESSAGE_HEADER_SIZE > len(data)
-        or data[position + 9] != RecordKind.MESSAGE
-        or data[position + 11] & (FURTHER_FLAG | ORIGIN_FLAG)
-    ):
+    if position + MESSAGE_HEADER_SIZE > len(data) or not is_plain(data, position):
         return None
     magic, crc, version, _, _, length, own_offset = _unpack_identity(data, position)
     end = position + length
