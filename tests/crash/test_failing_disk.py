@@ -267,6 +267,9 @@ def test_when_the_reserve_is_used_up_as_well_nothing_is_lost():
             world.clock.advance(1000)
             store.pop("t", count=10, invisible_ms=1000)
             store.answer()
+    with pytest.raises(StorageFullError):  # noqa: PT012
+        for _ in range(1000):  # a small record may fit where a larger one does not
+            store.change(store.world.held[-1:], 1000, release=False)
     with pytest.raises(StorageFullError):
         store.acknowledge(store.world.held[-1:])
     disk.fault = no_fault

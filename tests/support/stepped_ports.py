@@ -29,7 +29,9 @@ class _NoWaiting:
         self.submitted: list[Confirmation] = []
         self._core = core
 
-    def submit(self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0) -> Confirmation:
+    def submit(
+        self, confirmation: Confirmation, answers: int = 1, taken_at: float = 0.0, *, here: bool = False
+    ) -> Confirmation:
         self.submitted.append(confirmation)
         return confirmation
 
