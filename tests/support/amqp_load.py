@@ -26,9 +26,9 @@ MARKS = "marks"
 Connect = Callable[[], "pika.BlockingConnection"]
 
 
-def parameters(port: int) -> pika.ConnectionParameters:
+def parameters(port: int, host: str = "127.0.0.1") -> pika.ConnectionParameters:
     return pika.ConnectionParameters(
-        "127.0.0.1",
+        host,
         port,
         connection_attempts=1,
         socket_timeout=PATIENCE_SECONDS,
@@ -42,8 +42,9 @@ class Publisher:
     """Publishes `<name>-<number>` one after the other; what was not confirmed is published again.  To a queue, or to an
     exchange with a routing key."""
 
-    def __init__(self, name: str, routing_key: str, exchange: str = "") -> None:
+    def __init__(self, name: str, routing_key: str, exchange: str = "", *, pause_seconds: float = 0.0) -> None:
         self.name, self.routing_key, self.exchange = name, routing_key, exchange
+        self._pause_seconds = pause_seconds
         self.sent: set[str] = set()
         self.confirmed: set[str] = set()
         self.unsure: set[str] = set()
@@ -68,6 +69,7 @@ class Publisher:
                     channel.basic_publish(self.exchange, self.routing_key, body.encode(), persistent)
                     self.confirmed.add(body)
                     body = ""
+                    time.sleep(self._pause_seconds)
                 connection.close()
             except BROKEN:
                 time.sleep(AWAY_SECONDS)
