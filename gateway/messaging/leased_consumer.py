@@ -165,6 +165,8 @@ class LeasedConsumer:
             deliveries = await self._store.consumption.pop(request)
             if not self._renews and (group := self._store.topology.group(self.group)) is not None:
                 self.follow(group)  # only now it is there for sure
+            if deliveries:
+                self._pause_seconds = FIRST_PAUSE_SECONDS
             return self.take(deliveries)
         finally:
             self._asking -= 1
@@ -183,9 +185,7 @@ class LeasedConsumer:
         except EntrepotError as refusal:
             await self.refused(refusal)
             return []
-        if tickets:
-            self._pause_seconds = FIRST_PAUSE_SECONDS
-        elif self._loop.time() - asked < request.wait_ms / 2000:
+        if not tickets and self._loop.time() - asked < request.wait_ms / 2000:
             self._leave_alone()
             await self._rest()
         return tickets

@@ -143,6 +143,15 @@ class EveryDoor:
             "websocket": sum(each.connections for each in self.streams),
         }
 
+    def refused(self) -> dict[str, int]:
+        """How many publishes were not confirmed at once, by door."""
+        return {
+            "http": self.http.refused,
+            "grpc": self.rocketmq.refused,
+            "amqp": len(self.amqp.unsure),
+            "mqtt": sum(len(each.again) for each in self.mqtt.publishers),
+        }
+
     @property
     def taken(self) -> dict[str, Counter[str]]:
         """By reader, how often each message came; readers of one group are one."""

@@ -92,7 +92,7 @@ def _look(doors: EveryDoor) -> dict[str, Any]:
         "connections": doors.connections(),
         "missing": doors.missing(),
         "active": doors.active,
-        "refusals": dict(doors.http.refusals),
+        "refused": doors.refused(),
         "ends": [each.ends for each in (*doors.tails, *doors.streams)],
     }
 

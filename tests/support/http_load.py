@@ -72,7 +72,8 @@ class HttpLoad:
         self.confirmed: set[str] = set()
         self.taken: Counter[str] = Counter()
         self.doubtful: set[str] = set()
-        self.refusals: Counter[int] = Counter()
+        self.refused = 0
+        """Publishes."""
         self.is_producing = self.is_consuming = True
         self.threads = [threading.Thread(target=self._publish, daemon=True)]
         self.threads.append(threading.Thread(target=self._pull, daemon=True))
@@ -86,7 +87,6 @@ class HttpLoad:
             answer = connection.getresponse()
             content = answer.read()
             if answer.status != 200:
-                self.refusals[answer.status] += 1
                 raise OSError(answer.status)
             return content
         finally:
@@ -103,6 +103,7 @@ class HttpLoad:
                 headers = {**attributes, "ce-subject": "c", "content-type": "text/plain"}
                 self._ask(f"/topics/{TOPIC}:publish", name.encode(), headers)
             except _BROKEN:
+                self.refused += 1
                 time.sleep(AWAY_SECONDS)
                 continue
             self.confirmed.add(name)

@@ -73,28 +73,44 @@ class EventTail(StreamReader):
 
 
 class EventConsumer(StreamReader):
-    """A consumer that acknowledges each event.  `doubtful`: events whose acknowledgement has not been answered."""
+    """A consumer that acknowledges each event, and again where it is told of a problem.
+
+    `doubtful`: events whose acknowledgement has not been answered well.
+    """
 
     def __init__(self, door: HasDoors, group: str) -> None:
         self._path = f"/topics/{TOPIC}/eventsubscriptions/{group}:stream?credit=20"
         self.doubtful: set[str] = set()
+        self.problems = 0
+        self._held: dict[str, str] = {}
+        """Events by lock token."""
+        self._said: dict[str, str] = {}
+        """Lock tokens by the acknowledgement."""
         super().__init__(door)
 
     def _follow(self) -> None:
         with consumer_at(self._door.address("http"), self._path) as it:
             self.connections += 1
-            held: dict[str, str] = {}
+            self._held, self._said = {}, {}
             while self.is_reading:
-                self._take(it, held)
+                self._take(it)
 
-    def _take(self, it: Consumer, held: dict[str, str]) -> None:
+    def _take(self, it: Consumer) -> None:
         said = it.next(PATIENCE_SECONDS)
         if said["type"] == "dev.entrepot.settled":
-            names = {held.pop(token) for token in said["data"]["succeededLockTokens"]}
+            names = {self._held.pop(token, "") for token in said["data"]["succeededLockTokens"]}
             self.doubtful -= {name for name in names if self.taken[name] == 1}
+        elif said["type"] == "dev.entrepot.problem":
+            self.problems += 1
+            time.sleep(AWAY_SECONDS)
+            if (token := self._said.get(said.get("subject", ""))) in self._held:
+                self._acknowledge(it, token)
         elif "locktoken" in said:
             name = payload_of(said).decode()
             self.taken[name] += 1
-            held[said["locktoken"]] = name
+            self._held[said["locktoken"]] = name
             self.doubtful.add(name)
-            it.say("acknowledge", lockTokens=[said["locktoken"]])
+            self._acknowledge(it, said["locktoken"])
+
+    def _acknowledge(self, it: Consumer, token: str) -> None:
+        self._said[it.say("acknowledge", lockTokens=[token])] = token
