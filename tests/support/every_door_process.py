@@ -53,8 +53,13 @@ class EveryDoorProcess:
         if kind is not None:
             with contextlib.suppress(OSError, ValueError):
                 print(json.dumps(self.look()))
-        self._process.kill()
-        self._process.wait()
+        assert self._process.stdin is not None
+        self._process.stdin.close()  # it ends what it has started, and itself
+        try:
+            self._process.wait(PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            raise
 
     def _ask(self, word: str) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
