@@ -28,7 +28,9 @@ REPLICA_CLIENT: Final = "replica"
 """Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
 QUIESCE_STEP_SECONDS: Final = 0.002
 IDLE_SECONDS: Final = 0.05
-"""Longest wait of a master for a moment in which nobody waits, before it writes nothing more."""
+"""Longest wait of a master for a moment in which nobody waits, before it writes nothing more than it had taken."""
+TELL_SECONDS: Final = 0.5
+"""Longest wait for other replicas to acknowledge what was written: until then nobody knows that it is confirmed."""
 HOLD_SECONDS: Final = 2.0
 """Pause in which an election is expected once a replica has caught up."""
 log = structlog.get_logger(__name__)
@@ -150,11 +152,13 @@ class Leading:
         if self._going_on is not None:
             self._going_on.cancel()
         door.hold()
-        begun = self._loop.time()
+        begun, taken = self._loop.time(), self.engine.end
         while self._loop.time() < begun + seconds and self.engine.failure is None:
-            if commit.is_idle or self._loop.time() > begun + IDLE_SECONDS:
+            written = self.engine.commit_log.written_offset
+            if commit.is_idle or (self._loop.time() > begun + IDLE_SECONDS and written >= taken):
                 commit.hold()
-            if commit.is_at_rest and has_all(self.engine.commit_log.written_offset):
+            is_told = self.engine.confirmed_offset >= written or self._loop.time() > begun + TELL_SECONDS
+            if commit.is_at_rest and is_told and has_all(written):
                 self._going_on = self._loop.call_later(HOLD_SECONDS, self._go_on)
                 return True
             await asyncio.sleep(QUIESCE_STEP_SECONDS)
