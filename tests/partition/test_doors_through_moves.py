@@ -22,7 +22,10 @@ from tests.support.seed import seeded
 from tests.support.soak_table import tell
 
 pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("partition"), pytest.mark.timeout(900)]
-GROUPS = {"broker-0": ("replica-01", "replica-02", "replica-03"), "broker-1": ("replica-11", "replica-12", "replica-13")}
+GROUPS = {
+    "broker-0": ("replica-01", "replica-02", "replica-03"),
+    "broker-1": ("replica-11", "replica-12", "replica-13"),
+}
 GATEWAYS = ("gateway-0", "gateway-1")
 MOVES = 4
 
@@ -64,8 +67,11 @@ def test_every_door_through_faults_of_two_replicated_brokers(replicated: Replica
             faults.run(fault, broker)
         found = doors.finish()
         print(json.dumps(doors.look()))
-        print(f"faults {dict(faults.done)}, anew through moves {dict(faults.reconnects)}, refused {dict(faults.refused)}")
+        print(
+            f"faults {dict(faults.done)}, anew through moves {dict(faults.reconnects)}, refused {dict(faults.refused)}"
+        )
     tell("every door, two replicated brokers", messages=found.messages, faults=len(due), **found.counts())
     assert found.is_clean, found
     assert not faults.reconnects, "connections stay open through planned moves"
+    assert not faults.refused, "a planned move refuses no publish"
     assert [line for gateway in replicated.gateways for line in gateway.errors()] == []

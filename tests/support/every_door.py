@@ -82,7 +82,9 @@ class EveryDoor:
         self.rocketmq.begin(producers=1, consumers=2)
         self.mqtt.publish(
             *(
-                mqtt_load.Publisher(f"{name}{qos}", qos, f"load/{name}{qos}", window=WINDOW, pause_seconds=PAUSE_SECONDS)
+                mqtt_load.Publisher(
+                    f"{name}{qos}", qos, f"load/{name}{qos}", window=WINDOW, pause_seconds=PAUSE_SECONDS
+                )
                 for qos in (1, 2)
                 for name in ("x", "y")
             )
@@ -115,8 +117,10 @@ class EveryDoor:
         self.streams = [EventConsumer(door, "streams") for door in self._gateways]
         self.webhook = Webhook(self._gateways[0], host=self._host)
         wait_until(
-            lambda: all(each.is_ready for each in self.mqtt.consumers)
-            and all(each.connections for each in (*self.tails, *self.streams)),
+            lambda: (
+                all(each.is_ready for each in self.mqtt.consumers)
+                and all(each.connections for each in (*self.tails, *self.streams))
+            ),
             lambda: f"all are subscribed: {[each.ends for each in (*self.tails, *self.streams)]}",
         )
 

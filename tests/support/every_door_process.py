@@ -35,7 +35,10 @@ class EveryDoorProcess:
     """`command`: what starts a command on the clients' machine.  `host`: where webhooks reach that."""
 
     def __init__(
-        self, gateways: Sequence[dict[str, str]], host: str = "127.0.0.1", command: Callable[..., list[str]] | None = None
+        self,
+        gateways: Sequence[dict[str, str]],
+        host: str = "127.0.0.1",
+        command: Callable[..., list[str]] | None = None,
     ) -> None:
         asked = json.dumps({"gateways": list(gateways), "host": host})
         words = [sys.executable, "-m", "tests.support.every_door_process", asked]
