@@ -21,7 +21,7 @@ import structlog
 from domain.errors import Code, EntrepotError
 from protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
 from protocols.remoting.frames import HEADER_SIZE, RemotingError
-from protocols.remoting.operations import OPERATIONS, Operation
+from protocols.remoting.operations import NOT_HERE, OPERATIONS, Operation
 from protocols.remoting.values import encode
 
 log = structlog.get_logger(__name__)
@@ -263,7 +263,7 @@ class ServerChannel(asyncio.Protocol):
             elif operation in service.streams:
                 self._begin_stream(operation, service.streams[operation], request)
             else:
-                raise EntrepotError(Code.BAD_REQUEST, f"operation {request.operation} is not available here")
+                raise EntrepotError(Code.BAD_REQUEST, f"operation {request.operation} {NOT_HERE}")
         except EntrepotError as refusal:
             self.refuse(request.id, refusal)
 

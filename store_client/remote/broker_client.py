@@ -168,7 +168,13 @@ class BrokerClient:
         has an answer that comes after that."""
         self.check_ready()
         seconds = self.request_seconds if seconds is None else seconds
-        return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
+        try:
+            return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
+        except EntrepotError as refusal:
+            if refusal.code is not Code.BAD_REQUEST or not refusal.message.endswith(wire.NOT_HERE):
+                raise
+            # asked again over a new connection, where its master has become a slave
+            raise ConnectionLostError(f"broker {self.name!r} is not available: its master has moved") from refusal
 
     def send(self, operation: wire.Operation, payload: bytes, on_answer: OnAnswer) -> int:
         """Ask without waiting."""
@@ -208,4 +214,4 @@ class BrokerClient:
 
 def unavailable(what: str) -> EntrepotError:
     """The refusal where no broker is there that could answer."""
-    return EntrepotError(Code.UNAVAILABLE, f"no broker is available: {what}")
+    return ConnectionLostError(f"no broker is available: {what}")

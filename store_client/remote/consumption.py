@@ -17,6 +17,7 @@ from protocols.remoting.record_run import RecordRun
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.popping import Popping
+from store_client.remote.riding import rides
 from store_client.remote.topology import RemoteTopology, ask_all
 
 MAX_REMEMBERED_ROUTES: Final = 10_000
@@ -34,17 +35,20 @@ class RemoteConsumption:
         self._routes: dict[str, str] = {}
         self.release_waiting = self._popping.release
 
+    @rides
     async def pop(self, request: PopRequest) -> Deliveries:
         brokers = self._cluster.ready
         if request.topic in self._cluster.topics:
             await self._topology.ensure_group(request.group, self._group_defaults, brokers)
         return await self._popping.pop(request)
 
+    @rides
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
     ) -> list[EntrepotError | None]:
         return await self._settle(wire.ACKNOWLEDGE, topic, group, receipts, may_wait)
 
+    @rides
     async def change_invisible_duration(
         self,
         topic: str,
@@ -58,6 +62,7 @@ class RemoteConsumption:
         operation = wire.CHANGE_INVISIBLE_DURATION
         return await self._settle(operation, topic, group, receipts, invisible_ms, release, suspend)
 
+    @rides
     async def reject(
         self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
@@ -118,6 +123,7 @@ class RemoteConsumption:
             )
         return found[0]
 
+    @rides
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         if queue_id is not None:
             client = self._cluster.of_queue(topic, queue_id)
@@ -133,6 +139,7 @@ class RemoteConsumption:
                 raise answer  # the group would go on from two positions
         return self._topology.status_of(group, answers)
 
+    @rides
     async def resend_dead_letters(
         self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
     ) -> list[EntrepotError | None]:

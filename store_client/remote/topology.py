@@ -19,6 +19,7 @@ from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.definitions import localized
+from store_client.remote.riding import rides
 
 _Asked = TypeVar("_Asked")
 MAX_TRIES = 3
@@ -48,6 +49,7 @@ class RemoteTopology:
             raise refusal
         return topic
 
+    @rides
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
         names = [topic.name for topic in topics]
         if len(set(names)) < len(names):  # one after the other, as they stand there
@@ -111,6 +113,7 @@ class RemoteTopology:
                 again = localized(replace(before, revision=revision), client.name)
                 await _quietly(client.ask(wire.PUT_TOPICS, [again]))
 
+    @rides
     async def delete_topic(self, name: str) -> None:
         known = self._cluster.definition(name)
         revision = self._cluster.next_revision(f"topic/{name}", 0 if known is None else known.revision)
@@ -131,6 +134,7 @@ class RemoteTopology:
                     client.view.deleted[what] = max(revision, client.view.deleted.get(what, 0))
         self._cluster.merge([name], ())
 
+    @rides
     async def topic_status(self, name: str) -> TopicStatus:
         answers = await ask_all(self._cluster.of_topic(name), lambda c: c.ask(wire.TOPIC_STATUS, name))
         queues: list[QueueBounds] = []
@@ -154,6 +158,7 @@ class RemoteTopology:
     def namespaces(self) -> list[str]:
         return [DEFAULT_NAMESPACE, *sorted(name for name in self._cluster.namespaces() if name != DEFAULT_NAMESPACE)]
 
+    @rides
     async def put_namespace(self, name: str) -> None:
         check_namespace(name)
         if name in self.namespaces():
@@ -164,6 +169,7 @@ class RemoteTopology:
         for client in _took(answers):
             client.view.namespaces[name] = revision
 
+    @rides
     async def delete_namespace(self, name: str) -> None:
         if name != DEFAULT_NAMESPACE and name in self.namespaces():
             owned = next((o for o in (*self._cluster.topics, *self._cluster.groups) if split_name(o)[0] == name), None)
@@ -184,6 +190,7 @@ class RemoteTopology:
     def groups(self) -> list[ConsumerGroup]:
         return sorted(self._cluster.groups.values(), key=lambda group: group.name)
 
+    @rides
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         known = self._cluster.groups.get(group.name)
         if group.revision == BY_USE:
@@ -215,6 +222,7 @@ class RemoteTopology:
             client.view.took_group(group)
         self._cluster.merge((), [group.name])
 
+    @rides
     async def delete_group(self, name: str) -> None:
         known = self._cluster.groups.get(name)
         if known is None:
@@ -229,6 +237,7 @@ class RemoteTopology:
                 client.view.dropped_group(name, revision)
         self._cluster.merge((), [name])
 
+    @rides
     async def group_status(self, name: str) -> GroupStatus:
         answers = await ask_all(
             self._cluster.some_ready("groups cannot be asked"), lambda c: c.ask(wire.GROUP_STATUS, name)

@@ -12,6 +12,7 @@ from protocols.remoting import operations as wire
 from store_client.remote.appending import Appending
 from store_client.remote.broker_client import unavailable
 from store_client.remote.cluster import Cluster
+from store_client.remote.riding import rides
 from store_client.remote.topology import ask_all
 
 
@@ -24,6 +25,7 @@ class RemoteTransactions:
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
         return self._appending.append(messages, wire.APPEND_HALF)
 
+    @rides
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         """Who began them may be another gateway, so all brokers are asked; one of them has each."""
         brokers = self._cluster.some_ready("transactions cannot be ended")
