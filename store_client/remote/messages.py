@@ -15,6 +15,7 @@ from protocols.remoting import operations as wire
 from protocols.remoting.records import RecordRun, decode_run
 from store_client.remote.appending import Appending
 from store_client.remote.cluster import Cluster
+from store_client.remote.riding import rides
 from store_client.remote.tails import Tails
 from store_client.remote.topology import ask_all
 
@@ -38,10 +39,12 @@ class RemoteMessages:
                 return
         callback()
 
+    @rides
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         client = self._cluster.of_queue(topic, queue_id)
         return await client.ask_messages(wire.READ, topic, local_queue(queue_id), from_offset, max_messages)
 
+    @rides
     async def pull(
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
@@ -51,6 +54,7 @@ class RemoteMessages:
         )
         return Pulled(client.decode(found), next_offset, min_offset, max_offset)
 
+    @rides
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
@@ -80,11 +84,13 @@ class RemoteMessages:
         found: int = await client.ask(wire.BYTES_BETWEEN, topic, local_queue(queue_id), from_offset, to_offset)
         return found
 
+    @rides
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         client = self._cluster.of_queue(topic, queue_id)
         offset: int = await client.ask(wire.OFFSET_AT, topic, local_queue(queue_id), position)
         return offset
 
+    @rides
     async def bounds(self, topic: str) -> list[QueueBounds]:
         found: list[QueueBounds] = []
         answers = await ask_all(self._cluster.of_topic(topic), lambda c: c.ask(wire.BOUNDS, topic))

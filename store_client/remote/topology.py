@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from broker.remoting.link import ConnectionLostError
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import AWAY, NOT_THERE, Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
@@ -81,6 +82,8 @@ class RemoteTopology:
         ready = self._cluster.some_ready("topics cannot be changed")
         await asyncio.gather(*(self._drop_deleted(client, topics) for client in ready))
         answers = await ask_all(ready, lambda c: c.ask(wire.PUT_TOPICS, [localized(t, c.name) for t in topics]))
+        if all(isinstance(answer, ConnectionLostError) for _, answer in answers):
+            raise answers[0][1]
         outcomes: list[EntrepotError | None] = []
         for at, topic in enumerate(topics):
             refusals = [(client, answer[at]) for client, answer in answers if not isinstance(answer, EntrepotError)]

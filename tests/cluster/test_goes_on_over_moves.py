@@ -26,7 +26,7 @@ from tests.support.soak_table import tell
 from tests.support.waiting import wait_until
 from tests.support.webhook_receiver import WebhookReceiver
 
-pytestmark = [pytest.mark.soak, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.xdist_group("cluster"), pytest.mark.timeout(120)]
 Move = Callable[[], None]
 
 

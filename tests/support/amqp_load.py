@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pika  # type: ignore[import-untyped]
@@ -38,6 +39,16 @@ def parameters(port: int, host: str = "127.0.0.1") -> pika.ConnectionParameters:
     )
 
 
+@contextmanager
+def closing_softly(connection: pika.BlockingConnection) -> Iterator[pika.BlockingConnection]:
+    """A connection that is closed at the end, if it is still open: else the server holds what its consumers had."""
+    try:
+        yield connection
+    finally:
+        with suppress(*BROKEN):
+            connection.close()
+
+
 class Publisher:
     """Publishes `<name>-<number>` one after the other; what was not confirmed is published again.  To a queue, or to an
     exchange with a routing key."""
@@ -54,23 +65,22 @@ class Publisher:
         number, body = 0, ""
         while goes_on() or body:
             try:
-                connection = connect()
-                channel = connection.channel()
-                channel.confirm_delivery()
-                while goes_on() or body:
-                    if not body:
-                        while is_ahead() and goes_on():
-                            time.sleep(AWAY_SECONDS)
-                        body, number = f"{self.name}-{number}", number + 1
-                    if body in self.sent:
-                        self.unsure.add(body)
-                    self.sent.add(body)
-                    persistent = pika.BasicProperties(delivery_mode=2)
-                    channel.basic_publish(self.exchange, self.routing_key, body.encode(), persistent)
-                    self.confirmed.add(body)
-                    body = ""
-                    time.sleep(self._pause_seconds)
-                connection.close()
+                with closing_softly(connect()) as connection:
+                    channel = connection.channel()
+                    channel.confirm_delivery()
+                    while goes_on() or body:
+                        if not body:
+                            while is_ahead() and goes_on():
+                                time.sleep(AWAY_SECONDS)
+                            body, number = f"{self.name}-{number}", number + 1
+                        if body in self.sent:
+                            self.unsure.add(body)
+                        self.sent.add(body)
+                        persistent = pika.BasicProperties(delivery_mode=2)
+                        channel.basic_publish(self.exchange, self.routing_key, body.encode(), persistent)
+                        self.confirmed.add(body)
+                        body = ""
+                        time.sleep(self._pause_seconds)
             except BROKEN:
                 time.sleep(AWAY_SECONDS)
 
@@ -91,7 +101,8 @@ class Consumer:
     def run(self, connect: Connect, goes_on: Callable[[], bool]) -> None:
         while goes_on():
             try:
-                self._consume(connect(), goes_on)
+                with closing_softly(connect()) as connection:
+                    self._consume(connection, goes_on)
             except BROKEN:
                 time.sleep(AWAY_SECONDS)
 
@@ -115,7 +126,6 @@ class Consumer:
                 self.settled.update(acknowledged)
                 acknowledged.clear()
             if not goes_on():
-                connection.close()
                 return
 
     def _take(self, method: Any, body: str) -> None:

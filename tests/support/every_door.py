@@ -151,7 +151,7 @@ class EveryDoor:
         """How many publishes were not confirmed at once, by door."""
         return {
             "http": self.http.refused,
-            "grpc": self.rocketmq.refused,
+            "grpc": len(self.rocketmq.refusals),
             "amqp": len(self.amqp.unsure),
             "mqtt": sum(len(each.again) for each in self.mqtt.publishers),
         }

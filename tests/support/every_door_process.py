@@ -101,6 +101,7 @@ def _look(doors: EveryDoor) -> dict[str, Any]:
         "missing": doors.missing(),
         "active": doors.active,
         "refused": doors.refused(),
+        "refusals": doors.rocketmq.refusals,
         "ends": [each.ends for each in (*doors.tails, *doors.streams)],
     }
 

@@ -38,7 +38,8 @@ class RocketMqLoad:
         self._processes, self._topic, self._group, self._sub_topic = processes, topic, group, sub_topic
         self._lease_ms = lease_ms
         self._pause_seconds = pause_seconds
-        self.connections = self.refused = 0
+        self.connections = 0
+        self.refusals: list[str] = []
         self._counting = threading.Lock()
         self.sent: set[str] = set()
         self.confirmed: set[str] = set()
@@ -94,7 +95,7 @@ class RocketMqLoad:
                 self.confirmed.add(body)
                 time.sleep(self._pause_seconds)
             else:
-                self.refused += 1
+                self.refusals.append(f"{answer.status.code} {answer.status.message}")
                 time.sleep(PAUSE_SECONDS)
 
     def _consume(self, client: GrpcClient, name: str) -> None:
