@@ -226,6 +226,11 @@ class ServerChannel(asyncio.Protocol):
         self._connection.goodbye(text)
         self._close()
 
+    def end_calls(self) -> None:
+        """Answer no call that is under way."""
+        for task in self._tasks.values():
+            task.cancel()
+
     def check_silence(self, now: float) -> None:
         if self._transport is not None and self._transport.is_closing():
             self._transport.abort()  # it has not read the goodbye, and what waits for it would stay for ever

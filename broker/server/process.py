@@ -194,8 +194,11 @@ class BrokerProcess:
         self._service.go_on()
 
     def refuse_held(self) -> None:
-        """Say of what was held back that it was not taken."""
+        """Say of what was held back that it was not taken, and of all that comes from now on."""
         self._service.refuse_held()
+        appending, self._offer.direct = self._offer.direct, {}
+        self._withdraw()
+        self._offer.direct = appending
 
     def _changed(self) -> None:
         self._service.info_changed()
