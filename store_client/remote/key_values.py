@@ -40,7 +40,7 @@ class RemoteKeyValues:
         claims = [c for c in self._cluster.clients.values() if c.info is not None and c.info.keeps_key_values]
         if not claims:
             raise unavailable("the one that keeps key-values is away")
-        keeper = min(claims, key=lambda client: client.number)
+        keeper = min(claims, key=lambda client: (client.number, not client.is_ready))
         keeper.check_ready()
         return keeper
 
