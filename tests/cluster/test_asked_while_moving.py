@@ -165,7 +165,7 @@ def test_calls_of_rocketmq(replicated: ReplicatedProcesses) -> None:
             if found:
                 codes += [each.status.code for each in client.ack("called", "g", *found).entries]
             codes.append(v2.OK if status.code == v2.MESSAGE_NOT_FOUND else status.code)
-            return next((str(code) for code in codes if code != v2.OK), "")
+            return next((str(code) for code in codes if code != v2.OK), "")  # of several, the first that is not well
 
         answers = through_moves(replicated, "RocketMQ", ask)
     assert answers.keys() <= set(UNKNOWN) and answers.total() <= MOVES
