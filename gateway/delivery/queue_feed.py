@@ -174,6 +174,7 @@ class QueueFeed:
             return
         for _ in range(BACK_LOOKS):
             try:
+                await self.leased.settle()  # else what is settled there, and not known here, hides what is lost
                 if await self._held_elsewhere() <= 0:
                     break
             except EntrepotError as refusal:
