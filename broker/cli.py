@@ -61,7 +61,8 @@ def verify(
         told, is_healthy = _look_into(data_dir, full=full, as_json=as_json)
     if replica:
         with _readable():
-            found = _compare(replica, data_dir, cluster, (tls_certificate, tls_key, tls_ca))
+            end = told["log"]["end"] if data_dir is not None else 0
+            found = _compare(replica, data_dir, end, cluster, (tls_certificate, tls_key, tls_ca))
         told |= {"replicas": found.as_json()}
         is_healthy &= not found.differences
         if not as_json:
@@ -84,7 +85,11 @@ def _look_into(data_dir: Path, *, full: bool, as_json: bool) -> tuple[dict[str, 
 
 
 def _compare(
-    replicas: list[str], data_dir: Path | None, cluster: str, tls: tuple[Path | None, Path | None, Path | None]
+    replicas: list[str],
+    data_dir: Path | None,
+    end: int,
+    cluster: str,
+    tls: tuple[Path | None, Path | None, Path | None],
 ) -> Comparison:
     import asyncio
 
@@ -97,7 +102,7 @@ def _compare(
     settings = LinkSettings(who="verify", cluster=cluster, tls=TlsFiles(*tls).client())
     identity = None if data_dir is None else StoreFiles(OsDisk(), str(data_dir)).identity()
     store_id = "" if identity is None else identity.store_id
-    return asyncio.run(compare(replicas, settings, "" if data_dir is None else str(data_dir), store_id))
+    return asyncio.run(compare(replicas, settings, "" if data_dir is None else str(data_dir), store_id, end))
 
 
 def _print_comparison(found: Comparison) -> None:

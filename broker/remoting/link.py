@@ -69,6 +69,7 @@ class Link:
         self._streams: dict[int, ClientStream] = {}
         self._task: asyncio.Task[None] | None = None
         self._up: asyncio.Future[None] = self._loop.create_future()
+        self._tried: asyncio.Future[None] = self._loop.create_future()
         self._lost: asyncio.Future[None] | None = None
         self._relieved: list[Callable[[], None]] = []
         self._last_heard = 0.0
@@ -97,6 +98,12 @@ class Link:
         """Whether it is up within so long."""
         if not self.is_up:
             await asyncio.wait((self._up,), timeout=seconds)
+        return self.is_up
+
+    async def wait_tried(self, seconds: float) -> bool:
+        """Whether it is up once the first try to connect has ended, or after so long."""
+        if not self._tried.done():
+            await asyncio.wait((self._tried,), timeout=seconds)
         return self.is_up
 
     async def _stay_connected(self) -> None:
@@ -175,6 +182,8 @@ class Link:
         """The connection has ended: settle everything that was under way."""
         was_up, self.is_up = self.is_up, False
         self.problem = problem
+        if not self._tried.done():
+            self._tried.set_result(None)
         connection, self._connection = self._connection, None
         channel, self._channel = self._channel, None
         if channel is not None:
@@ -219,6 +228,8 @@ class Link:
             self._answered(event.id, event.error, b"")
         elif isinstance(event, Welcomed):
             self.is_up, self.problem = True, ""
+            if not self._tried.done():
+                self._tried.set_result(None)
             if not self._up.done():
                 self._up.set_result(None)
             self._on_up()

@@ -21,7 +21,7 @@ import structlog
 from domain.errors import Code, EntrepotError
 from protocols.remoting.connection import Cancelled, Credited, Goodbye, Requested, ServerConnection
 from protocols.remoting.frames import HEADER_SIZE, RemotingError
-from protocols.remoting.operations import OPERATIONS, Operation
+from protocols.remoting.operations import NOT_HERE, OPERATIONS, Operation
 from protocols.remoting.values import encode
 
 log = structlog.get_logger(__name__)
@@ -239,6 +239,11 @@ class ServerChannel(asyncio.Protocol):
         self._connection.goodbye(text)
         self._close()
 
+    def end_calls(self) -> None:
+        """Answer no call that is under way."""
+        for task in self._tasks.values():
+            task.cancel()
+
     def check_silence(self, now: float) -> None:
         if self._transport is not None and self._transport.is_closing():
             self._transport.abort()  # it has not read the goodbye, and what waits for it would stay for ever
@@ -276,7 +281,7 @@ class ServerChannel(asyncio.Protocol):
             elif operation in service.streams:
                 self._begin_stream(operation, service.streams[operation], request)
             else:
-                raise EntrepotError(Code.BAD_REQUEST, f"operation {request.operation} is not available here")
+                raise EntrepotError(Code.BAD_REQUEST, f"operation {request.operation} {NOT_HERE}")
         except EntrepotError as refusal:
             self.refuse(request.id, refusal)
 

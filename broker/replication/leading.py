@@ -11,7 +11,7 @@ import structlog
 
 from broker.broker import Broker
 from broker.opening import OpenedStore
-from broker.remoting.listener import RemotingListener
+from broker.remoting.listener import RemotingListener, ServerChannel
 from broker.replication.peers import GroupSettings
 from broker.replication.replica import Replica
 from broker.replication.slave_lag import slave_statuses
@@ -29,7 +29,12 @@ REPLICA_CLIENT: Final = "replica"
 """Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
 QUIESCE_STEP_SECONDS: Final = 0.002
 IDLE_SECONDS: Final = 0.05
-"""Longest wait of a master for a moment in which nobody waits, before it writes nothing more."""
+"""Longest wait of a master for a moment in which nobody waits, before it writes nothing more than it had taken."""
+TELL_SECONDS: Final = 0.5
+"""Longest wait for other replicas to acknowledge what was written: until then nobody knows that it is confirmed."""
+PART_SECONDS: Final = 0.03
+"""How long a master that resigns says of what still comes that it was not taken, before it says goodbye: of what a
+goodbye meets on its way nobody could know."""
 HOLD_SECONDS: Final = 2.0
 """Pause in which an election is expected once a replica has caught up."""
 log = structlog.get_logger(__name__)
@@ -57,6 +62,7 @@ class Leading:
         self._door: BrokerProcess | None = None
         self._opening: asyncio.Task[None] | None = None
         self._going_on: asyncio.TimerHandle | None = None
+        self._parting: list[ServerChannel] = []
         self.is_open = False
         """True while gateways are let in."""
         self.engine.on_written, self.engine.on_durable = on_written, self._durable
@@ -152,11 +158,13 @@ class Leading:
         if self._going_on is not None:
             self._going_on.cancel()
         door.hold()
-        begun = self._loop.time()
+        begun, taken = self._loop.time(), self.engine.end
         while self._loop.time() < begun + seconds and self.engine.failure is None:
-            if commit.is_idle or self._loop.time() > begun + IDLE_SECONDS:
+            written = self.engine.commit_log.written_offset
+            if commit.is_idle or (self._loop.time() > begun + IDLE_SECONDS and written >= taken):
                 commit.hold()
-            if commit.is_at_rest and has_all(self.engine.commit_log.written_offset):
+            is_told = self.engine.confirmed_offset >= written or self._loop.time() > begun + TELL_SECONDS
+            if commit.is_at_rest and is_told and has_all(written):
                 self._going_on = self._loop.call_later(HOLD_SECONDS, self._go_on)
                 return True
             await asyncio.sleep(QUIESCE_STEP_SECONDS)
@@ -170,19 +178,23 @@ class Leading:
             self._door.go_on()
 
     def resign(self, listener: RemotingListener, reason: str) -> None:
-        """Confirm nothing any more: what waits is unknown, what was held back was not taken; gateways look for the
-        next master.  `close` is to follow."""
+        """Confirm nothing any more: what waits is unknown, what was held back was not taken, nor is what is on its way
+        here.  `close` is to follow: then gateways look for the next master."""
         log.warning("leads no more", reason=reason)
         self.engine.on_written = self.engine.on_durable = lambda offset: None
         if self._door is not None:
             self._door.refuse_held()
+        self._parting = [each for each in listener.channels if not each.who.startswith(REPLICA_CLIENT)]
+        for channel in self._parting:
+            channel.end_calls()
         self.broker.core.commit.give_up(StoreFailedError(f"not master any more: {reason}"))
-        for channel in tuple(listener.channels):
-            if not channel.who.startswith(REPLICA_CLIENT):
-                channel.goodbye("not master any more")
 
     async def close(self) -> None:
         self.is_open = False
+        if self._parting:
+            await asyncio.sleep(PART_SECONDS)
+        for channel in self._parting:
+            channel.goodbye("not master any more")
         if self._going_on is not None:
             self._going_on.cancel()
         if self._opening is not None:

@@ -22,7 +22,7 @@ def status_of(
         machine.end if leading is None else leading.end,
         machine.synced,
         machine.confirmed,
-        machine.is_open,
+        leading is not None and leading.is_open,
         machine.state.promise,
         machine.state.appointment,
         machine.starts[-1].name,

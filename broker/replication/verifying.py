@@ -14,7 +14,7 @@ from domain.errors import Code, EntrepotError
 from protocols.remoting import operations as wire
 
 STEP_BYTES: Final = 8 << 20
-CONNECT_SECONDS: Final = 2.0
+CONNECT_SECONDS: Final = 5.0
 ASK_SECONDS: Final = 60.0
 
 
@@ -46,9 +46,10 @@ Ask = Callable[[int, int], Any]
 
 
 async def compare(
-    addresses: Sequence[str], settings: LinkSettings, data_dir: str = "", store_id: str = ""
+    addresses: Sequence[str], settings: LinkSettings, data_dir: str = "", store_id: str = "", end: int = 0
 ) -> Comparison:
-    """Compare the logs of running replicas, and that of a directory that nobody has open, whose store has an id.
+    """Compare the logs of running replicas, and that of a directory that nobody has open: `store_id` and `end` are its
+    store's, and its log's.
 
     Raises UNAVAILABLE where a replica does not answer, BAD_REQUEST where they are not of one group.
     """
@@ -57,14 +58,14 @@ async def compare(
         for link in links:
             link.start()
         for link in links:
-            if not await link.wait_up(CONNECT_SECONDS):
+            if not await link.wait_tried(CONNECT_SECONDS):
                 raise EntrepotError(Code.UNAVAILABLE, f"{link.address} does not answer: {link.problem}")
-        return await _compare(links, data_dir, store_id)
+        return await _compare(links, data_dir, store_id, end)
     finally:
         await asyncio.gather(*(link.close() for link in links))
 
 
-async def _compare(links: list[Link], data_dir: str, store_id: str) -> Comparison:
+async def _compare(links: list[Link], data_dir: str, store_id: str, own_end: int) -> Comparison:
     told: list[wire.ReplicaStatus] = [await link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS) for link in links]
     groups = {each.group for each in told} | ({store_id} if data_dir else set())
     if len(groups) > 1:
@@ -75,7 +76,7 @@ async def _compare(links: list[Link], data_dir: str, store_id: str) -> Compariso
     if data_dir:
         files = LogFiles(data_dir)
         begins.append(files.start)
-        ends.append(max((segment.end for segment in files.segments), default=0))
+        ends.append(own_end)
         sources[data_dir] = _read(files)
     found = Comparison(max(begins), max(min(ends), max(begins)), tuple(sources))
     at = found.start

@@ -184,8 +184,9 @@ class BrokerProcess:
         self._service.go_on()
 
     def refuse_held(self) -> None:
-        """Say of what was held back that it was not taken."""
+        """Say of what was held back that it was not taken, and of all that comes from now on."""
         self._service.refuse_held()
+        self._listener.service.withdraw(Service(self._offer.calls, self._offer.streams))
 
     def info_changed(self) -> None:
         """Tell gateways and name servers who this is now."""

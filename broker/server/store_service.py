@@ -130,6 +130,8 @@ class StoreService:
         confirmation = self._placement.append(messages, append)
 
         def settled(failure: EntrepotError | None) -> None:
+            if failure is not None and self.is_leaving:  # the next master may have it
+                failure = EntrepotError(Code.OUTCOME_UNKNOWN, f"{failure.message}: the outcome is unknown")
             if failure is not None:
                 channel.refuse(request.id, failure)
             else:

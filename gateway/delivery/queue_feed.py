@@ -5,7 +5,8 @@ highest priority first; what came too late for the last of them goes back to its
 queue know nothing of each other; the store shares out.
 
 Order: what a consumer gave back has its place again before more is taken.  A consumer that is the only one by promise
-(single active, exclusive) is handed nothing before all that others held has come back, wherever they were.
+(single active, exclusive) is handed nothing before all that others held has come back, wherever they were, nor after a
+pop whose answer was lost, as with its broker, before all that this may have claimed has.
 """
 
 from __future__ import annotations
@@ -156,7 +157,10 @@ class QueueFeed:
                 await asyncio.sleep(LINGER_SECONDS)
                 count = min(self._credit(), MAX_POP_MESSAGES)
             await self._have_all_back()
+            unanswered = self.leased.unanswered
             self._hand_out(self._sort_out(await self.leased.pop(self._request(count))))
+            if self.leased.unanswered > unanswered:
+                self._only = None
             await asyncio.sleep(0)
 
     def _request(self, count: int, wait_ms: int = WAIT_MS) -> PopRequest:
@@ -169,8 +173,12 @@ class QueueFeed:
         if first is None or first is self._only or not (self.is_single or first.exclusive):
             return
         for _ in range(BACK_LOOKS):
-            if await self._held_elsewhere() <= 0:
-                break
+            try:
+                await self.leased.settle()  # else what is settled there, and not known here, hides what is lost
+                if await self._held_elsewhere() <= 0:
+                    break
+            except EntrepotError as refusal:
+                await self.leased.refused(refusal)
             await asyncio.sleep(BACK_SECONDS / BACK_LOOKS)
         self._only = first
 

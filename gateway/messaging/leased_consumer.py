@@ -38,6 +38,8 @@ LONGEST_PAUSE_SECONDS: Final = 2.0
 does that is ending."""
 MAX_UNSETTLED: Final = 10_000
 """Messages that ended here and that the store has not been told of: beyond it no more are asked for."""
+UNANSWERED: Final = frozenset({Code.OUTCOME_UNKNOWN, Code.REQUEST_TIMEOUT})
+"""Refusals of a pop that may have claimed messages."""
 CLOSE_SECONDS: Final = 5.0
 """How long giving back at the end may take; what is not given back by then comes when its lease ends."""
 
@@ -72,6 +74,8 @@ class LeasedConsumer:
         self.lease_ms = lease_ms
         self.is_fifo = False
         self.renewed = self.lost = 0
+        self.unanswered = 0
+        """Pops whose answer never came: what they claimed is held by nobody until its lease ends."""
         self._store, self._clock, self._renews = store, clock, renews
         self._on_end, self._on_idle = on_end, on_idle
         self._loop = asyncio.get_running_loop()
@@ -165,6 +169,8 @@ class LeasedConsumer:
             deliveries = await self._store.consumption.pop(request)
             if not self._renews and (group := self._store.topology.group(self.group)) is not None:
                 self.follow(group)  # only now it is there for sure
+            if deliveries:
+                self._pause_seconds = FIRST_PAUSE_SECONDS
             return self.take(deliveries)
         finally:
             self._asking -= 1
@@ -181,11 +187,10 @@ class LeasedConsumer:
         try:
             tickets = await self.ask(request)
         except EntrepotError as refusal:
+            self.unanswered += refusal.code in UNANSWERED
             await self.refused(refusal)
             return []
-        if tickets:
-            self._pause_seconds = FIRST_PAUSE_SECONDS
-        elif self._loop.time() - asked < request.wait_ms / 2000:
+        if not tickets and self._loop.time() - asked < request.wait_ms / 2000:
             self._leave_alone()
             await self._rest()
         return tickets

@@ -70,6 +70,8 @@ def _operation(
 
 LEAVES: Final = "the broker leaves: the message was not taken"
 """Why a broker that is about to go, or to be master no more, takes no message."""
+NOT_HERE: Final = "is not available here"
+"""Last words of who does not know an operation, as a replica that is not master: nothing was done."""
 
 # -- messages --------------------------------------------------------------------------------------------------------
 APPEND: Final = _operation(1, "append", RAW, Outcomes | None)

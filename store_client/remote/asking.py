@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from broker.remoting.link import ConnectionLostError, Link, OnLate
 from domain.consumer_group import GroupStatus, QueueProgress
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.message import StoredMessage
 from domain.shard import first_place, first_queue
 from domain.topic import QueueBounds
@@ -48,7 +48,13 @@ class Asking:
         has an answer that comes after that."""
         self.check_ready()
         seconds = self.request_seconds if seconds is None else seconds
-        return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
+        try:
+            return await self.link.ask(operation, *arguments, seconds=seconds, on_late=on_late)
+        except EntrepotError as refusal:
+            if refusal.code is not Code.BAD_REQUEST or not refusal.message.endswith(wire.NOT_HERE):
+                raise
+            # asked again over a new connection, where its master has become a slave
+            raise ConnectionLostError(f"broker {self.name!r} is not available: its master has moved") from refusal
 
     async def ask_messages(self, operation: wire.Operation, *arguments: Any) -> list[StoredMessage]:
         """The messages that an operation finds."""

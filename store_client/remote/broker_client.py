@@ -13,8 +13,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from broker.remoting.link import ClientStream, Link, LinkSettings, OnAnswer
-from domain.errors import Code, EntrepotError
+from broker.remoting.link import ClientStream, ConnectionLostError, Link, LinkSettings, OnAnswer
+from domain.errors import EntrepotError
 from domain.message import StoredMessage
 from domain.route import BrokerInfo, Registration
 from domain.shard import local_place, local_queue
@@ -165,4 +165,4 @@ class BrokerClient(Asking):
 
 def unavailable(what: str) -> EntrepotError:
     """The refusal where no broker is there that could answer."""
-    return EntrepotError(Code.UNAVAILABLE, f"no broker is available: {what}")
+    return ConnectionLostError(f"no broker is available: {what}")

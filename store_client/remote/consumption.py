@@ -18,6 +18,7 @@ from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
 from store_client.remote.popping import Popping
+from store_client.remote.riding import rides
 from store_client.remote.topology import RemoteTopology
 
 MAX_REMEMBERED_ROUTES: Final = 10_000
@@ -35,17 +36,20 @@ class RemoteConsumption:
         self._routes: dict[str, str] = {}
         self.release_waiting = self._popping.release
 
+    @rides
     async def pop(self, request: PopRequest) -> Deliveries:
         brokers = self._cluster.ready
         if request.topic in self._cluster.topics:
             await self._topology.ensure_group(request.group, self._group_defaults, brokers)
         return await self._popping.pop(request)
 
+    @rides
     async def acknowledge(
         self, topic: str, group: str, receipts: Sequence[Receipt], *, may_wait: bool = False
     ) -> list[EntrepotError | None]:
         return await self._settle(wire.ACKNOWLEDGE, topic, group, receipts, may_wait)
 
+    @rides
     async def change_invisible_duration(
         self,
         topic: str,
@@ -59,6 +63,7 @@ class RemoteConsumption:
         operation = wire.CHANGE_INVISIBLE_DURATION
         return await self._settle(operation, topic, group, receipts, invisible_ms, release, suspend)
 
+    @rides
     async def reject(
         self, topic: str, group: str, receipts: Sequence[Receipt], reason: str = REJECTED
     ) -> list[EntrepotError | None]:
@@ -119,6 +124,7 @@ class RemoteConsumption:
             )
         return found[0]
 
+    @rides
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         if queue_id is not None:
             client = self._cluster.of_queue(topic, queue_id)
@@ -134,6 +140,7 @@ class RemoteConsumption:
                 raise answer  # the group would go on from two positions
         return self._topology.status_of(group, answers)
 
+    @rides
     async def resend_dead_letters(
         self, group: str, queue_offsets: Sequence[int], queue_id: int = 0
     ) -> list[EntrepotError | None]:

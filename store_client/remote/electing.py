@@ -44,7 +44,7 @@ class Electing:
     async def __aenter__(self) -> Electing:
         for link in self._links.values():
             link.start()
-        await asyncio.gather(*(link.wait_up(self._seconds) for link in self._links.values()))
+        await asyncio.gather(*(link.wait_tried(self._seconds) for link in self._links.values()))
         return self
 
     async def __aexit__(self, *_: object) -> None:

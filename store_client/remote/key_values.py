@@ -18,6 +18,7 @@ from domain.shard import broker_of_place, local_place
 from protocols.remoting import operations as wire
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
+from store_client.remote.riding import rides
 
 NEVER: Final = (1 << 62) - 1
 """A version that no key ever has."""
@@ -39,15 +40,17 @@ class RemoteKeyValues:
         claims = [c for c in self._cluster.clients.values() if c.info is not None and c.info.keeps_key_values]
         if not claims:
             raise unavailable("the one that keeps key-values is away")
-        keeper = min(claims, key=lambda client: client.number)
+        keeper = min(claims, key=lambda client: (client.number, not client.is_ready))
         keeper.check_ready()
         return keeper
 
+    @rides
     async def get(self, keys: Sequence[str]) -> list[KeyValue | None]:
         keeper = self.keeper()
         found: list[KeyValue | None] = await keeper.ask(wire.GET, list(keys))
         return [None if each is None else _to_world(each, keeper) for each in found]
 
+    @rides
     async def scan(self, prefix: str, *, after: str = "", limit: int = MAX_SCAN) -> list[KeyValue]:
         keeper = self.keeper()
         limit = min(limit, MAX_SCAN)
@@ -59,6 +62,7 @@ class RemoteKeyValues:
                 return found
             after = page[-1].key
 
+    @rides
     async def write(self, changes: Sequence[KeyValueChange]) -> int:
         check_changes(changes)
         keeper = self.keeper()

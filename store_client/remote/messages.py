@@ -17,6 +17,7 @@ from protocols.remoting.records import RecordRun, decode_run
 from store_client.remote.appending import Appending
 from store_client.remote.asking import Asking, ask_all
 from store_client.remote.cluster import Cluster
+from store_client.remote.riding import rides
 from store_client.remote.tails import Tails
 
 
@@ -53,10 +54,12 @@ class RemoteMessages:
                     raise
         return client, await client.ask(operation, topic, local_queue(queue_id), *arguments)
 
+    @rides
     async def read(self, topic: str, queue_id: int, from_offset: int, max_messages: int) -> list[StoredMessage]:
         source, found = await self._from(topic, queue_id, wire.READ, from_offset, max_messages, may_lag=True)
         return source.decode(found)
 
+    @rides
     async def pull(
         self, topic: str, queue_id: int, from_offset: int, max_messages: int, filter: FilterExpression | None = None
     ) -> Pulled:
@@ -65,6 +68,7 @@ class RemoteMessages:
         )
         return Pulled(source.decode(found), next_offset, min_offset, max_offset)
 
+    @rides
     async def matching_offsets(
         self, topic: str, queue_id: int, topic_filter: str, from_offset: int, limit: int
     ) -> tuple[list[int], int]:
@@ -98,11 +102,13 @@ class RemoteMessages:
         _, found = await self._from(topic, queue_id, wire.BYTES_BETWEEN, from_offset, to_offset, may_lag=False)
         return found
 
+    @rides
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         offset: int
         _, offset = await self._from(topic, queue_id, wire.OFFSET_AT, position, may_lag=False)
         return offset
 
+    @rides
     async def bounds(self, topic: str) -> list[QueueBounds]:
         found: list[QueueBounds] = []
         answers = await ask_all(self._cluster.readers_of_topic(topic), lambda c: c.ask(wire.BOUNDS, topic))

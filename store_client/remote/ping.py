@@ -13,7 +13,8 @@ from domain.errors import Code, EntrepotError
 from protocols.remoting.operations import REPLICA_HEALTH
 from store_client.remote.replica_views import seen_by_itself
 
-LOOK_SECONDS: Final = 0.02
+LEAST_SECONDS: Final = 0.02
+"""Wait for a second answer where the first took nearly all of the time."""
 
 
 class Pong(NamedTuple):
@@ -39,23 +40,14 @@ async def ping(
     settings = LinkSettings(who="ping", cluster=cluster, tls=TlsFiles(*tls).client(), connect_seconds=seconds)
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    greeted: asyncio.Future[float] = loop.create_future()
-
-    def is_up() -> None:
-        if not greeted.done():
-            greeted.set_result(loop.time() - begun)
-
-    link = Link(address, settings, on_up=is_up)
-    untried = link.problem
+    link = Link(address, settings)
     link.start()
     try:
-        while not greeted.done():
-            if link.problem != untried:
-                raise EntrepotError(Code.UNAVAILABLE, link.problem)
-            if loop.time() - begun > seconds:
-                raise EntrepotError(Code.UNAVAILABLE, f"no greeting within {seconds:g} s")
-            await asyncio.wait((greeted,), timeout=LOOK_SECONDS)
-        return await _health(link, greeted.result(), begun + seconds - loop.time())
+        if not await link.wait_tried(seconds):
+            is_late = loop.time() - begun >= seconds
+            raise EntrepotError(Code.UNAVAILABLE, f"no greeting within {seconds:g} s" if is_late else link.problem)
+        greeted = loop.time() - begun
+        return await _health(link, greeted, begun + seconds - loop.time())
     finally:
         await link.close()
 
@@ -63,7 +55,7 @@ async def ping(
 async def _health(link: Link, took: float, seconds: float) -> Pong:
     """Only replicas answer this; where one does not, its greeting counts all the same."""
     try:
-        own, master = await link.ask(REPLICA_HEALTH, seconds=max(seconds, LOOK_SECONDS))
+        own, master = await link.ask(REPLICA_HEALTH, seconds=max(seconds, LEAST_SECONDS))
     except EntrepotError as error:
         return Pong(took, untold="" if error.code == Code.BAD_REQUEST else error.message)
     known = own if own.role == "master" else master

@@ -1,24 +1,32 @@
-"""Riding: messages that wait while the mastership of their broker moves.
+"""Riding: messages and questions that wait while the mastership of their broker moves.
 
-Only what is known to be taken by nobody waits here: it had not left, or was refused by a master that was about to go.
-It goes to the next master, in the order in which it was first sent, or is refused when its time is over.
+Only what is known to be done by nobody waits here: it had not left, or was refused by a replica that is not master, or
+about to go.  It goes to the next master, messages in the order in which they were first sent, or is refused when its
+time is over.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Final
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
+from broker.remoting.link import ConnectionLostError
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 RIDE_SECONDS: Final = 1.5
 """Longest wait for the next master."""
 MAX_RIDING_BYTES: Final = 64 << 20
 """Named limit: of all that waits; beyond it, messages are refused at once."""
+AGAIN_SECONDS: Final = 0.02
+"""Pause before a broker is asked again that is taken for there."""
 
 
 @dataclass(order=True, slots=True)
@@ -49,8 +57,7 @@ class Riding:
         """Let it wait, if its broker has replicas, and there is room; says whether it does."""
         if ride.until <= self._loop.time():
             return False
-        has_replicas = client.known is not None and bool(client.known.replicas)
-        if not has_replicas or self._bytes + ride.size > MAX_RIDING_BYTES:
+        if not has_replicas(client) or self._bytes + ride.size > MAX_RIDING_BYTES:
             return False
         self._bytes += ride.size
         insort(self._waiting.setdefault(ride.broker, []), ride)
@@ -72,3 +79,49 @@ class Riding:
                 ride.timer.cancel()
         for ride in rides:
             ride.go()
+
+
+def has_replicas(client: BrokerClient) -> bool:
+    return client.known is not None and bool(client.known.replicas)
+
+
+async def next_master(cluster: Cluster, until: float) -> bool:
+    """Wait for a broker with replicas to be there; says whether it is worth while to ask again in time."""
+    brokers = [client for client in cluster.clients.values() if has_replicas(client)]
+    loop = asyncio.get_running_loop()
+    left = until - loop.time()
+    if not brokers or left <= 0:
+        return False
+    if all(client.is_ready for client in brokers):
+        await asyncio.sleep(min(AGAIN_SECONDS, left))
+        return True
+    come: asyncio.Future[None] = loop.create_future()
+
+    def noted(client: BrokerClient, is_ready: bool) -> None:
+        if is_ready and not come.done():
+            come.set_result(None)
+
+    cluster.ready_watchers.append(noted)
+    try:
+        await asyncio.wait((come,), timeout=left)
+    finally:
+        cluster.ready_watchers.remove(noted)
+    return come.done()
+
+
+def rides(call: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """For a method of a port: what nobody did, as no master was there, the next one is asked."""
+
+    @wraps(call)
+    async def riding(*arguments: P.args, **named: P.kwargs) -> T:
+        until = 0.0
+        while True:
+            try:
+                return await call(*arguments, **named)
+            except ConnectionLostError:
+                until = until or asyncio.get_running_loop().time() + RIDE_SECONDS
+                cluster: Cluster = cast("Any", arguments[0])._cluster
+                if not await next_master(cluster, until):
+                    raise
+
+    return riding

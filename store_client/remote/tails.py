@@ -90,7 +90,7 @@ class RemoteTail:
 
     def reopen(self, client: BrokerClient) -> None:
         """The broker is back, perhaps at another address.  If the topic was deleted meanwhile, and there is one of its
-        name again, that is another."""
+        name again, that is another.  The stream of the address before may not have ended yet."""
         self._client = client
         if client.has_other_store or self._deletion() > self._known_deletion:
             self.forget_place()

@@ -11,6 +11,7 @@ from protocols.remoting import operations as wire
 from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient, unavailable
 from store_client.remote.cluster import Cluster
+from store_client.remote.riding import rides
 
 BEHIND_ALL: Final = (1 << 62) - 1
 
@@ -21,9 +22,11 @@ class RemoteTimers:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    @rides
     async def recall(self, topic: str, message_id: bytes, deliver_at_ms: int) -> None:
         await self._at_one(wire.RECALL, topic, message_id, deliver_at_ms)
 
+    @rides
     async def retime(self, topic: str, message_id: bytes, deliver_at_ms: int, new_deliver_at_ms: int) -> None:
         await self._at_one(wire.RETIME, topic, message_id, deliver_at_ms, new_deliver_at_ms)
 
@@ -36,6 +39,7 @@ class RemoteTimers:
                 refusals.append(unavailable(f"one that may have it of topic {topic!r} is away"))
             raise next((r for r in refusals if r.code != Code.OFFSET_NOT_FOUND), refusals[0])
 
+    @rides
     async def timed_messages(
         self, topic: str | None = None, *, after: TimerCursor | None = None, limit: int = 100
     ) -> list[TimedMessage]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from broker.remoting.link import ConnectionLostError
 from domain.consumer_group import ConsumerGroup, GroupStatus, QueueProgress
 from domain.errors import AWAY, NOT_THERE, Code, EntrepotError
 from domain.names import DEFAULT_NAMESPACE, check_group_name, check_namespace, is_system_topic, split_name
@@ -20,6 +21,7 @@ from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import BrokerClient
 from store_client.remote.cluster import Cluster
 from store_client.remote.definitions import localized
+from store_client.remote.riding import rides
 
 _Asked = TypeVar("_Asked")
 MAX_TRIES = 3
@@ -49,6 +51,7 @@ class RemoteTopology:
             raise refusal
         return topic
 
+    @rides
     async def put_topics(self, topics: Sequence[Topic]) -> list[EntrepotError | None]:
         names = [topic.name for topic in topics]
         if len(set(names)) < len(names):  # one after the other, as they stand there
@@ -80,6 +83,8 @@ class RemoteTopology:
         ready = self._cluster.some_ready("topics cannot be changed")
         await asyncio.gather(*(self._drop_deleted(client, topics) for client in ready))
         answers = await ask_all(ready, lambda c: c.ask(wire.PUT_TOPICS, [localized(t, c.name) for t in topics]))
+        if all(isinstance(answer, ConnectionLostError) for _, answer in answers):
+            raise answers[0][1]
         outcomes: list[EntrepotError | None] = []
         for at, topic in enumerate(topics):
             refusals = [(client, answer[at]) for client, answer in answers if not isinstance(answer, EntrepotError)]
@@ -112,6 +117,7 @@ class RemoteTopology:
                 again = localized(replace(before, revision=revision), client.name)
                 await _quietly(client.ask(wire.PUT_TOPICS, [again]))
 
+    @rides
     async def delete_topic(self, name: str) -> None:
         known = self._cluster.definition(name)
         revision = self._cluster.next_revision(f"topic/{name}", 0 if known is None else known.revision)
@@ -132,6 +138,7 @@ class RemoteTopology:
                     client.view.deleted[what] = max(revision, client.view.deleted.get(what, 0))
         self._cluster.merge([name], ())
 
+    @rides
     async def topic_status(self, name: str) -> TopicStatus:
         answers = await ask_all(self._cluster.of_topic(name), lambda c: c.ask(wire.TOPIC_STATUS, name))
         queues: list[QueueBounds] = []
@@ -155,6 +162,7 @@ class RemoteTopology:
     def namespaces(self) -> list[str]:
         return [DEFAULT_NAMESPACE, *sorted(name for name in self._cluster.namespaces() if name != DEFAULT_NAMESPACE)]
 
+    @rides
     async def put_namespace(self, name: str) -> None:
         check_namespace(name)
         if name in self.namespaces():
@@ -165,6 +173,7 @@ class RemoteTopology:
         for client in _took(answers):
             client.view.namespaces[name] = revision
 
+    @rides
     async def delete_namespace(self, name: str) -> None:
         if name != DEFAULT_NAMESPACE and name in self.namespaces():
             owned = next((o for o in (*self._cluster.topics, *self._cluster.groups) if split_name(o)[0] == name), None)
@@ -185,6 +194,7 @@ class RemoteTopology:
     def groups(self) -> list[ConsumerGroup]:
         return sorted(self._cluster.groups.values(), key=lambda group: group.name)
 
+    @rides
     async def put_group(self, group: ConsumerGroup) -> ConsumerGroup:
         known = self._cluster.groups.get(group.name)
         if group.revision == BY_USE:
@@ -216,6 +226,7 @@ class RemoteTopology:
             client.view.took_group(group)
         self._cluster.merge((), [group.name])
 
+    @rides
     async def delete_group(self, name: str) -> None:
         known = self._cluster.groups.get(name)
         if known is None:
@@ -230,6 +241,7 @@ class RemoteTopology:
                 client.view.dropped_group(name, revision)
         self._cluster.merge((), [name])
 
+    @rides
     async def group_status(self, name: str) -> GroupStatus:
         answers = await ask_all(
             self._cluster.some_ready("groups cannot be asked"), lambda c: c.ask(wire.GROUP_STATUS, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker.remoting.link import ConnectionLostError
 from domain.confirmation import Confirmation
 from domain.errors import Code, EntrepotError
 from domain.message import Message, StoredMessage
@@ -13,6 +14,7 @@ from store_client.remote.appending import Appending
 from store_client.remote.asking import ask_all
 from store_client.remote.broker_client import unavailable
 from store_client.remote.cluster import Cluster
+from store_client.remote.riding import rides
 
 
 class RemoteTransactions:
@@ -24,10 +26,13 @@ class RemoteTransactions:
     def append_half(self, messages: Sequence[Message]) -> Confirmation:
         return self._appending.append(messages, wire.APPEND_HALF)
 
+    @rides
     async def end_transactions(self, ends: Sequence[TransactionEnd]) -> list[EntrepotError | None]:
         """Who began them may be another gateway, so all brokers are asked; one of them has each."""
         brokers = self._cluster.some_ready("transactions cannot be ended")
         answers = await ask_all(brokers, lambda c: c.ask(wire.END_TRANSACTIONS, list(ends)))
+        if all(isinstance(answer, ConnectionLostError) for _, answer in answers):
+            raise answers[0][1]
         outcomes: list[EntrepotError | None] = []
         for at in range(len(ends)):
             told = [answer if isinstance(answer, EntrepotError) else answer[at] for _, answer in answers]

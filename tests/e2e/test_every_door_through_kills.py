@@ -6,11 +6,7 @@ or descriptors.
 
 from __future__ import annotations
 
-import base64
-import http.client
 import itertools
-import json
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -21,12 +17,12 @@ import pytest
 
 from tests.support import amqp_load, mqtt_load
 from tests.support.deployment import ClusterProcesses
+from tests.support.http_load import HttpLoad, Webhook
 from tests.support.rocketmq_load import RocketMqLoad
 from tests.support.seed import seeded
 from tests.support.server import Process, ServerProcess
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from tests.support.webhook_receiver import WebhookReceiver
 from tests.tiers.marks import scaled
 
 ROUNDS = scaled(2, 8)
@@ -35,7 +31,6 @@ READERS = scaled(QUICK, (*QUICK, "amqp", "webhook"))
 """Messages that a queue's consumer or a dispatcher held when it died come again after ten to thirty seconds."""
 LIFE_SECONDS = scaled((0.2, 0.6), (0.3, 2.0))
 """Between two kills."""
-GROUP = "/topics/load/eventsubscriptions/pullers"
 LEASE_SECONDS = 2
 SETTINGS = {
     "groups.invisible_seconds": str(LEASE_SECONDS),
@@ -49,99 +44,6 @@ LONG_SECONDS = 3 * PATIENCE_SECONDS
 """Leases of what was in flight run out, and webhooks are tried again."""
 MEMORY_MARGIN = 64 << 20
 DESCRIPTORS_MARGIN = 16
-
-
-class Webhook:
-    """A subscription to all of it, and what its receiver was sent; the receiver fails now and then."""
-
-    def __init__(self, door: Process) -> None:
-        self.receiver = WebhookReceiver()
-        steps = [{"status": 500} if number % 17 == 3 else {"status": 200} for number in range(2000)]
-        self.receiver.behave("load", steps=steps)
-        self._taken: list[str] = []
-        body = {
-            "source": "load",
-            "sink": self.receiver.hook("load"),
-            "protocol": "HTTP",
-            "config": {"initialbackoffseconds": 0.1, "maxbackoffseconds": 1, "maxattempts": 1000, "timeoutseconds": 1},
-        }
-        connection = http.client.HTTPConnection("127.0.0.1", door.port("http"), timeout=PATIENCE_SECONDS)
-        connection.request("POST", "/subscriptions", json.dumps(body), {"content-type": "application/json"})
-        answer = connection.getresponse()
-        assert answer.status == 201, answer.read()
-        connection.close()
-
-    @property
-    def taken(self) -> set[str]:
-        self._taken += self.receiver.bodies("load", len(self._taken))
-        return set(self._taken)
-
-
-class HttpLoad:
-    """Publishes events, and pulls and acknowledges those of a group, by whichever door answers."""
-
-    def __init__(self, doors: Sequence[Process]) -> None:
-        self._doors = itertools.cycle(doors)
-        self.sent: set[str] = set()
-        self.confirmed: set[str] = set()
-        self.taken: set[str] = set()
-        self.is_producing = self.is_consuming = True
-        self.threads = [threading.Thread(target=self._publish), threading.Thread(target=self._pull)]
-        for thread in self.threads:
-            thread.start()
-
-    def _ask(self, path: str, body: bytes, headers: dict[str, str]) -> bytes:
-        connection = http.client.HTTPConnection("127.0.0.1", next(self._doors).port("http"), timeout=PATIENCE_SECONDS)
-        try:
-            connection.request("POST", path, body, headers)
-            answer = connection.getresponse()
-            content = answer.read()
-            if answer.status != 200:
-                raise OSError(answer.status)
-            return content
-        finally:
-            connection.close()
-
-    def _publish(self) -> None:
-        number = 0
-        while self.is_producing:
-            name = f"http-{number}"
-            number += 1
-            self.sent.add(name)
-            attributes = {"ce-specversion": "1.0", "ce-id": name, "ce-source": "/test", "ce-type": "t"}
-            try:
-                headers = {**attributes, "ce-subject": "c", "content-type": "text/plain"}
-                self._ask("/topics/load:publish", name.encode(), headers)
-            except (OSError, http.client.HTTPException):
-                time.sleep(0.02)  # the server is away
-                continue
-            self.confirmed.add(name)
-
-    def _pull(self) -> None:
-        while self.is_consuming:
-            try:
-                found = json.loads(self._ask(f"{GROUP}:receive?maxEvents=100&maxWaitTime=1", b"", {}))["value"]
-                for each in found:
-                    event = each["event"]
-                    raw = base64.b64decode(event["data_base64"]).decode() if "data_base64" in event else event["data"]
-                    self.taken.add(str(raw))
-                tokens = [each["brokerProperties"]["lockToken"] for each in found]
-                if tokens:
-                    body = json.dumps({"lockTokens": tokens}).encode()
-                    self._ask(f"{GROUP}:acknowledge", body, {"content-type": "application/json"})
-            except (OSError, ValueError, http.client.HTTPException):
-                time.sleep(0.02)
-
-    def stop(self) -> None:
-        self.is_producing = self.is_consuming = False
-        for thread in self.threads:
-            thread.join(PATIENCE_SECONDS)
-
-    def end_producing(self) -> None:
-        """No more new ones; waits until the last is answered."""
-        self.is_producing = False
-        self.threads[0].join(PATIENCE_SECONDS)
-        assert not self.threads[0].is_alive(), "an event waits for its answer"
 
 
 def descriptors(process: Process) -> int:
@@ -179,7 +81,7 @@ class Doors:
         session = mqtt_load.Consumer("session", "load/#", 1)
         self.mqtt.consume(session)
         wait_until(lambda: session.is_ready, "subscribed")
-        self.webhook = Webhook(processes[0]) if "webhook" in READERS else None
+        self.webhook = Webhook(processes[0], fails=True) if "webhook" in READERS else None
         self.http = HttpLoad(processes)
         self.rocketmq = RocketMqLoad(processes, "load", "receivers", sub_topic="load/e", lease_ms=LEASE_SECONDS * 1000)
         self.rocketmq.begin(producers=1, consumers=1)
@@ -209,7 +111,7 @@ class Doors:
     def taken(self) -> dict[str, set[str]]:
         """By reader."""
         found = {reader: {*taken.copy()} for reader, taken in self._readers.items() if reader in READERS}
-        return found if self.webhook is None else {**found, "webhook": self.webhook.taken}
+        return found if self.webhook is None else {**found, "webhook": {*self.webhook.taken}}
 
     def missing(self) -> dict[str, dict[str, int]]:
         """The number that each reader lacks of each publisher."""

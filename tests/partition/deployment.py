@@ -8,9 +8,10 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from broker.remoting.link import Link, LinkSettings
 from domain.route import Routes
@@ -58,9 +59,16 @@ _QUICK = {
 
 
 class Node:
-    """One process; `addresses` are those of its listeners."""
+    """One process; `addresses` are those of its listeners.  `settings` besides those that all have."""
 
-    def __init__(self, network: Network, machine: str, directory: Path, *arguments: str) -> None:
+    def __init__(
+        self,
+        network: Network,
+        machine: str,
+        directory: Path,
+        *arguments: str,
+        settings: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
         self.addresses: dict[str, str] = {}
         self.machine = machine
         self._network = network
@@ -69,12 +77,16 @@ class Node:
         command = [sys.executable, "-m", "gateway.cli", *arguments, "--host", network.address(machine)]
         command += ["--set", "security.anonymous=always"]  # clients come from other machines
         command += ["--ready-file", str(self._ready_file)]
-        command += [part for key, value in _QUICK.items() for part in ("--set", f"{key}={value}")]
+        command += [part for key, value in (_QUICK | dict(settings)).items() for part in ("--set", f"{key}={value}")]
+        self._command = network.command(machine, *command)
+        self.begin()
+
+    def begin(self) -> None:
+        """Start it, perhaps again."""
+        self._ready_file.unlink(missing_ok=True)
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ENTREPOT__")}
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                network.command(machine, *command), stdout=log, stderr=subprocess.STDOUT, env=environment
-            )
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=subprocess.STDOUT, env=environment)
 
     def wait_ready(self) -> None:
         wait_until(lambda: self._ready_file.exists() or not self.is_alive, self.log_text, START_SECONDS)
@@ -95,12 +107,19 @@ class Node:
                 found += int(queues.partition(":")[0], 16)
         return found
 
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait(10)
 
     def log_text(self) -> str:
         return f"---- {self.machine}\n{self._log.read_text(errors='replace')[-6000:]}"
+
+    def errors(self) -> list[str]:
+        """Lines of its log that tell of errors."""
+        return [line for line in self._log.read_text(errors="replace").splitlines() if "[error" in line]
 
 
 class Deployment:
@@ -144,8 +163,10 @@ class Deployment:
         node.wait_ready()
         return node
 
-    def _add(self, machine: str, name: str, *arguments: str) -> Node:
-        node = Node(self.network, machine, self._directory / name, *arguments)
+    def _add(
+        self, machine: str, name: str, *arguments: str, settings: Mapping[str, object] = MappingProxyType({})
+    ) -> Node:
+        node = Node(self.network, machine, self._directory / name, *arguments, settings=settings)
         self._nodes.append(node)
         return node
 

@@ -28,6 +28,7 @@ class Network:
         self._stem = f"{_PREFIX}{_owner(os.getpid())}-"
         self._addresses = {name: f"198.18.{number}.2" for number, name in enumerate(machines, 1)}
         self._cuts: set[tuple[str, str]] = set()
+        self._slow: set[str] = set()
 
     def address(self, machine: str) -> str:
         return self._addresses[machine]
@@ -44,7 +45,7 @@ class Network:
             self._add(name, address, address.removesuffix(".2") + ".1")
 
     def _add(self, name: str, address: str, gate: str) -> None:
-        here, router, port = self.namespace(name), self.namespace(_ROUTER), f"to-{name}"[:15]
+        here, router, port = self.namespace(name), self.namespace(_ROUTER), _port(name)
         _ip("netns", "add", here)
         _ip("link", "add", "link0", "netns", here, "type", "veth", "peer", "name", port, "netns", router)
         for namespace, device, own in ((here, "link0", address), (router, port, gate)):
@@ -75,8 +76,17 @@ class Network:
         self.cut(one, other)
         self.cut(other, one)
 
+    def slow(self, machine: str, rate: str = "1mbit") -> None:
+        """Let no more than so much go to a machine."""
+        limit = ("tbf", "rate", rate, "burst", "16kb", "latency", "500ms")
+        _run("tc", "-n", self.namespace(_ROUTER), "qdisc", "replace", "dev", _port(machine), "root", *limit)
+        self._slow.add(machine)
+
     def heal(self) -> None:
-        """Lose none any more."""
+        """Lose none any more, and let all go at once."""
+        for machine in tuple(self._slow):
+            _run("tc", "-n", self.namespace(_ROUTER), "qdisc", "del", "dev", _port(machine), "root")
+            self._slow.discard(machine)
         for source, target in tuple(self._cuts):
             self._rule("del", source, target)
             self._cuts.discard((source, target))
@@ -113,13 +123,14 @@ def refusal() -> str | None:
     """Why there can be no such network here; None where there can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
-    missing = [name for name in ("ip", "setpriv") if shutil.which(name) is None]
+    missing = [name for name in ("ip", "tc", "setpriv") if shutil.which(name) is None]
     if missing:
         return f"not installed: {', '.join(missing)} (make peers)"
     network = Network([_PROBE])
     try:
         network.make()
         network.cut(_PROBE, _PROBE)
+        network.slow(_PROBE)
     except (OSError, AssertionError) as error:
         return f"no network namespaces here: {error}"
     finally:
@@ -155,9 +166,18 @@ def _remove(namespace: str) -> None:
     subprocess.run(["ip", "netns", "delete", namespace], capture_output=True, timeout=10, check=False)
 
 
+def _port(machine: str) -> str:
+    """The router's end of a machine's link."""
+    return f"to-{machine}"[:15]
+
+
 def _ip(*arguments: str) -> str:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=10, check=False)
-    assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr.strip()}"
+    return _run("ip", *arguments)
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
     return done.stdout
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.partition.client import HttpClient
-from tests.partition.deployment import ANSWER_BOUND, NAME_SERVERS, Deployment
+from tests.partition.deployment import ANSWER_BOUND, NAME_SERVERS
 from tests.partition.network import Network, refusal
+from tests.partition.replicated import ReplicatedDeployment
 from tests.support.soak_table import tell
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -18,32 +19,13 @@ REPLICAS = ("replica-1", "replica-2", "replica-3")
 ENOUGH = 30
 
 
-class ReplicatedDeployment(Deployment):
-    """A name server, three replicas of one broker, a gateway."""
-
-    def start(self) -> None:
-        for name in NAME_SERVERS:
-            self._add(name, name, "nameserver")
-        addresses = [f"{at}={self.network.address(name)}:10911" for at, name in enumerate(REPLICAS, 1)]
-        group = "[" + ", ".join(f'"{each}"' for each in addresses) + "]"
-        for at, name in enumerate(REPLICAS, 1):
-            settings = {"broker.replicas": group, "broker.replica_id": str(at), "broker.rule": "2-3"}
-            data = ["--data-dir", str(self._directory / f"{name}-data"), "--name", "broker-0"]
-            flags = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-            advertise = ["--advertise", f"{self.network.address(name)}:10911"]
-            self._add(name, name, "broker", "--nameserver", self._names, *data, *advertise, *flags)
-        for node in self._nodes:
-            node.wait_ready()
-        self.gateway = self.start_gateway("gateway")
-
-
 @pytest.fixture
 def group(tmp_path: Any) -> Iterator[ReplicatedDeployment]:
     why = refusal()
     if why is not None:
         pytest.skip(why)
     network = Network((*NAME_SERVERS, *REPLICAS, "gateway", "client"))
-    made = ReplicatedDeployment(network, tmp_path)
+    made = ReplicatedDeployment(network, tmp_path, {"broker-0": REPLICAS})
     try:
         network.make()
         made.start()

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pika  # type: ignore[import-untyped]
@@ -26,9 +27,9 @@ MARKS = "marks"
 Connect = Callable[[], "pika.BlockingConnection"]
 
 
-def parameters(port: int) -> pika.ConnectionParameters:
+def parameters(port: int, host: str = "127.0.0.1") -> pika.ConnectionParameters:
     return pika.ConnectionParameters(
-        "127.0.0.1",
+        host,
         port,
         connection_attempts=1,
         socket_timeout=PATIENCE_SECONDS,
@@ -38,12 +39,23 @@ def parameters(port: int) -> pika.ConnectionParameters:
     )
 
 
+@contextmanager
+def closing_softly(connection: pika.BlockingConnection) -> Iterator[pika.BlockingConnection]:
+    """A connection that is closed at the end, if it is still open: else the server holds what its consumers had."""
+    try:
+        yield connection
+    finally:
+        with suppress(*BROKEN):
+            connection.close()
+
+
 class Publisher:
     """Publishes `<name>-<number>` one after the other; what was not confirmed is published again.  To a queue, or to an
     exchange with a routing key."""
 
-    def __init__(self, name: str, routing_key: str, exchange: str = "") -> None:
+    def __init__(self, name: str, routing_key: str, exchange: str = "", *, pause_seconds: float = 0.0) -> None:
         self.name, self.routing_key, self.exchange = name, routing_key, exchange
+        self._pause_seconds = pause_seconds
         self.sent: set[str] = set()
         self.confirmed: set[str] = set()
         self.unsure: set[str] = set()
@@ -53,22 +65,22 @@ class Publisher:
         number, body = 0, ""
         while goes_on() or body:
             try:
-                connection = connect()
-                channel = connection.channel()
-                channel.confirm_delivery()
-                while goes_on() or body:
-                    if not body:
-                        while is_ahead() and goes_on():
-                            time.sleep(AWAY_SECONDS)
-                        body, number = f"{self.name}-{number}", number + 1
-                    if body in self.sent:
-                        self.unsure.add(body)
-                    self.sent.add(body)
-                    persistent = pika.BasicProperties(delivery_mode=2)
-                    channel.basic_publish(self.exchange, self.routing_key, body.encode(), persistent)
-                    self.confirmed.add(body)
-                    body = ""
-                connection.close()
+                with closing_softly(connect()) as connection:
+                    channel = connection.channel()
+                    channel.confirm_delivery()
+                    while goes_on() or body:
+                        if not body:
+                            while is_ahead() and goes_on():
+                                time.sleep(AWAY_SECONDS)
+                            body, number = f"{self.name}-{number}", number + 1
+                        if body in self.sent:
+                            self.unsure.add(body)
+                        self.sent.add(body)
+                        persistent = pika.BasicProperties(delivery_mode=2)
+                        channel.basic_publish(self.exchange, self.routing_key, body.encode(), persistent)
+                        self.confirmed.add(body)
+                        body = ""
+                        time.sleep(self._pause_seconds)
             except BROKEN:
                 time.sleep(AWAY_SECONDS)
 
@@ -89,7 +101,8 @@ class Consumer:
     def run(self, connect: Connect, goes_on: Callable[[], bool]) -> None:
         while goes_on():
             try:
-                self._consume(connect(), goes_on)
+                with closing_softly(connect()) as connection:
+                    self._consume(connection, goes_on)
             except BROKEN:
                 time.sleep(AWAY_SECONDS)
 
@@ -113,7 +126,6 @@ class Consumer:
                 self.settled.update(acknowledged)
                 acknowledged.clear()
             if not goes_on():
-                connection.close()
                 return
 
     def _take(self, method: Any, body: str) -> None:

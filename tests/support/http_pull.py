@@ -61,7 +61,7 @@ def events(server: Deployment | GatewayProcess, topic: str, group: str = "reader
 
 def kept(server: Deployment | GatewayProcess, topic: str, group: str = "reader") -> list[bytes]:
     """The payloads of `events`, sorted."""
-    return sorted(map(_payload, events(server, topic, group)))
+    return sorted(map(payload_of, events(server, topic, group)))
 
 
 def mqtt_connections(server: Deployment | GatewayProcess) -> int:
@@ -73,7 +73,8 @@ def mqtt_connections(server: Deployment | GatewayProcess) -> int:
     return int(float(found[1]))
 
 
-def _payload(event: dict[str, Any]) -> bytes:
+def payload_of(event: dict[str, Any]) -> bytes:
+    """The data of an event as its publisher sent it."""
     if "data_base64" in event:
         return base64.b64decode(event["data_base64"])
     data = event.get("data", "")

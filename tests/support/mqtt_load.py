@@ -41,9 +41,9 @@ SESSION_SECONDS = 600
 class Wire:
     """One connection, packet by packet; nothing is answered by itself.  Raises OSError at its end."""
 
-    def __init__(self, port: int, client_id: str) -> None:
+    def __init__(self, port: int, client_id: str, host: str = "127.0.0.1") -> None:
         self._decoder = Decoder(1 << 24, 5)
-        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS)
+        self._socket = socket.create_connection((host, port), PATIENCE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         properties = {PropertyId.SESSION_EXPIRY_INTERVAL: SESSION_SECONDS}
         self.say(Connect(client_id, 5, clean_start=False, properties=properties))
@@ -96,6 +96,10 @@ class Publisher:
     _next_id: int = 0
 
     window: int = 8
+    pause_seconds: float = 0.0
+    """Time between two looks at whether the window has room, for a steady load."""
+    again: set[str] = field(default_factory=set)
+    """Sent more than once: at QoS 1 it may be stored so often."""
 
     def run(self, connect: Callable[[str], Wire], goes_on: Callable[[], bool]) -> None:
         """Until it is told to stop and everything is answered."""
@@ -104,8 +108,10 @@ class Publisher:
             try:
                 wire = connect(self.name)
                 self._resume(wire)
+                due = 0.0
                 while goes_on() or self._open:
-                    if goes_on():
+                    if goes_on() and time.monotonic() >= due:
+                        due = time.monotonic() + self.pause_seconds
                         self._fill(wire)
                     for packet in wire.read():
                         self._answered(wire, packet)
@@ -128,6 +134,7 @@ class Publisher:
             if packet_id in self._released:
                 wire.say(Pubrel(packet_id))
             else:
+                self.again.add(body)
                 wire.say(Publish(self.topic, body.encode(), self.qos, packet_id, dup=True))
 
     def _fill(self, wire: Wire) -> None:

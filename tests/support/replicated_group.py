@@ -106,7 +106,7 @@ class ReplicatedGroup:
     async def crash(self, replica: int) -> None:
         """End it as a crash would, as far as one can within a process: nothing is flushed, saved or said."""
         found = self.replicas.pop(replica)
-        store = found._slave or found._leading
+        store = await until(lambda: found._slave or found._leading, "it has opened its store")
         assert store is not None
         store.engine.fail(StoreFailedError("it was killed"))
         await found.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.support.deployment import BrokerProcess, ClusterProcesses, NameServerProcess
@@ -32,9 +33,17 @@ class ReplicaBrokerProcess(BrokerProcess):
 class ReplicatedProcesses(ClusterProcesses):
     """A cluster whose one broker has replicas."""
 
-    def __init__(self, directory: Path, rule: str, *, replicas: int, gateways: int = 1) -> None:
-        settings = {"broker.rule": rule, "broker.heartbeat_seconds": "0.2"}
-        super().__init__(directory, settings, brokers=0, gateways=gateways)
+    def __init__(
+        self,
+        directory: Path,
+        rule: str,
+        *,
+        replicas: int,
+        gateways: int = 1,
+        settings: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        own = {"broker.rule": rule, "broker.heartbeat_seconds": "0.2"}
+        super().__init__(directory, {**own, **settings}, brokers=0, gateways=gateways)
         made = [
             ReplicaBrokerProcess(directory, self.name_servers, self.settings, "broker-0", replica)
             for replica in range(1, replicas + 1)

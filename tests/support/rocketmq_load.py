@@ -26,10 +26,21 @@ class RocketMqLoad:
     """
 
     def __init__(
-        self, processes: Sequence[Any], topic: str, group: str, *, sub_topic: str = "", lease_ms: int = LEASE_MS
+        self,
+        processes: Sequence[Any],
+        topic: str,
+        group: str,
+        *,
+        sub_topic: str = "",
+        lease_ms: int = LEASE_MS,
+        pause_seconds: float = 0.0,
     ) -> None:
         self._processes, self._topic, self._group, self._sub_topic = processes, topic, group, sub_topic
         self._lease_ms = lease_ms
+        self._pause_seconds = pause_seconds
+        self.connections = 0
+        self.refusals: list[str] = []
+        self._counting = threading.Lock()
         self.sent: set[str] = set()
         self.confirmed: set[str] = set()
         self.taken: Counter[str] = Counter()
@@ -60,12 +71,18 @@ class RocketMqLoad:
                 with GrpcClient(
                     self._processes[place % len(self._processes)].address("grpc"), client_id=name
                 ) as client:
+                    client.channel.subscribe(self._noted)
                     work(client, name)
             except (grpc.RpcError, ConnectionError):
                 time.sleep(PAUSE_SECONDS)
             except Exception as error:
                 self.failures.append(f"{name}: {error!r}")
                 return
+
+    def _noted(self, state: grpc.ChannelConnectivity) -> None:
+        """Count the connections of all channels."""
+        with self._counting:
+            self.connections += state is grpc.ChannelConnectivity.READY
 
     def _publish(self, client: GrpcClient, name: str) -> None:
         while self.is_producing:
@@ -76,7 +93,9 @@ class RocketMqLoad:
             answer = client.call("SendMessage", v2.SendMessageRequest(messages=[message]), CALL_SECONDS)
             if answer.status.code == v2.OK:
                 self.confirmed.add(body)
+                time.sleep(self._pause_seconds)
             else:
+                self.refusals.append(f"{answer.status.code} {answer.status.message}")
                 time.sleep(PAUSE_SECONDS)
 
     def _consume(self, client: GrpcClient, name: str) -> None:

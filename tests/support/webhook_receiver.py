@@ -104,16 +104,16 @@ def build() -> Any:
 class WebhookReceiver:
     """The process, and what it is told and asked."""
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int = 0, host: str = "127.0.0.1") -> None:
         self._reading, writing = os.pipe()
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.webhook_receiver", str(port), str(writing)],
+            [sys.executable, "-m", "tests.support.webhook_receiver", str(port), str(writing), host],
             pass_fds=[writing],
             stdin=subprocess.DEVNULL,
         )
         os.close(writing)
         self.port = int(os.read(self._reading, 16))
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{host}:{self.port}"
         self._client = http_client(self.url)
 
     def hook(self, name: str) -> str:
@@ -174,7 +174,7 @@ def main() -> None:
 
     import uvicorn
 
-    bound = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+    bound = socket.create_server((sys.argv[3], int(sys.argv[1])))
     os.write(int(sys.argv[2]), str(bound.getsockname()[1]).encode())
     os.close(int(sys.argv[2]))
     config = uvicorn.Config(build(), log_level="warning", access_log=False, timeout_keep_alive=120)

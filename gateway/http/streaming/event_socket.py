@@ -30,6 +30,7 @@ from gateway.http.problems import ProblemAnswer, answer_of, answer_of_status, lo
 from gateway.http.receive import ensure_both
 from gateway.http.streaming import frames
 from gateway.messaging.leased_consumer import LeasedConsumer
+from gateway.messaging.settling import PASSING
 from gateway.messaging.ticket import Ticket
 from gateway.transport.web_origin import WebOrigins
 from protocols.cloudevents.errors import CloudEventError
@@ -180,14 +181,15 @@ class _Consumer:
 
     async def _pop(self, count: int) -> list[Ticket]:
         """What is wanted of what came, if anything did.  All are held before the first is on its way: an end gives all
-        of them back."""
+        of them back.  A store that is away for a moment ends nothing."""
         asked = self._loop.time()
         try:
             popped = await self._leased.ask(PopRequest(self._topic, self._group, count, WAIT_MS))
         except EntrepotError as refusal:
-            if refusal.code is not Code.TOO_MANY_REQUESTS:
+            if refusal.code not in PASSING:
                 raise
-            popped = []
+            await self._leased.refused(refusal)
+            return []
         if not popped and self._loop.time() - asked < WAIT_MS / 2000:
             await asyncio.sleep(PAUSE_SECONDS)
         wanted = [ticket for ticket in popped if wants(self._filters, ticket.message, self._default_type)]

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from gateway.http.streaming import topic_stream
 from gateway.settings import SecuritySettings, Settings
 from tests.e2e.http.steps import event, ids, is_problem, publish, receive
-from tests.e2e.http.streams import Consumer, consumer, source
+from tests.support.event_streams import Consumer, consumer, source
 from tests.support.http_client import http_client, http_request
 from tests.support.http_server import HttpServer, serving
 from tests.support.waiting import wait_until

@@ -33,6 +33,7 @@ class Brokers:
     def __init__(self, *brokers: Broker) -> None:
         self._brokers = brokers
         self.ready_watchers: list[object] = []
+        self.confirmed_here: set[str] = set()
 
     def of_number(self, number: int) -> Broker:
         return self._brokers[number]

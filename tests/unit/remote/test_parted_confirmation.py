@@ -40,7 +40,8 @@ class Sent:
 
 
 def appending(brokers: dict[int, Sent]) -> Appending:
-    cluster = SimpleNamespace(of_number=brokers.get, took=lambda *_: None, failed=lambda *_: None, ready_watchers=[])
+    cluster = SimpleNamespace(of_number=brokers.get, took=lambda *_: None, failed=lambda *_: None)
+    cluster.ready_watchers, cluster.confirmed_here = [], set()
     return Appending(cast("Cluster", cluster))
 
 

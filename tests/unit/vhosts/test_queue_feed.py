@@ -9,6 +9,7 @@ import pytest
 
 from domain.consumer_group import UNLIMITED_ATTEMPTS, ConsumerGroup, GroupStatus
 from domain.delivery import Delivery
+from domain.errors import Code, EntrepotError
 from domain.message import Message
 from domain.names import queue_feed
 from domain.ports import PopRequest
@@ -146,6 +147,41 @@ async def test_an_only_consumer_waits_for_what_is_held_elsewhere(store: MemorySt
     await store.consumption.change_invisible_duration(TOPIC, "q", handles(elsewhere), 0, release=True)
     await until(lambda: len(taker.tickets) == 3, "everything has come")
     assert taker.bodies == list("abc")
+
+
+@pytest.mark.parametrize("kind", ["single active", "exclusive"])
+async def test_an_only_consumer_waits_for_what_a_lost_answer_has_claimed(
+    store: MemoryStore, feed: QueueFeed, kind: str
+) -> None:
+    """As when a broker dies between its claim and its answer."""
+    own, claimed, looks = store.consumption, list[Delivery](), 0
+    status = store.topology.group_status
+
+    async def counted(name: str) -> GroupStatus:
+        nonlocal looks
+        looks += 1
+        return await status(name)
+
+    async def pop_once(request: PopRequest) -> Sequence[Delivery]:
+        found = await own.pop(request)
+        if claimed:
+            return found
+        claimed.extend(found)
+        raise EntrepotError(Code.OUTCOME_UNKNOWN, "the connection was lost before pop was answered")
+
+    await put(store, *"abc")
+    store.consumption = replaced(own, pop=pop_once)
+    store.topology.group_status = counted  # type: ignore[method-assign]
+    feed.is_single, taker = kind == "single active", Taker(2)
+    taker.exclusive = kind == "exclusive"
+    feed.add(taker)
+    await until(lambda: claimed, "the answer is lost")
+    before = looks
+    await until(lambda: looks > before + 1, "it has looked for more than once")
+    assert taker.tickets == []
+    await own.change_invisible_duration(TOPIC, "q", handles(claimed), 0, release=True)
+    await until(lambda: len(taker.tickets) == 2, "what was claimed comes")
+    assert taker.bodies == ["a", "b"]
 
 
 async def test_who_waits_takes_nothing_along_when_it_goes(store: MemoryStore, feed: QueueFeed) -> None:

@@ -62,9 +62,18 @@ def consumer(
     **query: object,
 ) -> Iterator[Consumer]:
     asked = "&".join(f"{name}={quote(str(value))}" for name, value in query.items())
-    url = f"ws://127.0.0.1:{server.port}{below}/topics/{topic}/eventsubscriptions/{group}:stream?{asked}"
+    path = f"{below}/topics/{topic}/eventsubscriptions/{group}:stream?{asked}"
+    with consumer_at(f"127.0.0.1:{server.port}", path, headers) as made:
+        yield made
+
+
+@contextmanager
+def consumer_at(address: str, path: str, headers: dict[str, str] | None = None) -> Iterator[Consumer]:
+    """A consumer at the HTTP door of this address."""
     protocols = [Subprotocol("cloudevents.json")]
-    with connect(url, subprotocols=protocols, additional_headers=headers, compression=None, proxy=None) as connection:
+    with connect(
+        f"ws://{address}{path}", subprotocols=protocols, additional_headers=headers, compression=None, proxy=None
+    ) as connection:
         yield Consumer(connection)
 
 

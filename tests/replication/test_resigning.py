@@ -1,0 +1,42 @@
+"""What still comes to a master that resigned, before it says goodbye, was not taken: it says so."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from broker.remoting.link import Link, LinkSettings
+from domain.errors import Code, EntrepotError
+from domain.replication.rule import Rule, RuleKind
+from domain.topic import Topic
+from protocols.remoting import operations as wire
+from protocols.remoting.message_batch import encode_messages
+from tests.support.replicated_group import ReplicatedGroup
+from tests.support.store_steps import append, message
+from tests.support.waiting import until
+
+
+async def test_what_comes_after_a_master_has_resigned_was_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.replication.leading.PART_SECONDS", 1.0)
+    async with ReplicatedGroup(tmp_path, Rule(RuleKind.QUORUM, 3, 2)) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await append(group.store, "t", "before")
+        old = group.master
+        link = Link(group.addresses[old], LinkSettings(who="gateway"))
+        link.start()
+        assert await link.wait_up(5)
+        moving = asyncio.ensure_future(group.elect(old % 3 + 1))
+        await until(lambda: group.replicas[old]._leading is None, "it has resigned")
+        payload = await link.call(wire.APPEND, encode_messages([message("t", "late")]), 5)
+        assert wire.APPEND.result is not None
+        [refusal] = wire.APPEND.result.decode(payload)
+        assert (refusal.code, refusal.message) == (Code.UNAVAILABLE, wire.LEAVES)
+        with pytest.raises(EntrepotError, match=wire.NOT_HERE):
+            await link.ask(wire.GET, ["key"], seconds=5)
+        await moving
+        await link.close()
+        await append(group.store, "t", "behind")
