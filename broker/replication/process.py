@@ -7,6 +7,7 @@ master          `Leading`: a broker over the same open store, and its door for g
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
@@ -141,7 +142,7 @@ class ReplicaProcess:
 
     async def start(self) -> None:
         await self._listener.start()
-        self._perform(self.machine.start())
+        self._perform(self.machine.start(secrets.token_hex(4)))
         await self.settled()
         self._peers.start()
         log.info("replica", group=self._process.name, replica=self._group.replica, role=self.machine.role.value)
@@ -355,6 +356,7 @@ class ReplicaProcess:
             machine.starts[-1].name,
             {replica: slave.acknowledged for replica, slave in machine.slaves.items()},
             machine.halted or ("" if machine.role is Role.MASTER or machine.is_joined else self._following.problem),
+            machine.state.tokens,
         )
 
     def seed(self) -> StoreSeed:

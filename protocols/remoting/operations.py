@@ -212,7 +212,7 @@ class StoreSeed(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
     """A replica as it sees itself.  `last`: epoch and run of whose bytes its log has last.  `slaves`: of a master, up
-    to where each has synced, by replica id."""
+    to where each has synced, by replica id.  `tokens`: of its last runs."""
 
     member: Member
     group: str
@@ -228,6 +228,7 @@ class ReplicaStatus:
     last: tuple[int, int] = (0, 0)
     slaves: dict[int, int] = field(default_factory=dict)
     problem: str = ""
+    tokens: tuple[str, ...] = ()
 
 
 REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)

@@ -24,8 +24,8 @@ MOST_HISTORIES: Final = 40_000
 class SameRunAgain(Replica):
     """R1: a master that comes back goes on in its run, as if it had written all that it sent."""
 
-    def start(self) -> list[Effect]:
-        effects = super().start()
+    def start(self, token: str = "") -> list[Effect]:
+        effects = super().start(token)
         last = self.starts[-1]
         goes_on = last.epoch == self.epoch and last.replica == self.state.replica
         if self.role is Role.MASTER and goes_on:
