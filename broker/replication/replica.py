@@ -147,14 +147,15 @@ class Replica:
         known = self.state.appointment
         if self.state.group and appointment.group not in ("", self.state.group):
             return []  # of another group
+        effects: list[Effect] = []
+        if reason := self.state.lacks(appointment):
+            effects = self._is_copy(reason)
         if not appointment.supersedes(known) or appointment.epoch < self.state.promise.epoch:
-            return []
+            return effects
         appointment = appointment.after(known)
         promise = max(self.state.promise, Promise(appointment.epoch), key=lambda each: each.epoch)
         self.state = replace(self.state, appointment=appointment, promise=promise)
-        effects: list[Effect] = [Persist(self.state)]
-        if reason := self.state.old_copy:
-            effects += self._is_copy(reason)
+        effects.append(Persist(self.state))
         if appointment.epoch == known.epoch and self.role is Role.MASTER:
             return effects + self._confirm()  # another set
         if appointment.epoch == known.epoch and self.role is Role.SLAVE:

@@ -152,10 +152,11 @@ class ReplicaState:
     def history(self) -> RunHistory:
         return RunHistory(self.member, self.run, self.tokens)
 
-    @property
-    def old_copy(self) -> str:
-        """Why this directory is an old copy, as its own appointment says; empty where it is not."""
-        return old_copy(self.appointment.heard, self.history)
+    def lacks(self, appointment: Appointment) -> str:
+        """Why this directory is an old copy, as an appointment has it; empty where it is not.  Of two that have the
+        same run both are: each is told of the other one."""
+        told = heard_of(appointment.heard, self.member)
+        return "" if told is None or told.run < self.run else self.history.objection(told)
 
     def begun(self, token: str) -> ReplicaState:
         """The state of its next run."""
