@@ -153,10 +153,9 @@ class ReplicaState:
         return RunHistory(self.member, self.run, self.tokens)
 
     def lacks(self, appointment: Appointment) -> str:
-        """Why this directory is an old copy, as an appointment has it; empty where it is not.  Of two that have the
-        same run both are: each is told of the other one."""
-        told = heard_of(appointment.heard, self.member)
-        return "" if told is None or told.run < self.run else self.history.objection(told)
+        """Why this directory is an old copy, as an appointment has it; empty where it is not.  Of two live holders of a
+        directory both are, once each is told of the other one."""
+        return old_copy(appointment.heard, self.history)
 
     def begun(self, token: str) -> ReplicaState:
         """The state of its next run."""

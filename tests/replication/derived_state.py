@@ -19,8 +19,8 @@ class Attempt(NamedTuple):
 
 @dataclass
 class DerivedState:
-    """Up to `end`.  `attempts`: the last one of each message, with its time; `acknowledged`: by the message's place, the
-    place of the record that says so."""
+    """Up to `end`.  `attempts`: the last one of each message, with its time.  `acknowledged`: the place of the
+    record that says so, by the message's place."""
 
     end: int = 0
     messages: list[int] = field(default_factory=list)

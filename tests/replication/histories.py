@@ -1,6 +1,6 @@
 """One history of a simulated group, whole from its seed; and the command that replays one.
 
-    python -m tests.replication.histories RULE SEED [--planted NAME]
+python -m tests.replication.histories RULE SEED [--planted NAME]
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ class Ledger:
     def check_end(self, bodies: set[int]) -> None:
         """Nobody has a message of which somebody was told that it was not taken.  `bodies`: of all logs."""
         for number, told in sorted(self.published.items()):
-            self._group.require(told != "refused" or number not in bodies, f"message {number} was refused, and is there")
+            self._group.require(
+                told != "refused" or number not in bodies, f"message {number} was refused, and is there"
+            )
 
 
 class Client:
@@ -84,7 +86,7 @@ class Client:
         if self.group.is_quiet:
             return
         self._asked += 1
-        target = self.group.address_of(self.group.decided.master)
+        target = self.group.address_of(self.group.register.decided.master)
         if self._chance.random() < 0.1:
             target = self._chance.choice(list(self.group.processes.values()))
         ask = {"producer": self._publish, "consumer": self._consume, "reader": self._read}[self.kind]

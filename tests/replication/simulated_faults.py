@@ -1,4 +1,4 @@
-"""What comes from outside: deaths, cuts, pauses, slow disks, clocks that jump, wiped, rolled-back and copied directories.
+"""Faults from outside: deaths, cuts, pauses, slow disks, clocks that jump, wiped, rolled-back and copied directories.
 
 Each history has some kinds of them, not all: what one kind would hide, another history shows.
 """
@@ -25,7 +25,7 @@ class Faults:
         self._group = group
         self.chance = group.clock.chance("faults")
         self.mean = self.chance.choice((6.0, 20.0, 80.0))
-        kinds = [kind for kind in KINDS if not (group.is_by_hand and kind in ("roll back", "copy"))]
+        kinds = [kind for kind in KINDS if not (group.register.is_by_hand and kind in ("roll back", "copy"))]
         self.kinds = [kind for kind in kinds if self.chance.random() < 0.6]
         self.kinds += [kind for kind in self.kinds if kind in ("roll back", "copy")]  # most find nothing to do
         self.done: dict[str, int] = {}
@@ -59,13 +59,15 @@ class Faults:
         if act(replica):
             self.done[kind] = self.done.get(kind, 0) + 1
             self._group.clock.note(replica.name, f"fault: {kind}")
+            if kind in ("roll back", "copy"):  # whoever does that elects, too
+                self._group.clock.after(self.chance.choice((10.0, 50.0, 200.0)), self._group.register.elect_somebody)
 
     # -- processes and disks -------------------------------------------------------------------------------------
 
     def _death(self, replica: SimulatedReplica) -> bool:
         """Sooner where something hangs on it: an unfinished sync, a promise to an election that has not ended."""
         group = self._group
-        promised = {number for each in group.coordinators for number in each.heard}
+        promised = {number for each in group.register.coordinators for number in each.heard}
         for share, at_stake in (
             (0.5, [each for each in group.processes.values() if each.number in promised]),
             (0.5, [each for each in group.processes.values() if each.is_syncing]),
@@ -131,17 +133,17 @@ class Faults:
         return True
 
     def _is_older(self, snapshot: SimulatedDisk) -> bool:
-        heard = heard_of(self._group.decided.heard, snapshot.state.member)
+        heard = heard_of(self._group.register.decided.heard, snapshot.state.member)
         return heard is not None and heard.run > snapshot.state.run
 
     def _may_lose(self, replica: SimulatedReplica) -> bool:
         """Its data is on other disks; and nobody is about to choose it for what it had."""
         group = self._group
         is_set = group.rule.kind is RuleKind.IN_SYNC
-        counted = group.decided.members if is_set else group.decided.known
+        counted = group.register.decided.members if is_set else group.register.decided.known
         others = [member for member in counted if member.replica != replica.number]
         is_spare = bool(others) and (is_set or group.rule.required < group.rule.replicas)
-        return is_spare and not group.coordinators and all(self._is_whole(member) for member in others)
+        return is_spare and not group.register.coordinators and all(self._is_whole(member) for member in others)
 
     def _is_whole(self, member: Member) -> bool:
         disk = self._group.processes[member.replica].disk
@@ -158,7 +160,9 @@ class Faults:
     def _cut(self, replica: SimulatedReplica) -> bool:
         """One way between two, for a while."""
         other = 0 if self.chance.random() < 0.4 else self.chance.choice([*self._group.processes])
-        return self._close({(replica.slot, other), (other, replica.slot)} - {self.chance.choice([(other, replica.slot)])})
+        return self._close(
+            {(replica.slot, other), (other, replica.slot)} - {self.chance.choice([(other, replica.slot)])}
+        )
 
     def _split(self, replica: SimulatedReplica) -> bool:
         """One replica from all others, either way."""

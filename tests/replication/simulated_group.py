@@ -1,9 +1,4 @@
-"""A broker group of simulated processes: who reaches whom, elections, and the invariants, looked at as things happen.
-
-`decided` is the register of appointments, as a controller keeps it: it takes one only in place of the one that it was
-made from, and tells whoever is refused for a directory that is not what it was.  Some histories have it as it is where
-people elect by hand: it looks at epochs alone, and then no directory is copied.
-"""
+"""A broker group of simulated processes: who reaches whom, and the invariants, looked at as things happen."""
 
 from __future__ import annotations
 
@@ -12,9 +7,9 @@ from typing import Any, Final
 
 from broker.replication.effects import RefuseSlave, WelcomeSlave
 from broker.replication.replica import Replica, Role
-from domain.replication.election import Election, ElectionError
+from domain.replication.election import Election
 from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise, ReplicaState
+from domain.replication.mastership import ReplicaState
 from domain.replication.rule import Rule
 from tests.replication.derived_state import DerivedState, derived_from
 from tests.replication.simulated_clients import Client, Ledger
@@ -22,6 +17,7 @@ from tests.replication.simulated_clock import Clock
 from tests.replication.simulated_disk import Record, SimulatedDisk
 from tests.replication.simulated_faults import Faults
 from tests.replication.simulated_network import Connection, Network
+from tests.replication.simulated_register import Register
 from tests.replication.simulated_replica import SimulatedReplica, pieces
 
 MOST_IN_FLIGHT: Final = 3
@@ -50,94 +46,34 @@ class BrokenInvariantError(AssertionError):
     """What must never be."""
 
 
-class Coordinator:
-    """Somebody who elects, at slot 0 of the network."""
-
-    slot = 0
-
-    def __init__(self, group: Group, election: Election) -> None:
-        self.group, self.election = group, election
-        self.is_done = False
-        self.heard: set[int] = set()
-        numbers, chance = range(1, group.rule.replicas + 1), group.elect_chance
-        away = chance.choice(numbers) if chance.random() < 0.4 and not group.is_healing else NOBODY
-        self.reached = [number for number in numbers if number != away]
-        group.clock.after(group.elect_chance.choice((5.0, 30.0, 150.0, 400.0)), self.decide)
-        self._ask()
-
-    def take(self, act: Any, *arguments: Any) -> None:
-        act(*arguments)
-
-    def _ask(self) -> None:
-        """Ask whoever has not answered, again and again."""
-        if self.is_done:
-            return
-        for number in self.reached:
-            if number not in self.heard:
-                target = self.group.address_of(number)
-                self.group.network.send(self, target, self._asked, target)
-        self.group.clock.after(self.group.elect_chance.uniform(5, 30), self._ask)
-
-    def _asked(self, replica: SimulatedReplica) -> None:
-        effects, answer = replica.live.fence(self.election.epoch, self.election.token)
-        if replica.run(effects):
-            self.group.network.send(replica, self, self._answered, replica.number, answer)
-
-    def _answered(self, number: int, answer: FenceAnswer | Promise) -> None:
-        if isinstance(answer, Promise):
-            self.group.promised = max(self.group.promised, answer.epoch)
-        if not self.is_done:
-            self.heard.add(number)
-            self.election.answered(answer)
-            if len(self.heard) == len(self.reached):
-                self.group.clock.after(self.group.elect_chance.choice((1.0, 20.0, 200.0)), self.decide)
-
-    def decide(self) -> None:
-        """Choose by what was answered."""
-        if self.is_done:
-            return
-        self.is_done = True
-        self.group.coordinators.remove(self)
-        try:
-            self.group.decide(self.election.decide(), self.election)
-        except ElectionError as error:
-            self.group.clock.note("coordinator", error)
-
-
 class Group:
     """`crash_chance`: before each effect and at each sync.  `planted`: a fault."""
-
-    slot = 0
 
     def __init__(self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
         self.clock, self.rule, self.planted = Clock(seed), rule, planted
         self.pace, self.disks, self.crashes = map(self.clock.chance, ("pace", "disks", "crashes"))
-        self.elect_chance = self.clock.chance("elections")
         self.network, self.ledger = Network(self.clock), Ledger(self)
         self.crash_chance = 0.0
+        self.again_mean = self.pace.choice((1.0, 20.0))
         self.away_mean = self.pace.choice((3.0, 30.0))
         self.most_sent = self.pace.choice((1, 4))
-        self.election_mean = self.elect_chance.choice((60.0, 250.0, 1000.0))
         self._bodies = self._connections = 0
-        self.is_quiet = self.is_healing = False
+        self.is_quiet = False
         self.names: dict[tuple[int, int, int], Record] = {}
         self.truth: list[Record] = []
         self.truth_state = DerivedState()
         self.confirmed_in: dict[int, int] = {}  # up to where, by epochs
         self.masters: dict[int, int] = {}
-        self.opens = self.elections = self.promised = self.grown = 0
-        self.coordinators: list[Coordinator] = []
+        self.opens = 0
         self.processes = {number: self._process(number) for number in range(1, rule.replicas + 1)}
-        members = tuple(replica.disk.state.member for replica in self.processes.values())
-        self.decided = Appointment(1, 0, 1, rule, members, members)
+        self.register = Register(self)
         for replica in self.processes.values():
             replica.start()
-        self._tell_all()
-        self.is_by_hand = self.elect_chance.random() < 0.5
+        self.register.tell_all()
         self.clients = [Client(self, -1 - place, kind) for place, kind in enumerate(CLIENTS)]
         self.faults = Faults(self)
         self.crash_chance = self.crashes.choice((0.0, 0.005, 0.03, 0.1))
-        self._elect_later()
+        self.register.elect_later()
 
     def _process(self, number: int) -> SimulatedReplica:
         planted = self.planted
@@ -146,9 +82,6 @@ class Group:
 
     def _new_state(self, number: int) -> ReplicaState:
         return ReplicaState("group", number, f"{self.disks.getrandbits(128):032x}")
-
-    def take(self, act: Any, *arguments: Any) -> None:
-        act(*arguments)
 
     # -- processes -----------------------------------------------------------------------------------------------
 
@@ -261,6 +194,7 @@ class Group:
     def _lost(self, slave: SimulatedReplica) -> None:
         if slave.live.role is Role.SLAVE and slave.connection is None:
             slave.live.lost()
+            slave.later(self.pace.expovariate(1 / self.again_mean), slave.follow_again)
 
     def _slave_gone(self, connection: Connection) -> None:
         connection.master.streams.pop(connection.number, None)
@@ -329,71 +263,12 @@ class Group:
         connection.to_slave.send(run)
         self.wake(master)
 
-    # -- elections -----------------------------------------------------------------------------------------------
-
-    def _elect_later(self) -> None:
-        self.clock.after(self.elect_chance.expovariate(1 / self.election_mean), self._elect)
-
-    def _elect(self) -> None:
-        if not self.is_healing:
-            self._elect_later()
-            if len(self.coordinators) < 2:
-                self.begin_election(self.elect_chance.choice((NOBODY, *range(1, self.rule.replicas + 1))))
-
-    def begin_election(self, wanted: int = NOBODY) -> None:
-        self.elections += 1
-        epoch = max(self.decided.epoch, self.promised) + self.elect_chance.choice((1, 1, 2))
-        election = self.planted.election(epoch, f"{self.elections}", latest=self.decided, wanted=wanted)
-        self.coordinators.append(Coordinator(self, election))
-
-    def decide(self, made: Appointment, election: Election) -> None:
-        """Taken if nothing was decided since the election began; by hand, no other master."""
-        latest, known = election._latest, self.decided
-        is_same = latest is not None and (latest.epoch if self.is_by_hand else latest) == (
-            known.epoch if self.is_by_hand else known
-        )
-        if is_same and made.epoch > known.epoch:
-            self.clock.note("register", made)
-            self.decided = made
-            self._tell_all()
-
-    def _tell_all(self) -> None:
-        for replica in self.processes.values():
-            self.network.send(self, replica, self._appoint, replica, self.decided)
-
-    def _appoint(self, replica: SimulatedReplica, appointment: Appointment) -> None:
-        replica.run(replica.live.appoint(appointment))
-
-    def ask_who(self, replica: SimulatedReplica) -> None:
-        """A question to the register, and its answer."""
-        self.network.send(replica, self, self._tell, replica)
-
-    def _tell(self, replica: SimulatedReplica) -> None:
-        self.network.send(self, replica, self._appoint, replica, self.decided)
-
-    def announce(self, master: SimulatedReplica, appointment: Appointment) -> None:
-        """A master's change of the set, or a start that it has heard of."""
-        known = self.decided
-        if appointment.epoch == known.epoch and appointment.supersedes(known):
-            self.grown += 1
-            self.decided = appointment
-            for replica in self.processes.values():
-                self.network.send(master, replica, self._appoint, replica, appointment)
-        elif appointment != known and self._is_about_another_disk(appointment):
-            self.clock.after(0.0, master.take, self._appoint, master, known)
-
-    def _is_about_another_disk(self, appointment: Appointment) -> bool:
-        """A copied or a wiped directory takes part: before it counts, the master learns that it was refused."""
-        return any(replica.disk.is_old_copy for replica in self.processes.values()) or not (
-            set(appointment.known) <= set(self.decided.known)
-        )
-
     # -- the end -------------------------------------------------------------------------------------------------
 
     def heal(self, limit: float = 6000.0) -> None:
         """No faults any more: a master comes, and confirms what is new."""
         self.crash_chance = 0.0
-        self.faults.is_over = self.is_healing = True
+        self.faults.is_over = self.register.is_healing = True
         self.network.heal()
         for replica in self.processes.values():
             replica.slowness = 1.0
@@ -408,10 +283,8 @@ class Group:
                 return
             if self.clock.now >= since and not (self._is_settled() and self.is_quiet):
                 since = self.clock.now + 400.0
-                for each in [*self.coordinators]:
-                    each.is_done = True
-                self.coordinators.clear()
-                self.begin_election()
+                self.register.end_elections()
+                self.register.begin_election()
             self.clock.run_until(self.clock.now + 10.0)
         raise BrokenInvariantError("no progress, though nothing is broken any more")
 
@@ -420,7 +293,7 @@ class Group:
         return all(
             replica.machine is not None
             and replica.machine.role is not Role.NOBODY
-            and replica.machine.epoch == self.decided.epoch
+            and replica.machine.epoch == self.register.decided.epoch
             for replica in self.processes.values()
         )
 

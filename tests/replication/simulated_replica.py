@@ -77,8 +77,8 @@ class SimulatedReplica:
             Unfollow: lambda e: self.group.disconnect(self),
             WelcomeSlave: lambda e: self.group.answer(self, e),
             RefuseSlave: lambda e: self.group.answer(self, e),
-            Acknowledge: lambda e: self.connection and self.connection.to_master.send(e.end),
-            Announce: lambda e: self.group.announce(self, e.appointment),
+            Acknowledge: self._acknowledge,
+            Announce: lambda e: self.group.register.announce(self, e.appointment),
             Halt: self._halt,
         }
 
@@ -151,11 +151,14 @@ class SimulatedReplica:
         """Rows are saved; who follows nobody tries again; who has not joined a master asks who it is."""
         self.later(self.group.pace.expovariate(1 / TICK_MEAN), self._tick)
         self._save_rows()
+        self.follow_again()
+        if self.machine is not None and not self.machine.is_joined:
+            self.group.register.ask_who(self)
+
+    def follow_again(self) -> None:
         machine = self.live
         if machine.role is Role.SLAVE and self.connection is None:
             self.group.connect(self, machine.state.appointment.master)
-        if not machine.is_joined:
-            self.group.ask_who(self)
 
     def _save_rows(self) -> None:
         rows, ahead = self.disk.rows, self.group.planted.keeps_what_is_not_confirmed
@@ -179,6 +182,10 @@ class SimulatedReplica:
     def maybe_crash(self, weight: int = 1) -> None:
         if self.group.crash_chance and self.group.crashes.random() < weight * self.group.crash_chance:
             raise CrashError
+
+    def _acknowledge(self, effect: Acknowledge) -> None:
+        if self.connection is not None:
+            self.connection.to_master.send(effect.end)
 
     def _persist(self, effect: Persist) -> None:
         self.disk.state = effect.state
