@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from broker.broker import Broker
 from broker.replication.slave_store import SlaveStore
 from broker.server.identity import BrokerIdentity
 from broker.settings import BrokerSettings
+from domain.errors import EntrepotError
 from domain.key_value import KeyValueChange
 from domain.replication.rule import Rule, RuleKind
 from domain.topic import Topic
@@ -338,3 +340,30 @@ async def test_nothing_is_told_that_the_replicas_do_not_have(tmp_path: Path) -> 
         await putting
         assert await confirmation.wait() is None
         assert group.store.topology.topic("u") is not None
+
+
+async def test_a_directory_that_comes_back_from_a_copy_is_refused(tmp_path: Path) -> None:
+    """It forgot what it had acknowledged: it is not followed, not elected, and says so; empty it may start."""
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
+        await group.even()
+        slave = 3 - min(group.master, 2)
+        await group.stop(slave)
+        shutil.copytree(group.data_dir(slave), tmp_path / "copy")
+        await group.start(slave)
+        await append(group.store, "t", *map(str, range(20)))
+        await group.even()
+        await group.stop(slave)
+        group.wipe(slave)
+        shutil.copytree(tmp_path / "copy", group.data_dir(slave))
+        for _ in range(2):  # the second start has a run number above the one that was heard
+            await group.start(slave)
+            await until(lambda: "start it with an empty one" in group.replicas[slave].status().problem, "it says why")
+            with pytest.raises(EntrepotError, match="start it with an empty one"):
+                await group.elect(slave)
+            await until(lambda: group.master, "the others go on")
+            await group.stop(slave)
+        group.wipe(slave)
+        await group.start(slave)
+        await group.even()
+        assert group.replicas[slave].status().role == "slave"
