@@ -31,8 +31,9 @@ class Ledger:
     def next_number(self) -> int:
         return len(self.published) + 1
 
-    def check(self, answer: Answer, number: int = 0, attempt: Attempt | None = None) -> None:
-        """Look at an answer when the broker gives it."""
+    def check(self, answer: Answer, replica: SimulatedReplica, number: int = 0, attempt: Attempt | None = None) -> None:
+        """Look at an answer when the broker gives it.  A master that does not know of its end yet may deny what came
+        after it: that is asked of the next one again."""
         group, place = self._group, answer.place
         truth, state = group.truth, group.truth_state
         self.answers += 1
@@ -51,7 +52,8 @@ class Ledger:
         elif kind == "stale":
             assert attempt is not None
             last = state.attempts.get(attempt.message)
-            is_there = is_there and last is not None and last[0] != attempt
+            is_later = attempt.record[2] >= group.confirmed_by(replica.live.epoch)
+            is_there = is_later or (is_there and last is not None and last[0] != attempt)
         elif kind == "read":
             is_there = tuple(truth[place : place + len(answer.records)]) == answer.records
         group.require(is_there, f"{answer} is told, and is not so in what is confirmed")
@@ -99,7 +101,7 @@ class Client:
         ledger.published[number] = "unknown"
 
         def respond(answer: Answer) -> None:
-            ledger.check(answer, number)
+            ledger.check(answer, target, number)
             if answer.kind == "refused":
                 ledger.published[number] = "refused"
             self.group.network.send_once(target, self, self._told, asked, answer)
@@ -111,7 +113,7 @@ class Client:
         attempt = self._chance.choice(self._attempts) if self._attempts and self._chance.random() < 0.6 else None
 
         def respond(answer: Answer) -> None:
-            ledger.check(answer, attempt=attempt)
+            ledger.check(answer, target, attempt=attempt)
             self.group.network.send_once(target, self, self._told, asked, answer)
 
         if attempt is None:
@@ -123,7 +125,7 @@ class Client:
         begin = self._read_to
 
         def respond(answer: Answer) -> None:
-            self.group.ledger.check(answer)
+            self.group.ledger.check(answer, target)
             self.group.network.send_once(target, self, self._told, asked, answer)
 
         self.group.network.send_once(self, target, lambda: target.broker.read(begin, 10, respond))

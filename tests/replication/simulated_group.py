@@ -145,7 +145,7 @@ class Group:
     def opened(self, replica: SimulatedReplica) -> None:
         machine, epoch = replica.live, replica.live.epoch
         self.require(self.masters.setdefault(epoch, replica.number) == replica.number, f"two masters in epoch {epoch}")
-        end = max((end for of, end in self.confirmed_in.items() if of <= epoch), default=0)
+        end = self.confirmed_by(epoch)
         has_all = replica.disk.log[:end] == self.truth[:end]
         self.require(has_all, f"replica {replica.number} opens and lacks what was confirmed")
         is_begun = machine.epoch_end is not None and machine.confirmed >= machine.epoch_end
@@ -154,6 +154,10 @@ class Group:
         self.check_derived(replica)
         replica.broker.is_open = True
         self.opens += 1
+
+    def confirmed_by(self, epoch: int) -> int:
+        """Up to where something is confirmed in an epoch and before: its master may know of no more."""
+        return max((end for each, end in self.confirmed_in.items() if each <= epoch), default=0)
 
     def check_derived(self, replica: SimulatedReplica) -> None:
         state = replica.broker.state
@@ -282,7 +286,7 @@ class Group:
                 self._check_end()
                 return
             if self.clock.now >= since and not (self._is_settled() and self.is_quiet):
-                since = self.clock.now + 400.0
+                since = self.clock.now + 700.0
                 self.register.end_elections()
                 self.register.begin_election()
             self.clock.run_until(self.clock.now + 10.0)

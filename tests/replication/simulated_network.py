@@ -52,6 +52,7 @@ class Network:
     def heal(self) -> None:
         self.cuts.clear()
         self.loss = self.doubles = 0.0
+        self.mean = min(self.mean, 2.0)
 
 
 class Lane:

@@ -29,10 +29,11 @@ class Coordinator:
         self.heard: set[int] = set()
         numbers, chance = range(1, group.rule.replicas + 1), register.chance
         away = chance.choice((NOBODY, NOBODY, register.decided.master, chance.choice(numbers)))
+        patience = chance.choice((5.0, 30.0, 150.0, 400.0))
         if register.is_healing:
-            away = NOBODY
+            away, patience = NOBODY, 400.0
         self.reached = [number for number in numbers if number != away]
-        group.clock.after(register.chance.choice((5.0, 30.0, 150.0, 400.0)), self.decide)
+        group.clock.after(patience, self.decide)
         self._ask()
 
     def take(self, act: Any, *arguments: Any) -> None:

@@ -154,7 +154,7 @@ FAULTS: Final = {
     "R32": (PlantedFaults(trusts_its_clock=True), "2-3"),
     "acknowledged before the sync": (PlantedFaults(AcknowledgesWhatIsWritten), "2-2"),
     "confirmed before its epoch is": (PlantedFaults(ConfirmsBeforeEpoch), "2-3"),
-    "followed after the promise": (PlantedFaults(FollowsEarlierMasters), "2-3"),
+    "followed after a promise": (PlantedFaults(FollowsEarlierMasters), "2-3"),
     "synced before the cut": (PlantedFaults(AnySyncCounts), "2-3"),
     "chosen of too few": (PlantedFaults(election=AnyAnswers), "2-3"),
     "rows ahead of confirmed": (PlantedFaults(keeps_what_is_not_confirmed=True), "2-3"),
@@ -167,6 +167,7 @@ FAULTS: Final = {
 
 
 @pytest.mark.scaled
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str) -> None:
     planted, rule = FAULTS[name]

@@ -19,6 +19,7 @@ HISTORIES = scaled(120, 6_000)
 
 
 @pytest.mark.scaled
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("rule", RULES)
 def test_what_is_confirmed_stays(rule: str) -> None:
     print(f"ENTREPOT_TEST_SEED={SEED}")
