@@ -168,6 +168,7 @@ class Replica:
     # -- master --------------------------------------------------------------------------------------------------
 
     def _lead(self) -> list[Effect]:
+        self.halted = self.halted or self.state.lacks(self.state.appointment)
         if self.halted:
             return []
         self.role = Role.MASTER

@@ -143,7 +143,17 @@ class Register:
         self._group.network.send(replica, self, self._tell, replica)
 
     def _tell(self, replica: SimulatedReplica) -> None:
-        self._group.network.send(self, replica, self._appoint, replica, self.decided)
+        group, decided = self._group, self.decided
+        group.network.send(self, replica, self._appoint, replica, decided)
+        others = [each for each in group.processes.values() if each.number != replica.number and each.machine]
+        is_later = any(each.live.state.promise.epoch > decided.epoch for each in others)
+        if decided.master == replica.number and not is_later and len(others) >= group.rule.replicas - 1:
+            group.network.send(self, replica, self._go_on, replica, decided.order)
+
+    def _go_on(self, replica: SimulatedReplica, order: tuple[int, int]) -> None:
+        """All others are there, and have promised nothing later: a master that was alone goes on."""
+        if replica.live.state.appointment.order == order:
+            replica.run(replica.live.nobody_later())
 
     def announce(self, master: SimulatedReplica, appointment: Appointment) -> None:
         """A master's change of the set, or a start that it has heard of."""

@@ -125,3 +125,13 @@ def test_what_was_heard_is_kept_over_elections() -> None:
         state = state.begun(f"{number}")
     assert (len(state.tokens), state.history.token(state.run - MAX_TOKENS)) == (MAX_TOKENS, None)
     assert state.history.token(MAX_TOKENS) == f"{MAX_TOKENS - 1}"
+
+
+def test_an_old_copy_that_has_learnt_it_leads_no_more_after_a_restart() -> None:
+    """A lone member is asked by nobody: its own appointment has the start that it lacks."""
+    told = replace(appointment(), members=(ONE,), heard=(RunHistory(ONE, 3, ("a", "b", "c")),))
+    for rule in (told, replace(told, members=(ONE, TWO))):
+        found = Replica(ReplicaState("g", *ONE, run=3, tokens=("a", "b", "x"), appointment=rule), (), 5, 0)
+        assert kinds(found.start("y")) == [Persist]
+        assert found.nobody_later() == []
+        assert "is a copy" in found.halted or rule is told

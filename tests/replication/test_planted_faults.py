@@ -143,7 +143,7 @@ class OldCopiesCount(Election):
 
 FAULTS: Final = {
     "R1": (PlantedFaults(SameRunAgain), "3 in sync"),
-    "R2": (PlantedFaults(PromiseInMemory), "2-3"),
+    "R2: a promise is forgotten": (PlantedFaults(PromiseInMemory), "2-3"),
     "R3": (PlantedFaults(election=EverybodyIsInSync), "3 in sync"),
     "R4": (PlantedFaults(election=StrangersCount), "2-3"),
     "R7": (PlantedFaults(syncs_cuts=False), "3 in sync"),
