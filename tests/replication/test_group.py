@@ -342,8 +342,11 @@ async def test_nothing_is_told_that_the_replicas_do_not_have(tmp_path: Path) -> 
         assert group.store.topology.topic("u") is not None
 
 
-async def test_a_directory_that_comes_back_from_a_copy_is_refused(tmp_path: Path) -> None:
-    """It forgot what it had acknowledged: it is not followed, not elected, and says so; empty it may start."""
+async def test_a_directory_that_comes_back_from_a_copy_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgot what it had acknowledged: it does not follow, nobody elects it, and it says so; empty it may start."""
+    monkeypatch.setattr("store_client.remote.electing.CATCH_UP_SECONDS", 0.05)  # it never does
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         await group.store.topology.put_topic(Topic("t", queues=1))
         await group.even()
