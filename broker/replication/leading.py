@@ -118,7 +118,9 @@ class Leading:
         """Let gateways in, soon: what that writes must be confirmed, so nobody waits for it here."""
         order = mastership_order(self._machine.epoch, self._machine.state.run)
         rule, replicas = self._machine.state.appointment.rule, tuple(sorted(group.addresses.items()))
-        mastership = Mastership(order, group.replica, replicas, rule.text, lambda: self._machine.copies)
+        mastership = Mastership(
+            order, group.replica, replicas, rule.text, lambda: self._machine.state.appointment.copies
+        )
         door = BrokerProcess(self.broker, process, listener, self._clock, mastership)
         door.watch_replicas(self._refuses)
         door.stopped.add_done_callback(partial(_tell_left, on_left))
@@ -140,9 +142,9 @@ class Leading:
 
     def _refuses(self) -> EntrepotError | None:
         """Why no message is taken: too few replicas have what is confirmed."""
-        if self._machine.takes_messages:
-            return None
         appointment = self._machine.state.appointment
+        if appointment.takes_messages:
+            return None
         return EntrepotError(
             Code.UNAVAILABLE,
             f"{len(appointment.members)} of {appointment.rule.replicas} replicas are in sync, publishing needs "

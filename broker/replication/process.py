@@ -7,6 +7,7 @@ master          `Leading`: a broker over the same open store, and its door for g
 from __future__ import annotations
 
 import asyncio
+import secrets
 import socket
 from collections.abc import Coroutine, Mapping
 from dataclasses import replace
@@ -158,7 +159,7 @@ class ReplicaProcess:
 
     async def start(self) -> None:
         await self._listener.start()
-        self._perform(self.machine.start())
+        self._perform(self.machine.start(secrets.token_hex(4)))
         await self.settled()
         self._peers.start()
         self._log.start()

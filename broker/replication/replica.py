@@ -11,6 +11,7 @@ Invariants:
     nothing is confirmed in an epoch before its EPOCH record is
     confirmed never moves back; a cut below it is a loud stop, but for an unclean start of the master's history
     a replica that has promised a later epoch acknowledges nothing of an earlier one
+    an old copy of a data directory, whose later starts were heard of, counts nowhere and is no master
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.slave_progress import Run, SlaveProgress, objection
-from domain.replication.election import admitted
-from domain.replication.epochs import BEGINNING, EpochStart, ForkedError, common_end
-from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise, ReplicaState
+from broker.replication.slave_progress import Run, SlaveProgress, beginning_of_stream, objection
+from domain.replication.election import with_member
+from domain.replication.epochs import BEGINNING, EpochStart, ForkedError
+from domain.replication.greeting import Greeting, Welcome, greeting_of
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise, ReplicaState, RunHistory, old_copy
 from domain.replication.rule import RuleKind, confirmed_offset
 
 
@@ -79,9 +80,10 @@ class Replica:
 
     # -- life ----------------------------------------------------------------------------------------------------
 
-    def start(self) -> list[Effect]:
-        """A new run of its process.  Who was master goes on as such, where no other can have confirmed meanwhile."""
-        self.state = self.state.begun()
+    def start(self, token: str = "") -> list[Effect]:
+        """A new run of its process, with a random token.  Who was master goes on as such, where no other can have
+        confirmed meanwhile."""
+        self.state = self.state.begun(token)
         effects: list[Effect] = [Persist(self.state)]
         appointment = self.state.appointment
         if self.state.promise.epoch > appointment.epoch or appointment.master == NOBODY:
@@ -111,6 +113,11 @@ class Replica:
         self.halted = reason
         return [Halt(reason)]
 
+    def _is_copy(self, reason: str) -> list[Effect]:
+        """It lacks what a later start of its directory had: no master from now on, and no slave that counts."""
+        self.halted = reason
+        return self._resign(reason) if self.role is Role.MASTER else []
+
     # -- elections -----------------------------------------------------------------------------------------------
 
     def fence(self, epoch: int, token: str) -> tuple[list[Effect], FenceAnswer | Promise]:
@@ -123,15 +130,7 @@ class Replica:
         if epoch > promise.epoch:
             self.state = replace(self.state, promise=Promise(epoch, token))
             effects = [Persist(self.state), *self._resign(f"an election of epoch {epoch}")]
-        return effects, FenceAnswer(
-            self.state.member,
-            self.state.run,
-            self.starts[-1].name,
-            self.synced,
-            self.confirmed,
-            self.state.appointment,
-            self.state.group,
-        )
+        return effects, self.state.promised(self.starts[-1], self.synced, self.confirmed)
 
     def _resign(self, reason: str) -> list[Effect]:
         """Be nobody."""
@@ -148,11 +147,15 @@ class Replica:
         known = self.state.appointment
         if self.state.group and appointment.group not in ("", self.state.group):
             return []  # of another group
-        if appointment.order <= known.order or appointment.epoch < self.state.promise.epoch:
-            return []
+        effects: list[Effect] = []
+        if reason := self.state.lacks(appointment):
+            effects = self._is_copy(reason)
+        if not appointment.supersedes(known) or appointment.epoch < self.state.promise.epoch:
+            return effects
+        appointment = appointment.after(known)
         promise = max(self.state.promise, Promise(appointment.epoch), key=lambda each: each.epoch)
         self.state = replace(self.state, appointment=appointment, promise=promise)
-        effects: list[Effect] = [Persist(self.state)]
+        effects.append(Persist(self.state))
         if appointment.epoch == known.epoch and self.role is Role.MASTER:
             return effects + self._confirm()  # another set
         if appointment.epoch == known.epoch and self.role is Role.SLAVE:
@@ -165,21 +168,19 @@ class Replica:
     # -- master --------------------------------------------------------------------------------------------------
 
     def _lead(self) -> list[Effect]:
+        self.halted = self.halted or self.state.lacks(self.state.appointment)
+        if self.halted:
+            return []
         self.role = Role.MASTER
-        last, state = self.starts[-1], self.state
-        is_new = last.epoch != state.appointment.epoch
-        may_lack = state.appointment.is_unclean or (is_new and state.appointment.rule.kind is RuleKind.ASYNC)
-        start = EpochStart(
-            state.appointment.epoch,
-            state.run,
-            0,
-            last.recovery_epoch + may_lack,
-            state.replica,
-            is_new and may_lack,
-            bytes.fromhex(state.incarnation),
-            last.lineage,
-        )
-        return [AppendEpoch(start)]
+        return [*self._hear_of(self.state.history), AppendEpoch(self.state.start_behind(self.starts[-1]))]
+
+    def _hear_of(self, told: RunHistory) -> list[Effect]:
+        """Have a start of a replica, its own too, known to all before anything of it counts."""
+        heard = self.state.appointment.with_heard(told)
+        if heard is self.state.appointment:
+            return []
+        self.state = replace(self.state, appointment=heard)
+        return [Persist(self.state), Announce(heard)]
 
     def epoch_written(self, start: EpochStart, end: int) -> list[Effect]:
         """The EPOCH record is at its place; `end` behind it."""
@@ -196,23 +197,22 @@ class Replica:
     def greeted(self, greeting: Greeting, stream: int) -> list[Effect]:
         """A slave asks for the log."""
         member, replica = greeting.member, greeting.member.replica
-        is_leading = self.role is Role.MASTER and self.epoch_end is not None
-        if reason := objection(self.state, greeting, is_leading=is_leading):
+        if reason := old_copy(greeting.heard, self.state.history):
+            return [RefuseSlave(replica, stream, reason), *self._is_copy(reason)]
+        is_leading, known = self.role is Role.MASTER and self.epoch_end is not None, self.slaves.get(replica)
+        if reason := objection(self.state, greeting, known, is_leading=is_leading):
             return [RefuseSlave(replica, stream, reason)]
         try:
-            start = common_end(self.starts, self.end, greeting.starts, greeting.end)
+            start = beginning_of_stream(self.starts, self.begin, self.end, greeting)
         except ForkedError as error:
             return [RefuseSlave(replica, stream, str(error))]
-        if not greeting.end or (start is None and not greeting.confirmed):
-            start = self.begin  # it has nothing yet, or nothing that anybody was told of
-        if start is None:
-            return [RefuseSlave(replica, stream, "its log has nothing in common with this one: give it an empty disk")]
-        start = max(start, self.begin)  # what lies between was removed by retention: it copies anew
-        self.slaves[replica] = SlaveProgress(stream, member, start)
+        effects = self._hear_of(greeting.history)
+        has = min(known.acknowledged, start) if known is not None and known.member == member else 0
+        self.slaves[replica] = SlaveProgress(stream, member, start, has)
         is_unclean = any(each.is_unclean and each.start >= start for each in self.starts)
         before = tuple(each for each in self.starts if each.start < start)
-        welcome = Welcome(self.epoch, self.state.run, start, self.confirmed, is_unclean, before)
-        return [WelcomeSlave(replica, stream, welcome)]
+        welcome = Welcome(self.epoch, self.state.run, start, self.confirmed, is_unclean, before, self.state.appointment)
+        return [*effects, WelcomeSlave(replica, stream, welcome)]
 
     def sending(self, replica: int, stream: int, end: int) -> None:
         """A run up to an offset is on its way to a slave."""
@@ -241,13 +241,7 @@ class Replica:
         least = max(self.confirmed, self.epoch_end or 0)
         if not self.is_open or slave.acknowledged < least or slave.member in appointment.members:
             return []
-        kept = tuple(member for member in appointment.members if member.replica != slave.member.replica)
-        grown = replace(
-            appointment,
-            version=appointment.version + 1,
-            members=tuple(sorted((*kept, slave.member))),
-            known=admitted(appointment.known, [slave.member]),
-        )
+        grown = with_member(appointment, slave.member)
         self.state = replace(self.state, appointment=grown)
         return [Persist(self.state), Announce(grown)]
 
@@ -275,21 +269,6 @@ class Replica:
             effects.append(Open())
         return effects
 
-    @property
-    def takes_messages(self) -> bool:
-        """Enough members are in sync for publishing."""
-        appointment = self.state.appointment
-        return appointment.rule.kind is not RuleKind.IN_SYNC or (
-            len(appointment.members) >= appointment.rule.min_in_sync
-        )
-
-    @property
-    def copies(self) -> int:
-        """Disks that have what is confirmed from now on, at least."""
-        appointment = self.state.appointment
-        by_kind = {RuleKind.ASYNC: 1, RuleKind.QUORUM: appointment.rule.required}
-        return by_kind.get(appointment.rule.kind, len(appointment.members))
-
     # -- slave ---------------------------------------------------------------------------------------------------
 
     def _follow(self) -> list[Effect]:
@@ -301,10 +280,7 @@ class Replica:
         """The first word to its master, once connected.  What is not synced counts as not there, and until the welcome
         nothing more is confirmed."""
         self.lost()
-        state = self.state
-        return Greeting(
-            state.group, state.member, state.run, state.promise.epoch, self.synced, self.confirmed, tuple(self.starts)
-        )
+        return greeting_of(self.state, self.synced, self.confirmed, self.starts)
 
     def lost(self) -> None:
         """The connection to the master has ended: until the next welcome nothing more is confirmed."""
@@ -316,6 +292,7 @@ class Replica:
         """The master takes it: cut what the master has not, then copy."""
         if self.role is not Role.SLAVE or welcome.epoch != self.epoch:
             return []
+        heard = self.appoint(welcome.appointment)
         if welcome.start < self.confirmed and not welcome.is_unclean:
             return self._halt(
                 f"the master of epoch {welcome.epoch} has nothing behind {welcome.start}, and {self.confirmed} "
@@ -342,7 +319,7 @@ class Replica:
         self.is_joined = True
         self._waiting.clear()
         self.told = welcome.confirmed
-        return [*effects, Acknowledge(self.synced), *self._hear()]
+        return [*heard, *effects, Acknowledge(self.synced), *self._hear()]
 
     def came(self, run: Run) -> list[Effect]:
         """Records of the master's log."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from domain.replication.epochs import EpochStart
+from domain.replication.epochs import EpochStart, ForkedError, common_end
 from domain.replication.greeting import Greeting
-from domain.replication.mastership import Member, ReplicaState
+from domain.replication.mastership import Member, ReplicaState, old_copy
 
 
 class Run(NamedTuple):
@@ -32,9 +33,9 @@ class SlaveProgress:
     acknowledged: int = 0
 
 
-def objection(state: ReplicaState, greeting: Greeting, *, is_leading: bool) -> str:
+def objection(state: ReplicaState, greeting: Greeting, known: SlaveProgress | None, *, is_leading: bool) -> str:
     """Why a replica in this state takes no slave that greets it so; empty where it does.  A wiped one is taken, too: it
-    copies, and counts nowhere until it is admitted."""
+    copies, and counts nowhere until it is admitted.  `known`: the progress of its last stream."""
     epoch, heard = state.appointment.epoch, max(greeting.promised, greeting.starts[-1].epoch)
     if not is_leading:
         return f"replica {state.replica} is not master"
@@ -42,4 +43,23 @@ def objection(state: ReplicaState, greeting: Greeting, *, is_leading: bool) -> s
         return f"it is of group {greeting.group}, this is {state.group}"
     if greeting.member.replica == state.replica:
         return f"replica {state.replica} is the master itself: two processes have its id"
-    return f"it has heard of epoch {heard}, this is {epoch}" if heard > epoch else ""
+    if heard > epoch:
+        return f"it has heard of epoch {heard}, this is {epoch}"
+    if reason := old_copy(state.appointment.heard, greeting.history):
+        return reason
+    if known is not None and known.member == greeting.member and greeting.end < known.acknowledged:
+        return (
+            f"replica {known.member.replica} comes with a log that ends at {greeting.end}, and has acknowledged "
+            f"{known.acknowledged}: its directory is an old copy; start it with an empty one"
+        )
+    return ""
+
+
+def beginning_of_stream(starts: Sequence[EpochStart], begin: int, end: int, greeting: Greeting) -> int:
+    """The offset from which a slave is sent the log, which has these starts and bounds.  Raises ForkedError."""
+    start = common_end(starts, end, greeting.starts, greeting.end)
+    if not greeting.end or (start is None and not greeting.confirmed):
+        start = begin  # it has nothing yet, or nothing that anybody was told of
+    if start is None:
+        raise ForkedError("its log has nothing in common with this one: give it an empty disk")
+    return max(start, begin)  # what lies between was removed by retention: it copies anew

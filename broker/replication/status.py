@@ -31,6 +31,7 @@ def status_of(
         condition,
         0 if log is None else log.min_offset,
         0 if log is None else log.layout.segment_size_bytes,
+        machine.state.tokens,
     )
 
 

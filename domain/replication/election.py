@@ -7,8 +7,9 @@ from: a controller has it committed, an operator asks all replicas but those tha
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise
+from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
 from domain.replication.rule import RuleKind
 
 
@@ -34,6 +35,8 @@ class Election:
         self.epoch, self.token, self.wanted = epoch, token, wanted
         self._latest, self._lost, self._is_unclean = latest, frozenset(lost), is_unclean
         self.answers: dict[int, FenceAnswer] = {}
+        self.copies: dict[int, str] = {}
+        """Replicas whose answers do not count: why."""
         self.refused: Promise | None = None
 
     def answered(self, answer: FenceAnswer | Promise) -> None:
@@ -49,6 +52,7 @@ class Election:
             raise ElectionError(f"epoch {self.refused.epoch} is promised already: try again")
         if not self.answers:
             raise ElectionError("no replica answers")
+        self._leave_copies_out()
         groups = sorted({answer.group for answer in self.answers.values() if answer.group})
         if len(groups) > 1:
             raise ElectionError(f"they are not of one group: {', '.join(groups)}")
@@ -62,12 +66,27 @@ class Election:
             best = found[0]
         return self._appointment(latest, best)
 
+    def _leave_copies_out(self) -> None:
+        """A directory that is an old copy has forgotten what it had acknowledged, and promised."""
+        told = [answer.appointment for answer in self.answers.values()]
+        heard = hear(() if self._latest is None else self._latest.heard)
+        for each in sorted(told, key=lambda each: each.order, reverse=True):
+            heard = hear(heard, *each.heard)
+        for replica, answer in sorted(self.answers.items()):
+            if reason := old_copy(heard, answer.history):
+                self.copies[replica] = reason
+                del self.answers[replica]
+        if not self.answers:
+            raise ElectionError("; ".join(self.copies.values()))
+
     def _latest_told(self) -> Appointment:
         latest = max((answer.appointment for answer in self.answers.values()), key=lambda each: each.order)
         if latest.rule.kind is RuleKind.QUORUM:
             return latest  # a later master confirmed nothing without one of those that are asked for below
         missing = {member.replica for member in latest.known} - self.answers.keys() - self._lost
         if missing and not self._is_unclean:
+            if copies := [self.copies[replica] for replica in sorted(missing & self.copies.keys())]:
+                raise ElectionError(f"{'; '.join(copies)} (or say that it is lost: --without)")
             who = ", ".join(map(str, sorted(missing)))
             raise ElectionError(f"replica {who} does not answer: only you can say that it is lost (--without)")
         return latest
@@ -81,17 +100,23 @@ class Election:
             members = [answer for answer in answers if answer.member in latest.members]
             if not members:
                 names = ", ".join(str(member.replica) for member in latest.members)
-                raise ElectionError(f"no replica in sync answers: they were {names}")
+                raise ElectionError(f"no replica in sync answers: they were {names}{self._but}")
             return members
         admitted = [answer for answer in answers if answer.member in latest.known]
         if len(admitted) < rule.fenced_answers:
-            raise ElectionError(f"{len(admitted)} replicas answer, {rule.fenced_answers} are needed")
+            raise ElectionError(f"{len(admitted)} replicas answer, {rule.fenced_answers} are needed{self._but}")
         orders = [answer.log_order for answer in admitted]
         # any so many answers have what is confirmed, so who has the longest log of any so many has it, too
         return [a for a in admitted if sum(order <= a.log_order for order in orders) >= rule.fenced_answers]
 
+    @property
+    def _but(self) -> str:
+        return "".join(f"; {reason}" for reason in self.copies.values())
+
     def _why_not(self, wanted: int, best: FenceAnswer) -> str:
         found = self.answers.get(wanted)
+        if wanted in self.copies:
+            return self.copies[wanted]
         if found is None:
             return f"replica {wanted} does not answer"
         return (
@@ -116,7 +141,19 @@ class Election:
             admitted(latest.known, members),
             self._is_unclean,
             best.group,
+            hear(latest.heard, *(answer.history for answer in self.answers.values())),
         )
+
+
+def with_member(appointment: Appointment, member: Member) -> Appointment:
+    """The next version, whose set has another member, in place of an earlier directory of that replica."""
+    kept = tuple(each for each in appointment.members if each.replica != member.replica)
+    return replace(
+        appointment,
+        version=appointment.version + 1,
+        members=tuple(sorted((*kept, member))),
+        known=admitted(appointment.known, [member]),
+    )
 
 
 def admitted(known: tuple[Member, ...], members: Collection[Member]) -> tuple[Member, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from domain.replication.epochs import EpochStart
-from domain.replication.mastership import Member
+from domain.replication.mastership import Appointment, Member, ReplicaState, RunHistory
 
 
 class Greeting(NamedTuple):
@@ -19,6 +20,29 @@ class Greeting(NamedTuple):
     """Synced."""
     confirmed: int
     starts: tuple[EpochStart, ...]
+    tokens: tuple[str, ...] = ()
+    """Of its last runs."""
+    heard: tuple[RunHistory, ...] = ()
+    """The starts of others that it knows of: a master that is an old copy learns it."""
+
+    @property
+    def history(self) -> RunHistory:
+        return RunHistory(self.member, self.run, self.tokens)
+
+
+def greeting_of(state: ReplicaState, end: int, confirmed: int, starts: Iterable[EpochStart]) -> Greeting:
+    """The greeting of a replica whose log is synced up to `end`."""
+    return Greeting(
+        state.group,
+        state.member,
+        state.run,
+        state.promise.epoch,
+        end,
+        confirmed,
+        tuple(starts),
+        state.tokens,
+        state.appointment.heard,
+    )
 
 
 class Welcome(NamedTuple):
@@ -32,3 +56,5 @@ class Welcome(NamedTuple):
     """The history behind `start` has an unclean start: what the slave has confirmed may be cut."""
     starts: tuple[EpochStart, ...] = ()
     """Of the history before `start`: a slave that has nothing yet would not find those whose records are gone."""
+    appointment: Appointment = Appointment()
+    """As the master knows it: a slave that acknowledges has heard of the master's start."""

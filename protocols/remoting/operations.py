@@ -228,7 +228,7 @@ class SlaveStatus(NamedTuple):
 class ReplicaStatus:
     """A replica as it sees itself.  `last`: epoch and run of whose bytes its log has last.  `slaves`: of a master, by
     replica id.  `problem`: why it is neither an open master nor a slave that follows one.  `begin`, `segment_size`: of
-    its log, 0 where it has none."""
+    its log, 0 where it has none.  `tokens`: of its last runs."""
 
     member: Member
     group: str
@@ -247,6 +247,7 @@ class ReplicaStatus:
     log: LogCondition = field(default_factory=LogCondition)
     begin: int = 0
     segment_size: int = 0
+    tokens: tuple[str, ...] = ()
 
 
 REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)

@@ -132,7 +132,14 @@ class Electing:
 def _as_promised(status: wire.ReplicaStatus) -> FenceAnswer:
     """The answer that a replica would give, as it is now."""
     return FenceAnswer(
-        status.member, status.run, status.last, status.synced, status.confirmed, status.appointment, status.group
+        status.member,
+        status.run,
+        status.last,
+        status.synced,
+        status.confirmed,
+        status.appointment,
+        status.group,
+        status.tokens,
     )
 
 

@@ -1,27 +1,27 @@
-"""A broker group on a seeded network: replicas, connections that break, elections whose questions are lost, doubled and
-late; and the invariants, looked at whenever something happens.
-
-`decided` is the register of appointments, one an epoch, as a controller keeps it.
-"""
+"""A broker group of simulated processes: who reaches whom, and the invariants, looked at as things happen."""
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from random import Random
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from broker.replication.effects import RefuseSlave, WelcomeSlave
 from broker.replication.replica import Replica, Role
-from domain.replication.election import Election, ElectionError
+from domain.replication.election import Election
 from domain.replication.greeting import Greeting, Welcome
-from domain.replication.mastership import NOBODY, Appointment, Member, Promise
-from domain.replication.rule import Rule, RuleKind
-from tests.replication.simulated_replica import Record, SimulatedGroup, SimulatedReplica, pieces
+from domain.replication.mastership import ReplicaState
+from domain.replication.rule import Rule
+from tests.replication.derived_state import DerivedState, derived_from
+from tests.replication.simulated_clients import Client, Ledger
+from tests.replication.simulated_clock import Clock
+from tests.replication.simulated_disk import Record, SimulatedDisk
+from tests.replication.simulated_faults import Faults
+from tests.replication.simulated_network import Connection, Network
+from tests.replication.simulated_register import Register
+from tests.replication.simulated_replica import SimulatedReplica, pieces
 
-MOST_IN_FLIGHT = 3
-FAULT_RATE = 0.05
-"""Chance of a fault in place of what goes on by itself."""
+MOST_IN_FLIGHT: Final = 3
+CLIENTS: Final = ("producer", "producer", "consumer", "reader")
 
 
 @dataclass(frozen=True)
@@ -33,76 +33,92 @@ class PlantedFaults:
     syncs_cuts: bool = True
     has_intents: bool = True
     keeps_what_is_not_confirmed: bool = False
+    answers_at_once: bool = False
+    serves_what_is_written: bool = False
+    applies_no_tail: bool = False
+    trusts_its_clock: bool = False
 
 
-NO_FAULTS = PlantedFaults()
+NO_FAULTS: Final = PlantedFaults()
 
 
 class BrokenInvariantError(AssertionError):
     """What must never be."""
 
 
-@dataclass
-class Connection:
-    """Of a slave to its master: what is under way in either direction, in order."""
+class Group:
+    """`crash_chance`: before each effect and at each sync.  `planted`: a fault."""
 
-    slave: int
-    master: int
-    number: int
-    to_master: deque[Any] = field(default_factory=deque)
-    to_slave: deque[Any] = field(default_factory=deque)
-    sent: int | None = None
-    """Up to where the master has sent; None before the welcome."""
-
-
-@dataclass
-class Coordinator:
-    """Somebody who elects: questions that were not delivered yet, and answers that were not."""
-
-    election: Election
-    questions: list[int]
-    answers: list[Any] = field(default_factory=list)
-    is_done: bool = False
-
-
-class Group(SimulatedGroup):
-    """`crash_chance`: before each effect.  `faults`: planted ones.
-
-    `fault_rate`: chance of a fault in place of what goes on by itself.  `election_pace`: how often those who elect get
-    their turn.  `most_sent`: records in a run.
-    """
-
-    def __init__(self, seed: int, rule: Rule, *, crash_chance: float = 0.0, faults: PlantedFaults = NO_FAULTS) -> None:
-        self._planted = faults
-        self.fault_rate = FAULT_RATE
-        self.election_pace = 1.0
-        self.most_sent = 4
-        self.chance = Random(seed)
-        self.rule = rule
+    def __init__(self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
+        self.clock, self.rule, self.planted = Clock(seed), rule, planted
+        self.pace, self.disks, self.crashes = map(self.clock.chance, ("pace", "disks", "crashes"))
+        self.network, self.ledger = Network(self.clock), Ledger(self)
         self.crash_chance = 0.0
-        self._bodies = 0
-        self.is_quiet = self.is_healing = False
+        self.again_mean = self.pace.choice((1.0, 20.0))
+        self.away_mean = self.pace.choice((3.0, 30.0))
+        self.most_sent = self.pace.choice((1, 4))
+        self._bodies = self._connections = 0
+        self.is_quiet = False
         self.names: dict[tuple[int, int, int], Record] = {}
         self.truth: list[Record] = []
+        self.truth_state = DerivedState()
+        self.confirmed_in: dict[int, int] = {}  # up to where, by epochs
         self.masters: dict[int, int] = {}
-        self.opens = self.elections = self.promised = self.grown = 0
-        self.connections: dict[int, Connection] = {}  # by slave
-        self._connection_count = 0
-        self.coordinators: list[Coordinator] = []
-        self.appointing: list[tuple[int, Appointment]] = []
-        self.replicas = {number: SimulatedReplica(self, number) for number in range(1, rule.replicas + 1)}
-        for replica in self.replicas.values():
-            replica.machine_class = faults.machine
-            replica.disk.syncs_cuts, replica.disk.has_intents = faults.syncs_cuts, faults.has_intents
-            replica.keeps_what_is_not_confirmed = faults.keeps_what_is_not_confirmed
-        members = tuple(replica.disk.state.member for replica in self.replicas.values())
-        self.decided = Appointment(1, 0, 1, rule, members, members)
-        for replica in self.replicas.values():
+        self.opens = 0
+        self.processes = {number: self._process(number) for number in range(1, rule.replicas + 1)}
+        self.register = Register(self)
+        for replica in self.processes.values():
             replica.start()
-            self.appointing.append((replica.number, self.decided))
-        self.crash_chance = crash_chance
+        self.register.tell_all()
+        self.clients = [Client(self, -1 - place, kind) for place, kind in enumerate(CLIENTS)]
+        self.faults = Faults(self)
+        self.crash_chance = self.crashes.choice((0.0, 0.005, 0.03, 0.1))
+        self.register.elect_later()
+
+    def _process(self, number: int) -> SimulatedReplica:
+        planted = self.planted
+        disk = SimulatedDisk(self._new_state(number), syncs_cuts=planted.syncs_cuts, has_intents=planted.has_intents)
+        return SimulatedReplica(self, number, number, disk)
+
+    def _new_state(self, number: int) -> ReplicaState:
+        return ReplicaState("group", number, f"{self.disks.getrandbits(128):032x}")
+
+    # -- processes -----------------------------------------------------------------------------------------------
+
+    def address_of(self, number: int) -> SimulatedReplica:
+        """The process that is reached by a replica's id: where two have it, one of them."""
+        found = [replica for replica in self.processes.values() if replica.number == number]
+        return found[0] if len(found) == 1 else self.network.chance.choice(found)
+
+    @property
+    def has_twin(self) -> bool:
+        return len(self.processes) > self.rule.replicas
+
+    def add_twin(self, number: int, disk: SimulatedDisk) -> None:
+        slot = max(self.processes) + 1
+        self.processes[slot] = SimulatedReplica(self, slot, number, disk)
+        self.processes[slot].start()
+
+    def wipe(self, replica: SimulatedReplica) -> None:
+        replica.disk = replica.disk.emptied(self._new_state(replica.number))
+
+    def _remove_copies(self) -> None:
+        """What their refusals say: an old copy's process is started with an empty directory, or not any more."""
+        for slot, replica in [*self.processes.items()]:
+            if replica.disk.is_old_copy:
+                if replica.machine is not None:
+                    replica.die()
+                if slot > self.rule.replicas:
+                    replica.is_removed = True
+                    del self.processes[slot]
+                else:
+                    self.wipe(replica)
 
     # -- invariants ----------------------------------------------------------------------------------------------
+
+    def require(self, holds: bool, problem: str) -> None:
+        if not holds:
+            raise BrokenInvariantError(problem)
 
     def next_body(self) -> int:
         self._bodies += 1
@@ -110,265 +126,170 @@ class Group(SimulatedGroup):
 
     def check_name(self, record: Record) -> None:
         known = self.names.setdefault(record.name, record)
-        if known != record:
-            raise BrokenInvariantError(f"two records are {record.name}")
+        self.require(known is record or known == record, f"two records are {record.name}")
 
     def confirmed(self, replica: SimulatedReplica, offset: int) -> None:
         log = replica.disk.log
-        if len(log) < offset:
-            raise BrokenInvariantError(f"replica {replica.number} confirms {offset}, and has {len(log)}")
+        self.require(len(log) >= offset, f"replica {replica.number} confirms {offset}, and has {len(log)}")
         both = min(offset, len(self.truth))
-        if log[:both] != self.truth[:both]:
-            raise BrokenInvariantError(f"replica {replica.number} confirms other bytes than were confirmed")
-        self.truth += log[both:offset]
+        is_same = log[:both] == self.truth[:both]
+        self.require(is_same, f"replica {replica.number} confirms other bytes than were confirmed")
+        more = log[both:offset]
+        for earlier, later in zip([*self.truth[-1:], *more], more, strict=False):
+            self.require(earlier.at <= later.at, f"store time goes back at {later}")
+        self.truth += more
+        self.confirmed_in[replica.live.epoch] = max(offset, self.confirmed_in.get(replica.live.epoch, 0))
+        wrong = self.truth_state.apply(more)
+        self.require(not wrong, wrong)
 
     def opened(self, replica: SimulatedReplica) -> None:
-        epoch = replica.live.epoch
-        if self.masters.setdefault(epoch, replica.number) != replica.number:
-            raise BrokenInvariantError(f"two masters in epoch {epoch}")
-        if replica.disk.log[: len(self.truth)] != self.truth:
-            raise BrokenInvariantError(f"replica {replica.number} opens and lacks what was confirmed")
-        replica.is_open = True
+        machine, epoch = replica.live, replica.live.epoch
+        self.require(self.masters.setdefault(epoch, replica.number) == replica.number, f"two masters in epoch {epoch}")
+        end = self.confirmed_by(epoch)
+        has_all = replica.disk.log[:end] == self.truth[:end]
+        self.require(has_all, f"replica {replica.number} opens and lacks what was confirmed")
+        is_begun = machine.epoch_end is not None and machine.confirmed >= machine.epoch_end
+        self.require(is_begun, f"replica {replica.number} opens before its EPOCH record is confirmed")
+        self.require(not replica.disk.is_old_copy, f"replica {replica.number} opens with an old copy")
+        self.check_derived(replica)
+        replica.broker.is_open = True
         self.opens += 1
+
+    def confirmed_by(self, epoch: int) -> int:
+        """Up to where something is confirmed in an epoch and before: its master may know of no more."""
+        return max((end for each, end in self.confirmed_in.items() if each <= epoch), default=0)
+
+    def check_derived(self, replica: SimulatedReplica) -> None:
+        state = replica.broker.state
+        is_same = state == derived_from(replica.disk.log[: state.end])
+        self.require(is_same, f"replica {replica.number} has derived something else than its log says")
 
     # -- connections ---------------------------------------------------------------------------------------------
 
     def connect(self, replica: SimulatedReplica, master: int) -> None:
-        self._connection_count += 1
-        made = Connection(replica.number, master, self._connection_count)
-        self.connections[replica.number] = made
-        made.to_master.append(replica.live.greeting())
+        self.disconnect(replica)
+        self._connections += 1
+        made = Connection(self.network, replica, self.address_of(master), self._connections, self)
+        replica.connection = made
+        made.to_master.send(replica.live.greeting())
 
     def disconnect(self, replica: SimulatedReplica) -> None:
-        self.connections.pop(replica.number, None)
+        connection, replica.connection = replica.connection, None
+        if connection is not None:
+            connection.end()
 
     def closed(self, replica: SimulatedReplica) -> None:
-        for connection in [*self.connections.values()]:
-            if replica.number in (connection.slave, connection.master):
-                self.break_connection(connection)
+        self.disconnect(replica)
+        for connection in [*replica.streams.values()]:
+            connection.end()
+        replica.streams.clear()
 
-    def break_connection(self, connection: Connection) -> None:
-        if self.connections.get(connection.slave) is connection:
-            del self.connections[connection.slave]
-        master = self.replicas[connection.master].machine
-        if master is not None:
-            master.slave_gone(connection.slave, connection.number)
-        slave = self.replicas[connection.slave].machine
-        if slave is not None and slave.role is Role.SLAVE and connection.slave not in self.connections:
-            slave.lost()
+    def broken(self, connection: Connection) -> None:
+        """Either end learns it in its time; acknowledgements may be on their way still."""
+        slave, master = connection.slave, connection.master
+        if slave.connection is connection:
+            slave.connection = None
+            slave.later(0.0, self._lost, slave)
+        for item in connection.to_master.items:
+            if isinstance(item, int) and self.network.chance.random() < 0.3:
+                self.clock.after(self.network.delay(), master.take, self._acknowledge, connection, item)
+        master.later(self.network.delay(), self._slave_gone, connection)
+
+    def _lost(self, slave: SimulatedReplica) -> None:
+        if slave.live.role is Role.SLAVE and slave.connection is None:
+            slave.live.lost()
+            slave.later(self.pace.expovariate(1 / self.again_mean), slave.follow_again)
+
+    def _slave_gone(self, connection: Connection) -> None:
+        connection.master.streams.pop(connection.number, None)
+        connection.master.live.slave_gone(connection.slave.number, connection.number)
 
     def answer(self, master: SimulatedReplica, effect: WelcomeSlave | RefuseSlave) -> None:
-        connection = self.connections.get(effect.replica)
-        if connection is None or connection.number != effect.stream:
+        connection = master.streams.get(effect.stream)
+        if connection is None or connection.is_broken:
             return
         if isinstance(effect, RefuseSlave):
-            self.break_connection(connection)
+            connection.end()
         else:
-            connection.to_slave.append(effect.welcome)
+            connection.to_slave.send(effect.welcome)
             connection.sent = effect.welcome.start
+            self.wake(master)
 
-    def acknowledge(self, replica: SimulatedReplica, end: int) -> None:
-        connection = self.connections.get(replica.number)
-        if connection is not None:
-            connection.to_master.append(end)
-
-    def deliver_to_master(self, connection: Connection) -> None:
-        found, master = connection.to_master.popleft(), self.replicas[connection.master]
-        if master.machine is None:
-            self.break_connection(connection)
-        elif isinstance(found, Greeting):
-            master.run(master.machine.greeted(found, connection.number))
+    def deliver_to_master(self, connection: Connection, found: Greeting | int) -> None:
+        master: SimulatedReplica = connection.master
+        if connection.is_broken:
+            return
+        if isinstance(found, Greeting):
+            master.streams[connection.number] = connection
+            master.run(master.live.greeted(found, connection.number))
         else:
-            master.run(master.machine.acknowledged(connection.slave, connection.number, found))
+            self._acknowledge(connection, found)
 
-    def deliver_to_slave(self, connection: Connection) -> None:
-        found, slave = connection.to_slave.popleft(), self.replicas[connection.slave]
-        if slave.machine is None:
+    def _acknowledge(self, connection: Connection, end: int) -> None:
+        master: SimulatedReplica = connection.master
+        master.run(master.live.acknowledged(connection.slave.number, connection.number, end))
+
+    def deliver_to_slave(self, connection: Connection, found: Any) -> None:
+        slave: SimulatedReplica = connection.slave
+        self.wake(connection.master)
+        if slave.connection is not connection:
             return
         if isinstance(found, Welcome):
-            slave.run(slave.machine.welcomed(found))
+            slave.run(slave.live.welcomed(found))
             return
         for piece in pieces(found):
-            if slave.machine is not None:
+            if slave.machine is not None and slave.connection is connection:
                 slave.run(slave.machine.came(piece))
 
-    def send_run(self, connection: Connection) -> None:
-        master = self.replicas[connection.master]
-        assert connection.sent is not None
-        run = master.run_from(connection.sent, self.chance.randint(1, self.most_sent))
+    def wake(self, master: SimulatedReplica) -> None:
+        """There may be something to send."""
+        for connection in master.streams.values():
+            if not connection.is_waking:
+                connection.is_waking = True
+                master.later(self.pace.expovariate(2.0), self._send, connection)
+
+    def _send(self, connection: Connection) -> None:
+        master: SimulatedReplica = connection.master
+        connection.is_waking = False
+        if connection.sent is None or connection.is_broken or not master.is_master:
+            return
+        slave = master.live.slaves.get(connection.slave.number)
+        is_full = len(connection.to_slave.items) >= MOST_IN_FLIGHT
+        if slave is None or slave.stream != connection.number or is_full:
+            return
+        confirmed = master.live.confirmed
+        if connection.sent >= len(master.disk.log) and connection.told == confirmed:
+            return
+        run = master.run_from(connection.sent, self.pace.randint(1, self.most_sent))
         connection.sent += len(run.data)
-        master.live.sending(connection.slave, connection.number, connection.sent)
-        connection.to_slave.append(run)
-
-    # -- elections -----------------------------------------------------------------------------------------------
-
-    def begin_election(self, wanted: int = NOBODY) -> None:
-        self.elections += 1
-        epoch = max(self.decided.epoch, self.promised) + self.chance.choice((1, 1, 2))
-        election = self._planted.election(epoch, f"{self.elections}", latest=self.decided, wanted=wanted)
-        self.coordinators.append(Coordinator(election, list(self.replicas)))
-
-    def ask(self, coordinator: Coordinator, number: int) -> None:
-        """One question arrives; it may arrive again."""
-        if self.chance.random() < 0.8:
-            coordinator.questions.remove(number)
-        replica = self.replicas[number]
-        if replica.machine is None:
-            return
-        effects, answer = replica.machine.fence(coordinator.election.epoch, coordinator.election.token)
-        if replica.run(effects):
-            coordinator.answers.append(answer)
-
-    def decide(self, coordinator: Coordinator) -> None:
-        """Choose by what was answered; the register takes it if no later epoch was decided."""
-        coordinator.is_done = True
-        self.coordinators.remove(coordinator)
-        try:
-            made = coordinator.election.decide()
-        except ElectionError:
-            return
-        latest = coordinator.election._latest
-        if made.epoch <= self.decided.epoch or latest is None or latest.epoch != self.decided.epoch:
-            return
-        self.decided = made
-        self.appointing += [(number, made) for number in self.replicas]
-
-    def take_answer(self, coordinator: Coordinator) -> None:
-        answer = coordinator.answers.pop(self.chance.randrange(len(coordinator.answers)))
-        coordinator.election.answered(answer)
-        if isinstance(answer, Promise):
-            self.promised = max(self.promised, answer.epoch)
-
-    def appoint(self, place: int) -> None:
-        number, appointment = self.appointing[place]
-        if self.chance.random() < 0.8:
-            del self.appointing[place]
-        replica = self.replicas[number]
-        if replica.machine is not None:
-            replica.run(replica.machine.appoint(appointment))
-
-    def announce(self, appointment: Appointment) -> None:
-        self.grown += 1
-        if appointment.order > self.decided.order:
-            self.decided = appointment
-        self.appointing += [(number, appointment) for number in self.replicas]
-
-    # -- what may happen -----------------------------------------------------------------------------------------
-
-    def choices(self) -> list[tuple[Any, ...]]:
-        """What goes on by itself."""
-        found: list[tuple[Any, ...]] = []
-        for replica in self.replicas.values():
-            if replica.machine is None:
-                found.append((replica.start,))
-                continue
-            if replica.is_syncing:
-                found += [(replica.finish_sync,)] * 4
-            if replica.is_open and replica.machine.role is Role.MASTER and not self.is_quiet:
-                found += [(self._append, replica)] * 3
-            if replica.stale:
-                found.append((replica.answer_late,))
-            if replica.applied > replica.disk.kept_confirmed:
-                found.append((self._keep_confirmed, replica))
-            if replica.machine.role is Role.SLAVE and replica.number not in self.connections:
-                found.append((self.connect, replica, replica.machine.state.appointment.master))
-        for connection in self.connections.values():
-            if connection.to_master:
-                found += [(self.deliver_to_master, connection)] * 3
-            if connection.to_slave:
-                found += [(self.deliver_to_slave, connection)] * 3
-            master = self.replicas[connection.master]
-            if self._may_send(connection, master):
-                found += [(self.send_run, connection)] * 3
-        is_slow = not self.is_healing and self.chance.random() >= self.election_pace
-        for coordinator in () if is_slow else self.coordinators:
-            found += [(self.ask, coordinator, number) for number in coordinator.questions]
-            if coordinator.answers:
-                found += [(self.take_answer, coordinator)] * 2
-            is_heard = not (coordinator.questions or coordinator.answers)
-            if is_heard or (coordinator.election.answers and not self.is_healing):
-                found.append((self.decide, coordinator))
-        found += [(self.appoint, place) for place in range(len(self.appointing))] * 2
-        return found
-
-    def faults(self) -> list[tuple[Any, ...]]:
-        """What comes from outside."""
-        found: list[tuple[Any, ...]] = []
-        for replica in self.replicas.values():
-            if replica.machine is not None:  # sooner where something hangs on it
-                is_within = replica.is_syncing or replica.stale or self._has_promised(replica)
-                found += [(replica.die,)] * (5 if is_within else 1)
-        found += [(self.break_connection, connection) for connection in self.connections.values()]
-        if len(self.coordinators) < 2:
-            found += [(self.begin_election, self.chance.choice((NOBODY, *self.replicas)))] * len(self.replicas)
-        found += [
-            (self._wipe, replica)
-            for replica in self.replicas.values()
-            if replica.machine is None and self._may_wipe(replica)
-        ]
-        return found
-
-    def _has_promised(self, replica: SimulatedReplica) -> bool:
-        """True while somebody who elects has its promise, and has not decided."""
-        return any(
-            replica.number in each.election.answers or replica.number not in each.questions
-            for each in self.coordinators
-        )
-
-    def _may_send(self, connection: Connection, master: SimulatedReplica) -> bool:
-        if connection.sent is None or master.machine is None or master.machine.role is not Role.MASTER:
-            return False
-        slave = master.machine.slaves.get(connection.slave)
-        if slave is None or slave.stream != connection.number or len(connection.to_slave) >= MOST_IN_FLIGHT:
-            return False
-        confirmed = master.machine.confirmed
-        return connection.sent < len(master.disk.log) or getattr(connection, "told", -1) != confirmed
-
-    def _append(self, replica: SimulatedReplica) -> None:
-        replica.append()
-
-    def _keep_confirmed(self, replica: SimulatedReplica) -> None:
-        ahead = replica.keeps_what_is_not_confirmed and replica.machine is not None
-        replica.disk.kept_confirmed = len(replica.disk.log) if ahead else replica.applied
-
-    def _may_wipe(self, replica: SimulatedReplica) -> bool:
-        """As many as the rule bears: what is confirmed is on another disk that is whole."""
-        is_set = self.rule.kind is RuleKind.IN_SYNC
-        others = [m for m in (self.decided.members if is_set else self.decided.known) if m.replica != replica.number]
-        is_spare = bool(others) and (is_set or self.rule.required < self.rule.replicas)
-        return is_spare and not self.coordinators and all(self._is_whole(member) for member in others)
-
-    def _is_whole(self, member: Member) -> bool:
-        return self.replicas[member.replica].disk.state.incarnation == member.incarnation
-
-    def _wipe(self, replica: SimulatedReplica) -> None:
-        replica.wipe()
-        replica.start()
-
-    def step(self, *, faults: bool = True) -> None:
-        found = self.choices()
-        if faults and (not found or self.chance.random() < self.fault_rate):
-            found = self.faults()
-        if found:
-            act, *arguments = self.chance.choice(found)
-            act(*arguments)
+        connection.told = confirmed
+        master.live.sending(connection.slave.number, connection.number, connection.sent)
+        connection.to_slave.send(run)
+        self.wake(master)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
-    def heal(self, most_steps: int = 20_000) -> None:
+    def heal(self, limit: float = 6000.0) -> None:
         """No faults any more: a master comes, and confirms what is new."""
         self.crash_chance = 0.0
-        self.coordinators.clear()
-        self.is_healing = True
-        goal = len(self.truth) + 3
-        for count in range(most_steps):
+        self.faults.is_over = self.register.is_healing = True
+        self.network.heal()
+        for replica in self.processes.values():
+            replica.slowness = 1.0
+            replica.go_on()
+        self._remove_copies()
+        goal, end = len(self.truth) + 3, self.clock.now + limit
+        since = self.clock.now
+        while self.clock.now < end:
             self.is_quiet = len(self.truth) >= goal
             if self.is_quiet and self._is_even():
+                self._check_end()
                 return
-            if count % 500 == 0 and not (self.is_quiet and self._is_settled()):
-                self.coordinators.clear()
-                self.begin_election()
-            self.step(faults=False)
+            if self.clock.now >= since and not (self._is_settled() and self.is_quiet):
+                since = self.clock.now + 700.0
+                self.register.end_elections()
+                self.register.begin_election()
+            self.clock.run_until(self.clock.now + 10.0)
         raise BrokenInvariantError("no progress, though nothing is broken any more")
 
     def _is_settled(self) -> bool:
@@ -376,16 +297,21 @@ class Group(SimulatedGroup):
         return all(
             replica.machine is not None
             and replica.machine.role is not Role.NOBODY
-            and replica.machine.epoch == self.decided.epoch
-            for replica in self.replicas.values()
+            and replica.machine.epoch == self.register.decided.epoch
+            for replica in self.processes.values()
         )
 
     def _is_even(self) -> bool:
-        return all(r.machine is not None and r.machine.synced >= len(self.truth) for r in self.replicas.values())
+        """Every replica has all that is confirmed, and nothing else before its end."""
+        end = len(self.truth)
+        return all(
+            replica.machine is not None and replica.machine.synced >= end and replica.disk.log[:end] == self.truth
+            for replica in self.processes.values()
+        )
 
-
-def vary(group: Group, chance: Random) -> None:
-    """Another kind of history each time."""
-    group.fault_rate = chance.choice((0.02, 0.05, 0.2))
-    group.election_pace = chance.choice((1.0, 0.1))
-    group.most_sent = chance.choice((1, 4))
+    def _check_end(self) -> None:
+        bodies: set[int] = set()
+        for replica in self.processes.values():
+            self.check_derived(replica)
+            bodies |= {r.content[1] for r in replica.disk.log if r.content[0] == "message"}  # type: ignore[misc]
+        self.ledger.check_end(bodies)

@@ -1,15 +1,13 @@
-"""One replica of a simulated group: the machine, a disk that loses what is not synced, and a process that may die.
+"""One process of a simulated group: the machine, a disk that loses what is not synced, and what may happen to it.
 
-Records are what the log has at each offset: one a unit.  A crash leaves, at each place that is not synced, what was
-there before or what was written last, as chance has it.
+It dies between any two effects and at each sync, and comes back; while it is paused, what comes to it waits.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from random import Random
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.replication.effects import (
     Acknowledge,
@@ -30,156 +28,46 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.replica import Replica
+from broker.replication.replica import Replica, Role
 from broker.replication.slave_progress import Run
-from domain.replication.epochs import BEGINNING, EpochStart
-from domain.replication.mastership import Appointment, ReplicaState
+from domain.replication.epochs import EpochStart
+from tests.replication.derived_state import derived_from
+from tests.replication.simulated_broker import SimulatedBroker
+from tests.replication.simulated_disk import DamageError, Record, SimulatedDisk
+from tests.replication.simulated_network import Connection
 
+if TYPE_CHECKING:
+    from tests.replication.simulated_group import Group
 
-class Record(NamedTuple):
-    """`floor`: what its master had synced when it was written.  `start`: it is an EPOCH record."""
-
-    name: tuple[int, int, int]
-    """Epoch, run, offset, and so which bytes."""
-    body: int
-    floor: int
-    start: EpochStart | None = None
+SYNC_MEAN: Final = 2.0
+TICK_MEAN: Final = 25.0
 
 
 class CrashError(Exception):
     """The process has died in the middle of an effect."""
 
 
-class DamageError(Exception):
-    """Recovery would refuse the log, or the state beside it."""
-
-
-@dataclass
-class SimulatedDisk:
-    """`stable` survives, of `log` each place that differs perhaps.  `intent`: a cut that is to be finished."""
-
-    state: ReplicaState
-    log: list[Record] = field(default_factory=list)
-    stable: dict[int, Record] = field(default_factory=dict)
-    intent: int | None = None
-    kept_confirmed: int = 0
-    syncs_cuts: bool = True
-    has_intents: bool = True
-
-    def write(self, offset: int, records: list[Record]) -> None:
-        assert offset == len(self.log), "records go to the end of the log"
-        self.log += records
-
-    def sync(self, end: int) -> None:
-        self.stable = {place: record for place, record in self.stable.items() if place >= end}
-        self.stable.update(enumerate(self.log[:end]))
-
-    def cut(self, to: int, step: Callable[[], None]) -> None:
-        """Intent, removal from the end backwards, sync; `step` may raise."""
-        if self.has_intents:
-            self.intent = to
-        step()
-        del self.log[to:]
-        step()
-        if self.syncs_cuts:
-            self.stable = {place: record for place, record in self.stable.items() if place < to}
-        self.intent = None
-
-    def crash(self, chance: Random) -> None:
-        """What a loss of power leaves, after recovery.  Raises DamageError."""
-        found: dict[int, Record] = {}
-        for place in range(max([len(self.log), *(key + 1 for key in self.stable)])):
-            last = self.log[place] if place < len(self.log) else None
-            before = self.stable.get(place)
-            left = before if last == before else chance.choice((last, before))
-            if left is not None:
-                found[place] = left
-        if self.intent is not None:
-            found = {place: record for place, record in found.items() if place < self.intent}
-            self.intent = None
-        end = next(place for place in range(len(found) + 1) if place not in found)
-        for place, record in found.items():
-            if place > end and record.floor > end:
-                raise DamageError(f"record {place} shows that {end} had been synced")
-        self.log = [found[place] for place in range(end)]
-        self.stable = dict(enumerate(self.log))
-
-    def starts(self) -> list[EpochStart]:
-        found = [record.start for record in self.log if record.start is not None]
-        return found if found and found[0].start == 0 else [BEGINNING, *found]
-
-
 class SimulatedReplica:
-    """`outbox` has what goes to others: (to, what)."""
+    """`slot`: its place in the network; `number`: replica id.  `life`: counts what was started, and what has ended;
+    what was asked for in an earlier one does not come.  `slowness`: of its disk.  `skew`: of its clock."""
 
-    machine_class: type[Replica] = Replica
-
-    def __init__(self, group: SimulatedGroup, number: int) -> None:
-        self.group, self.number = group, number
-        self.disk = SimulatedDisk(ReplicaState("group", number, self._new_incarnation()))
+    def __init__(self, group: Group, slot: int, number: int, disk: SimulatedDisk) -> None:
+        self.group, self.slot, self.number, self.disk = group, slot, number, disk
+        self.name = f"replica {number}" if slot == number else f"copy {slot} of {number}"
         self.machine: Replica | None = None
-        self.is_syncing = False
-        self.sync_target = self.generation = 0
-        self.stale: list[tuple[int, int]] = []
-        self.stream = 0
-        self.is_open = False
-        self.applied = 0
-        self.keeps_what_is_not_confirmed = False
-
-    def _new_incarnation(self) -> str:
-        return f"{self.group.chance.getrandbits(128):032x}"
-
-    @property
-    def live(self) -> Replica:
-        assert self.machine is not None
-        return self.machine
-
-    # -- life ----------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        disk = self.disk
-        kept = min(disk.kept_confirmed, len(disk.log))
-        if disk.kept_confirmed > len(disk.log):
-            raise DamageError("the log ends before what is kept as confirmed")
-        self.machine = self.machine_class(disk.state, disk.starts(), len(disk.log), kept)
-        self.applied = kept
-        self.is_syncing = self.is_open = False
-        self.stale.clear()
-        self.run(self.live.start())
-
-    def die(self) -> None:
-        self.machine = None
-        self.is_open = self.is_syncing = False
-        self.group.closed(self)
-        self.disk.crash(self.group.chance)
-
-    def wipe(self) -> None:
-        self.disk = replace(self.disk, state=ReplicaState("group", self.number, self._new_incarnation()))
-        self.disk.log, self.disk.stable, self.disk.intent, self.disk.kept_confirmed = [], {}, None, 0
-
-    # -- effects -------------------------------------------------------------------------------------------------
-
-    def run(self, effects: list[Effect]) -> bool:
-        """Do what the machine wants; False where the process died of it."""
-        try:
-            for effect in effects:
-                self._maybe_crash()
-                self._do(effect)
-        except CrashError:
-            self.die()
-            return False
-        return True
-
-    def _maybe_crash(self) -> None:
-        if self.group.chance.random() < self.group.crash_chance:
-            raise CrashError
-
-    def _do(self, effect: Effect) -> None:
-        act: dict[type, Callable[[Any], None]] = {
+        self.broker = SimulatedBroker(self)
+        self.life = 0
+        self.is_paused = self.is_syncing = self.is_removed = False
+        self.slowness, self.skew = 1.0, 0.0
+        self.snapshot: SimulatedDisk | None = None
+        self.connection: Connection | None = None  # to its master
+        self.streams: dict[int, Connection] = {}  # to its slaves
+        self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._acts: dict[type, Callable[[Any], None]] = {
             Persist: self._persist,
             Cut: self._cut,
             BeginAt: self._begin_at,
-            Write: lambda e: self.disk.write(e.offset, list(e.data)),
+            Write: self._write,
             Sync: lambda e: self._begin_sync(),
             AppendEpoch: self._append_epoch,
             Confirm: self._confirm,
@@ -189,84 +77,227 @@ class SimulatedReplica:
             Unfollow: lambda e: self.group.disconnect(self),
             WelcomeSlave: lambda e: self.group.answer(self, e),
             RefuseSlave: lambda e: self.group.answer(self, e),
-            Acknowledge: lambda e: self.group.acknowledge(self, e.end),
-            Announce: lambda e: self.group.announce(e.appointment),
+            Acknowledge: self._acknowledge,
+            Announce: lambda e: self.group.register.announce(self, e.appointment),
             Halt: self._halt,
         }
-        act[type(effect)](effect)
+
+    @property
+    def live(self) -> Replica:
+        assert self.machine is not None
+        return self.machine
+
+    @property
+    def is_master(self) -> bool:
+        return self.machine is not None and self.machine.role is Role.MASTER
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A new run of the process."""
+        if self.machine is not None or self.is_removed:
+            return
+        self.life += 1
+        disk, group = self.disk, self.group
+        if disk.rows.end > len(disk.log):
+            raise DamageError("the log ends before what is kept as confirmed")
+        group.clock.note(self.name, "starts")
+        self.machine = group.planted.machine(disk.state, disk.starts(), len(disk.log), disk.rows.end)
+        self.broker.open(disk.rows.copy())
+        self.is_syncing = False
+        self.later(group.pace.expovariate(1 / TICK_MEAN), self._tick)
+        self.run(self.live.start(f"{group.pace.getrandbits(32):08x}"))
+
+    def die(self) -> None:
+        self.group.clock.note(self.name, "dies")
+        self.life += 1
+        self.machine = None
+        self.is_syncing = self.is_paused = False
+        self._backlog.clear()
+        self.broker.close(answers=False)
+        self.group.closed(self)
+        self.disk.crash(self.group.disks)
+        if self.group.disks.random() < (0.7 if self.snapshot is None else 0.2) and not self.disk.is_old_copy:
+            self.snapshot = self.disk.copy()
+        self.group.clock.after(self.group.pace.expovariate(1 / self.group.away_mean), self.start)
+
+    def pause(self, duration: float) -> None:
+        """SIGSTOP: what comes waits, and so does what it would do by itself."""
+        self.is_paused = True
+        self.group.clock.after(duration, self.go_on)
+
+    def go_on(self) -> None:
+        self.is_paused = False
+        while self._backlog and not self.is_paused:
+            act, arguments = self._backlog.popleft()
+            act(*arguments)
+
+    def take(self, act: Callable[..., Any], *arguments: Any) -> None:
+        """Something comes from outside; to a process that is not there it does not."""
+        if self.is_paused:
+            self._backlog.append((act, arguments))
+        elif self.machine is not None:
+            act(*arguments)
+
+    def later(self, delay: float, act: Callable[..., Any], *arguments: Any) -> None:
+        """Something that the process does by itself, if it lives so long."""
+        self.group.clock.after(delay, self._of_life, self.life, act, *arguments)
+
+    def _of_life(self, life: int, act: Callable[..., Any], *arguments: Any) -> None:
+        if life == self.life:
+            self.take(act, *arguments)
+
+    def _tick(self) -> None:
+        """Rows are saved; who follows nobody tries again; who has not joined a master asks who it is."""
+        self.later(self.group.pace.expovariate(1 / TICK_MEAN), self._tick)
+        self._save_rows()
+        self.follow_again()
+        if self.machine is not None and not self.machine.is_joined:
+            self.group.register.ask_who(self)
+
+    def follow_again(self) -> None:
+        machine = self.live
+        if machine.role is Role.SLAVE and self.connection is None:
+            self.group.connect(self, machine.state.appointment.master)
+
+    def _save_rows(self) -> None:
+        rows, ahead = self.disk.rows, self.group.planted.keeps_what_is_not_confirmed
+        to = len(self.disk.log) if ahead else self.live.confirmed
+        rows.apply(self.disk.log[rows.end : to])
+
+    # -- effects -------------------------------------------------------------------------------------------------
+
+    def run(self, effects: list[Effect]) -> bool:
+        """Do what the machine wants; False where the process died of it."""
+        try:
+            for effect in effects:
+                self.maybe_crash()
+                self.group.clock.note(self.name, effect)
+                self._acts[type(effect)](effect)
+        except CrashError:
+            self.die()
+            return False
+        return True
+
+    def maybe_crash(self, weight: int = 1) -> None:
+        if self.group.crash_chance and self.group.crashes.random() < weight * self.group.crash_chance:
+            raise CrashError
+
+    def _acknowledge(self, effect: Acknowledge) -> None:
+        if self.connection is not None:
+            self.connection.to_master.send(effect.end)
 
     def _persist(self, effect: Persist) -> None:
         self.disk.state = effect.state
 
     def _cut(self, effect: Cut) -> None:
-        if self.is_syncing:
-            self.stale.append((self.generation, self.sync_target))
         self.is_syncing = False
-        if self.applied > effect.to:
+        if self.broker.state.end > effect.to:
             assert effect.is_unclean, "applied beyond a cut"
-            self.applied = effect.to
-        self.disk.kept_confirmed = min(self.disk.kept_confirmed, effect.to)
-        self.disk.cut(effect.to, self._maybe_crash)
+            self.broker.open(derived_from(self.disk.log[: effect.to]))
+        if self.disk.rows.end > effect.to:
+            self.disk.rows.end = effect.to
+        self.disk.cut(effect.to, lambda: self.maybe_crash(10))
 
     def _begin_at(self, effect: BeginAt) -> None:
         assert effect.offset == 0, "logs of the simulation begin at their beginning"
         self._cut(Cut(0, keeps=False, is_unclean=True))
 
+    def _write(self, effect: Write) -> None:
+        records: Any = effect.data
+        self.disk.write(effect.offset, records)
+        for record in records:
+            self.group.check_name(record)
+
     def _begin_sync(self) -> None:
-        self.is_syncing, self.sync_target, self.generation = True, len(self.disk.log), self.live.generation
+        self.is_syncing = True
+        delay = self.slowness * self.group.disks.expovariate(1 / SYNC_MEAN)
+        generation = self.live.generation
+        self.group.clock.after(delay, self._synced, self.life, len(self.disk.log), generation)
 
-    def answer_late(self) -> None:
-        """The answer to a sync of before a cut."""
-        generation, target = self.stale.pop()
-        self.run(self.live.synced_to(target, generation))
+    def _synced(self, life: int, target: int, generation: int) -> None:
+        """The disk is done, whether the process is paused or not; that comes to an end before or behind it too."""
+        if life != self.life or self.machine is None:
+            return
+        try:
+            self.maybe_crash()
+            if generation == self.machine.generation:
+                self.disk.sync(target)
+            self.maybe_crash()
+        except CrashError:
+            self.die()
+            return
+        self.later(self.slowness * self.group.disks.expovariate(1.0), self._tell_synced, target, generation)
 
-    def finish_sync(self) -> None:
-        self.is_syncing = False
-        self.disk.sync(self.sync_target)
-        self.run(self.live.synced_to(self.sync_target, self.generation))
-        if self.machine is not None and self.machine.epoch_end is not None and len(self.disk.log) > self.machine.synced:
+    def _tell_synced(self, target: int, generation: int) -> None:
+        machine = self.live
+        if generation == machine.generation:
+            self.is_syncing = False
+        self.run(machine.synced_to(target, generation))
+        if self.machine is machine and self.is_master and not self.is_syncing and len(self.disk.log) > machine.synced:
             self._begin_sync()
 
-    def _append_epoch(self, effect: AppendEpoch) -> None:
-        place = len(self.disk.log)
-        start = effect.start._replace(start=place)
-        self.append(start)
-        effects = self.live.epoch_written(start, place + 1)
-        assert not effects
+    # -- master --------------------------------------------------------------------------------------------------
 
-    def append(self, start: EpochStart | None = None) -> Record:
+    def _append_epoch(self, effect: AppendEpoch) -> None:
+        """All of the log is applied first: what is derived goes on from there."""
+        place = len(self.disk.log)
+        if self.group.planted.applies_no_tail:
+            self.broker.state.end = place
+        start = effect.start._replace(start=place)
+        self.append("epoch", start=start)
+        effects = self.live.epoch_written(start, place + 1)
+        assert not effects or self.group.planted.machine is not Replica
+        for each in effects:
+            self._acts[type(each)](each)
+
+    def append(self, *content: int | str, start: EpochStart | None = None) -> Record:
         """A record of this master."""
-        machine, place = self.live, len(self.disk.log)
+        machine, log = self.live, self.disk.log
+        place = len(log)
+        now = self.group.clock.now + self.skew
+        at = now if self.group.planted.trusts_its_clock else max(now, log[-1].at if log else 0.0)
         floor = min(machine.synced, place)
-        record = Record((machine.epoch, machine.state.run, place), self.group.next_body(), floor, start)
-        self.group.check_name(record)
+        record = Record((machine.epoch, machine.state.run, place), (*content, self.group.next_body()), floor, at, start)
+        if not self.disk.is_old_copy:
+            self.group.check_name(record)
         self.disk.write(place, [record])
+        self.broker.state.apply(log[self.broker.state.end :])
         if start is None:
             machine.wrote(place + 1)
         if not self.is_syncing:
             self._begin_sync()
+        self.group.wake(self)
         return record
 
     def _confirm(self, effect: Confirm) -> None:
-        self.applied = max(self.applied, effect.offset)
         self.group.confirmed(self, effect.offset)
+        if self.is_master:
+            self.broker.confirmed(effect.offset)
+            self.group.wake(self)
+        else:
+            state = self.broker.state
+            state.apply(self.disk.log[state.end : effect.offset])
 
     def _close(self) -> None:
-        self.is_open = self.is_syncing = False
+        """The store is opened anew: what was written and not synced is there still."""
+        self.is_syncing = False
+        self.broker.close(answers=True)
         self.group.closed(self)
-        # the store is opened anew: what was written and not synced is there still
         self.disk.sync(len(self.disk.log))
         self.live.reopened(len(self.disk.log))
+        rows = self.disk.rows.copy()
+        rows.apply(self.disk.log[rows.end : min(self.live.confirmed, len(self.disk.log))])
+        self.broker.open(rows)
 
     def _halt(self, effect: Halt) -> None:
         raise DamageError(effect.reason)
 
     def run_from(self, offset: int, most: int) -> Run:
         """Records of the log from an offset on."""
-        records = self.disk.log[offset : offset + most]
+        records: Any = tuple(self.disk.log[offset : offset + most])
         starts = tuple(record.start for record in records if record.start is not None)
-        data: Any = tuple(records)
-        return Run(offset, data, max((r.floor for r in records), default=0), self.live.confirmed, starts)
+        return Run(offset, records, max((r.floor for r in records), default=0), self.live.confirmed, starts)
 
 
 def pieces(run: Run) -> list[Run]:
@@ -284,31 +315,3 @@ def pieces(run: Run) -> list[Run]:
         found.append(Run(run.offset + at, some, floor, run.confirmed, starts))
         at = end
     return found
-
-
-class SimulatedGroup:
-    """What a replica asks of the world around it (`simulated_group.py`)."""
-
-    chance: Random
-    crash_chance: float
-
-    def next_body(self) -> int:
-        raise NotImplementedError
-
-    def check_name(self, record: Record) -> None: ...
-
-    def opened(self, replica: SimulatedReplica) -> None: ...
-
-    def closed(self, replica: SimulatedReplica) -> None: ...
-
-    def connect(self, replica: SimulatedReplica, master: int) -> None: ...
-
-    def disconnect(self, replica: SimulatedReplica) -> None: ...
-
-    def answer(self, master: SimulatedReplica, effect: WelcomeSlave | RefuseSlave) -> None: ...
-
-    def acknowledge(self, replica: SimulatedReplica, end: int) -> None: ...
-
-    def confirmed(self, replica: SimulatedReplica, offset: int) -> None: ...
-
-    def announce(self, appointment: Appointment) -> None: ...

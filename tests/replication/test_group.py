@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,10 +12,10 @@ from broker.broker import Broker
 from broker.replication.slave_store import SlaveStore
 from broker.server.identity import BrokerIdentity
 from broker.settings import BrokerSettings
-from domain.cluster import ConfirmLevel
+from domain.errors import EntrepotError
 from domain.key_value import KeyValueChange
 from domain.replication.rule import Rule, RuleKind
-from domain.topic import Confirm, Topic
+from domain.topic import Topic
 from tests.support.clock import ManualClock
 from tests.support.replicated_group import LAYOUT, ReplicatedGroup
 from tests.support.store_steps import append, bodies, codes, eventually, handles, message, pop
@@ -341,47 +342,31 @@ async def test_nothing_is_told_that_the_replicas_do_not_have(tmp_path: Path) -> 
         assert group.store.topology.topic("u") is not None
 
 
-async def test_a_topic_of_its_own_is_confirmed_by_the_master_alone(tmp_path: Path) -> None:
-    """Under a stricter rule; it is delivered once the others have it, and a confirm says what it is worth."""
-    async with ReplicatedGroup(tmp_path, TWO) as group:
-        store = group.store
-        await store.topology.put_topic(Topic("strict", queues=1))
-        await store.topology.put_topic(Topic("loose", queues=1, confirm=Confirm.ASYNC))
-        operations = store.operations
-        assert operations is not None
-        strict, loose = message("strict", "a"), message("loose", "a")
-        assert operations.confirm_level([strict]) == ConfirmLevel("in-sync", 2)
-        assert operations.confirm_level([strict, loose]) == ConfirmLevel("async", 1)
-        await append(store, "strict", "before")
-        await append(store, "loose", "before")
+async def test_a_directory_that_comes_back_from_a_copy_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgot what it had acknowledged: it does not follow, nobody elects it, and it says so; empty it may start."""
+    monkeypatch.setattr("store_client.remote.electing.CATCH_UP_SECONDS", 0.05)  # it never does
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        await group.store.topology.put_topic(Topic("t", queues=1))
         await group.even()
-        await group.stop(3 - group.master)
-        waiting = store.messages.append([message("strict", "waits")])
-        await append(store, "loose", "at once")
-        mixed = store.messages.append([message("loose", "in a batch"), message("strict", "too")])
-        await mixed.wait(0, 1)
-        assert not waiting.settled
-        assert not mixed.settled
-        assert bodies(await store.messages.read("loose", 0, 0, 9)) == ["before"], "nobody is told of it before"
-        await group.start(3 - group.master)
-        await waiting.wait()
-        await mixed.wait()
-        assert bodies(await store.messages.read("loose", 0, 0, 9)) == ["before", "at once", "in a batch"]
-        assert bodies(await store.messages.read("strict", 0, 0, 9)) == ["before", "waits", "too"]
-
-
-async def test_the_level_of_a_confirm_grows_with_the_replicas_in_sync(tmp_path: Path) -> None:
-    async with ReplicatedGroup(tmp_path, Rule(RuleKind.IN_SYNC, 3, min_in_sync=1)) as group:
-        store = group.store
-        await store.topology.put_topic(Topic("t", queues=1))
-        operations = store.operations
-        assert operations is not None
-        level = operations.confirm_level
-        await until(lambda: level([message("t", "a")]) == ConfirmLevel("in-sync", 3), "all have it")
-        away = next(replica for replica in group.replicas if replica != group.master)
-        await group.stop(away)
-        await group.elect(without=(away,))
-        await until(lambda: store.cluster.ready, "the gateway has found it")
-        assert level([message("t", "a")]) == ConfirmLevel("in-sync", 2)
-        await group.start(away)
-        await until(lambda: level([message("t", "a")]) == ConfirmLevel("in-sync", 3), "it is in sync again")
+        slave = 3 - min(group.master, 2)
+        await group.stop(slave)
+        shutil.copytree(group.data_dir(slave), tmp_path / "copy")
+        await group.start(slave)
+        await append(group.store, "t", *map(str, range(20)))
+        await group.even()
+        await group.stop(slave)
+        group.wipe(slave)
+        shutil.copytree(tmp_path / "copy", group.data_dir(slave))
+        for _ in range(2):  # the second start has a run number above the one that was heard
+            await group.start(slave)
+            await until(lambda: "start it with an empty one" in group.replicas[slave].status().problem, "it says why")
+            with pytest.raises(EntrepotError, match="start it with an empty one"):
+                await group.elect(slave)
+            await until(lambda: group.master, "the others go on")
+            await group.stop(slave)
+        group.wipe(slave)
+        await group.start(slave)
+        await group.even()
+        assert group.replicas[slave].status().role == "slave"

@@ -1,0 +1,182 @@
+"""Faults from outside: deaths, cuts, pauses, slow disks, clocks that jump, wiped, rolled-back and copied directories.
+
+Each history has some kinds of them, not all: what one kind would hide, another history shows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from domain.replication.mastership import Member, heard_of
+from domain.replication.rule import RuleKind
+from tests.replication.simulated_disk import SimulatedDisk
+from tests.replication.simulated_replica import SimulatedReplica
+
+if TYPE_CHECKING:
+    from tests.replication.simulated_group import Group
+
+KINDS: Final = ("death", "break", "cut", "split", "pause", "slow disk", "jump", "wipe", "roll back", "copy", "loss")
+
+
+class Faults:
+    """`kinds`: of this history.  `done`: how often each came."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self.chance = group.clock.chance("faults")
+        self.mean = self.chance.choice((6.0, 20.0, 80.0))
+        kinds = [kind for kind in KINDS if not (group.register.is_by_hand and kind in ("roll back", "copy"))]
+        self.kinds = [kind for kind in kinds if self.chance.random() < 0.6]
+        self.kinds += [kind for kind in self.kinds if kind in ("roll back", "copy")]  # most find nothing to do
+        self.done: dict[str, int] = {}
+        self.is_over = False
+        self._next()
+
+    def _next(self) -> None:
+        self._group.clock.after(self.chance.expovariate(1 / self.mean), self._come)
+
+    def _come(self) -> None:
+        if self.is_over:
+            return
+        self._next()
+        if not self.kinds:
+            return
+        kind = self.chance.choice(self.kinds)
+        replica = self.chance.choice(list(self._group.processes.values()))
+        act = {
+            "death": self._death,
+            "break": self._break,
+            "cut": self._cut,
+            "split": self._split,
+            "pause": self._pause,
+            "slow disk": self._slow_disk,
+            "jump": self._jump,
+            "wipe": self._wipe,
+            "roll back": self._roll_back,
+            "copy": self._copy,
+            "loss": self._loss,
+        }[kind]
+        if act(replica):
+            self.done[kind] = self.done.get(kind, 0) + 1
+            self._group.clock.note(replica.name, f"fault: {kind}")
+            if kind in ("roll back", "copy"):  # whoever does that elects, too
+                self._group.clock.after(self.chance.choice((10.0, 50.0, 200.0)), self._group.register.elect_somebody)
+
+    # -- processes and disks -------------------------------------------------------------------------------------
+
+    def _death(self, replica: SimulatedReplica) -> bool:
+        """Sooner where something hangs on it: an unfinished sync, a promise to an election that has not ended."""
+        group = self._group
+        promised = {number for each in group.register.coordinators for number in each.heard}
+        for share, at_stake in (
+            (0.5, [each for each in group.processes.values() if each.number in promised]),
+            (0.5, [each for each in group.processes.values() if each.is_syncing]),
+        ):
+            if at_stake and self.chance.random() < share:
+                replica = self.chance.choice(at_stake)
+                break
+        if replica.machine is None:
+            return False
+        replica.die()
+        return True
+
+    def _pause(self, replica: SimulatedReplica) -> bool:
+        if replica.machine is None or replica.is_paused:
+            return False
+        replica.pause(self.chance.choice((5.0, 40.0, 200.0)))
+        return True
+
+    def _slow_disk(self, replica: SimulatedReplica) -> bool:
+        replica.slowness = self.chance.choice((1.0, 5.0, 40.0))
+        return True
+
+    def _jump(self, replica: SimulatedReplica) -> bool:
+        replica.skew += self.chance.choice((-500.0, -50.0, 50.0, 500.0))
+        return True
+
+    def _end(self, replica: SimulatedReplica) -> None:
+        if replica.machine is not None:
+            replica.die()
+            replica.snapshot = None
+
+    def _wipe(self, replica: SimulatedReplica) -> bool:
+        """As many as the rule bears: what is confirmed is on another disk that is whole."""
+        if replica.slot != replica.number or not self._may_lose(replica):
+            return False
+        self._end(replica)
+        self._group.wipe(replica)
+        return True
+
+    def _roll_back(self, _: SimulatedReplica) -> bool:
+        """A directory comes back from a copy; its later starts were heard of."""
+        found = [each for each in self._group.processes.values() if each.snapshot and self._is_older(each.snapshot)]
+        if not found:
+            return False
+        replica = self.chance.choice(found)
+        snapshot, replica.snapshot = replica.snapshot, None
+        if snapshot is None or not self._may_lose(replica):
+            return False
+        self._end(replica)
+        replica.disk = snapshot.copy()
+        replica.disk.is_old_copy = True
+        return True
+
+    def _copy(self, replica: SimulatedReplica) -> bool:
+        """A second process runs with a copy of a directory."""
+        snapshot = replica.snapshot
+        if snapshot is None or self._group.has_twin or not self._is_older(snapshot):
+            return False
+        replica.snapshot = None
+        disk = snapshot.copy()
+        disk.is_old_copy = True
+        self._group.add_twin(replica.number, disk)
+        return True
+
+    def _is_older(self, snapshot: SimulatedDisk) -> bool:
+        heard = heard_of(self._group.register.decided.heard, snapshot.state.member)
+        return heard is not None and heard.run > snapshot.state.run
+
+    def _may_lose(self, replica: SimulatedReplica) -> bool:
+        """Its data is on other disks; and nobody is about to choose it for what it had."""
+        group = self._group
+        is_set = group.rule.kind is RuleKind.IN_SYNC
+        counted = group.register.decided.members if is_set else group.register.decided.known
+        others = [member for member in counted if member.replica != replica.number]
+        is_spare = bool(others) and (is_set or group.rule.required < group.rule.replicas)
+        return is_spare and not group.register.coordinators and all(self._is_whole(member) for member in others)
+
+    def _is_whole(self, member: Member) -> bool:
+        disk = self._group.processes[member.replica].disk
+        return disk.state.incarnation == member.incarnation and not disk.is_old_copy
+
+    # -- the network ---------------------------------------------------------------------------------------------
+
+    def _break(self, replica: SimulatedReplica) -> bool:
+        if replica.connection is None:
+            return False
+        replica.connection.end()
+        return True
+
+    def _cut(self, replica: SimulatedReplica) -> bool:
+        """One way between two, for a while."""
+        other = 0 if self.chance.random() < 0.4 else self.chance.choice([*self._group.processes])
+        return self._close(
+            {(replica.slot, other), (other, replica.slot)} - {self.chance.choice([(other, replica.slot)])}
+        )
+
+    def _split(self, replica: SimulatedReplica) -> bool:
+        """One replica from all others, either way."""
+        others = [0, *self._group.processes]
+        return self._close({pair for other in others for pair in ((replica.slot, other), (other, replica.slot))})
+
+    def _close(self, pairs: set[tuple[int, int]]) -> bool:
+        pairs = {pair for pair in pairs if pair[0] != pair[1]}
+        cuts = self._group.network.cuts
+        cuts |= pairs
+        self._group.clock.after(self.chance.choice((10.0, 60.0, 400.0)), cuts.difference_update, pairs)
+        return bool(pairs)
+
+    def _loss(self, _: SimulatedReplica) -> bool:
+        network = self._group.network
+        network.loss, network.doubles = self.chance.choice(((0.0, 0.0), (0.1, 0.3), (0.4, 0.4)))
+        return True
