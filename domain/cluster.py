@@ -60,7 +60,8 @@ class LogCondition:
 class ReplicaView:
     """A replica of a broker as it sees itself, or as its master does.
 
-    `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.  `synced`:
+    `role`: master, slave, nobody (it follows no master), or away.  `is_in_sync`: it is a member of the set.
+    `is_observer`: it copies, and counts for nothing.  `synced`:
     its log up to this commit-log offset is on its disk.  `behind`: bytes of the master's log that it lacks, and
     `behind_seconds` the age of the first of them; None where the master has not told.  `problem`: why it is neither an
     open master nor a slave that follows one.  `log`: None where the replica itself was not asked.
@@ -76,12 +77,13 @@ class ReplicaView:
     behind_seconds: float | None = None
     problem: str = ""
     log: LogCondition | None = None
+    is_observer: bool = False
 
     def unready(self, max_behind_seconds: float) -> str:
         """Why it is neither an open master nor a slave in sync with one, in words; empty where it is."""
         if self.problem or self.role == "master":
             return self.problem
-        if not self.is_in_sync:
+        if not self.is_in_sync and not self.is_observer:
             return "it is not in sync"
         if self.behind_seconds is None:
             return "its master does not tell how far behind it is"

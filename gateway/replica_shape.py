@@ -14,6 +14,7 @@ def replica_shape(view: ReplicaView) -> dict[str, Any]:
         "address": view.address,
         "role": view.role,
         "isInSync": view.is_in_sync,
+        "isObserver": view.is_observer,
         "epoch": view.epoch or None,
         "synced": view.synced,
         "behind": view.behind,

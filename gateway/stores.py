@@ -167,6 +167,7 @@ async def open_replica(settings: Settings, listener: socket.socket, clock: Clock
             replica=named.replica_id,
             addresses=named.group_addresses(),
             rule=parse_rule(named.rule, len(named.replicas), named.min_in_sync),
+            observers=named.observer_ids(),
             rates=(named.compare_bytes_per_second, named.copy_bytes_per_second),
             **_door_settings(settings, listener, named.number),
         )

@@ -100,6 +100,7 @@ def make_replica(
     replica: int,
     addresses: dict[int, str],
     rule: Rule,
+    observers: frozenset[int],
     rates: tuple[int, int],
     tls: tuple[Path | None, ...],
     **others: Any,
@@ -115,7 +116,9 @@ def make_replica(
     from broker.server.process import BrokerProcessSettings
 
     process = BrokerProcessSettings(tls=TlsFiles(*tls), **others)
-    return ReplicaProcess(settings, process, GroupSettings(replica, addresses, rule, *rates), listener, clock)
+    return ReplicaProcess(
+        settings, process, GroupSettings(replica, addresses, rule, observers, *rates), listener, clock
+    )
 
 
 def open_offline(data_dir: str) -> OfflineStore:

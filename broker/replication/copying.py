@@ -100,7 +100,8 @@ class Copying:
         """Slaves that have much of it, those that have most first; then the master."""
         machine = self._machine()
         master = machine.state.appointment.master
-        others = [replica for replica in self._peers.links if replica != master]
+        counts = machine.state.appointment.counts  # observers may be far away
+        others = [replica for replica in self._peers.links if replica != master and counts(replica)]
         told = await asyncio.gather(*(self._peers.status_of(replica) for replica in others))
         found = [
             (status.confirmed, replica)

@@ -34,7 +34,8 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id.
+    """`replica`: own id.  `addresses`: host:port of every replica, this one included, by id; of `observers`, too, which
+    copy and count for nothing.
 
     `compare_rate`: bytes a second of sealed segments that a slave compares with the master's, 0 for none.  `copy_rate`:
     bytes a second that a replica copies which lacks much, 0 for no bound.
@@ -43,8 +44,14 @@ class GroupSettings:
     replica: int
     addresses: Mapping[int, str]
     rule: Rule
+    observers: frozenset[int] = frozenset()
     compare_rate: int = 0
     copy_rate: int = 0
+
+    @property
+    def counting(self) -> frozenset[int]:
+        """Ids of the replicas that the rule is about."""
+        return frozenset(self.addresses) - self.observers
 
 
 class Peers:
@@ -109,9 +116,10 @@ class Peers:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _ask_once(self) -> None:
+        counting = self._group.counting
+        links = [link for replica, link in self.links.items() if replica in counting]
         told = await asyncio.gather(
-            *(link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS) for link in self.links.values()),
-            return_exceptions=True,
+            *(link.ask(wire.REPLICA_STATUS, seconds=ASK_SECONDS) for link in links), return_exceptions=True
         )
         heard: list[wire.ReplicaStatus] = [each for each in told if isinstance(each, wire.ReplicaStatus)]
         own = self._status()
@@ -119,13 +127,13 @@ class Peers:
         if latest.order > own.appointment.order:
             self._take(latest)
             return
-        if len(heard) < len(self.links):
+        if len(heard) < len(links):
             self._look_alone(own, heard)
             return
         if own.appointment.master != NOBODY:
             if all(each.promise.epoch <= own.appointment.epoch for each in heard):
                 self._nobody_later()
-        elif self._group.replica == min(self._group.addresses) and latest.master == NOBODY:
+        elif self._group.replica == min(counting) and latest.master == NOBODY:
             await self._elect_first(max([own.promise.epoch, *(each.promise.epoch for each in heard)]) + 1)
 
     def _look_alone(self, own: wire.ReplicaStatus, heard: list[wire.ReplicaStatus]) -> None:
@@ -144,10 +152,10 @@ class Peers:
         """The first master of the group."""
         token = secrets.token_hex(8)
         answers = [await self._fence(epoch, token)]
-        asked = (link.ask(wire.FENCE, epoch, token, seconds=ASK_SECONDS) for link in self.links.values())
-        answers += await asyncio.gather(*asked)
+        links = [link for replica, link in self.links.items() if replica in self._group.counting]
+        answers += await asyncio.gather(*(link.ask(wire.FENCE, epoch, token, seconds=ASK_SECONDS) for link in links))
         promised = [answer for answer, _ in answers if answer is not None]
-        if len(promised) < len(self._group.addresses):
+        if len(promised) < len(self._group.counting):
             return
         best = max(answer.log_order for answer in promised)
         members = tuple(sorted(answer.member for answer in promised if answer.log_order == best))

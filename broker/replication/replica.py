@@ -239,7 +239,8 @@ class Replica:
         """
         appointment = self.state.appointment
         least = max(self.confirmed, self.epoch_end or 0)
-        if not self.is_open or slave.acknowledged < least or slave.member in appointment.members:
+        is_member = slave.member in appointment.members or not appointment.counts(slave.member.replica)
+        if not self.is_open or slave.acknowledged < least or is_member:
             return []
         grown = with_member(appointment, slave.member)
         self.state = replace(self.state, appointment=grown)

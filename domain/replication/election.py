@@ -35,7 +35,7 @@ class Election:
         self.epoch, self.token, self.wanted = epoch, token, wanted
         self._latest, self._lost, self._is_unclean = latest, frozenset(lost), is_unclean
         self.answers: dict[int, FenceAnswer] = {}
-        self.copies: dict[int, str] = {}
+        self.left_out: dict[int, str] = {}
         """Replicas whose answers do not count: why."""
         self.refused: Promise | None = None
 
@@ -57,6 +57,7 @@ class Election:
         if len(groups) > 1:
             raise ElectionError(f"they are not of one group: {', '.join(groups)}")
         latest = self._latest or self._latest_told()
+        self._leave_observers_out(latest)
         eligible = list(self.answers.values()) if self._is_unclean else self._eligible(latest)
         best = max(eligible, key=lambda answer: (answer.log_order, answer.member.replica == self.wanted))
         if self.wanted != NOBODY:
@@ -74,10 +75,17 @@ class Election:
             heard = hear(heard, *each.heard)
         for replica, answer in sorted(self.answers.items()):
             if reason := old_copy(heard, answer.history):
-                self.copies[replica] = reason
+                self.left_out[replica] = reason
                 del self.answers[replica]
         if not self.answers:
-            raise ElectionError("; ".join(self.copies.values()))
+            raise ElectionError("; ".join(self.left_out.values()))
+
+    def _leave_observers_out(self, latest: Appointment) -> None:
+        for replica in [replica for replica in self.answers if not latest.counts(replica)]:
+            self.left_out[replica] = f"replica {replica} is an observer: it counts for nothing, and is never master"
+            del self.answers[replica]
+        if not self.answers:
+            raise ElectionError(f"only observers answer{self._but}")
 
     def _latest_told(self) -> Appointment:
         latest = max((answer.appointment for answer in self.answers.values()), key=lambda each: each.order)
@@ -85,7 +93,7 @@ class Election:
             return latest  # a later master confirmed nothing without one of those that are asked for below
         missing = {member.replica for member in latest.known} - self.answers.keys() - self._lost
         if missing and not self._is_unclean:
-            if copies := [self.copies[replica] for replica in sorted(missing & self.copies.keys())]:
+            if copies := [self.left_out[replica] for replica in sorted(missing & self.left_out.keys())]:
                 raise ElectionError(f"{'; '.join(copies)} (or say that it is lost: --without)")
             who = ", ".join(map(str, sorted(missing)))
             raise ElectionError(f"replica {who} does not answer: only you can say that it is lost (--without)")
@@ -111,12 +119,12 @@ class Election:
 
     @property
     def _but(self) -> str:
-        return "".join(f"; {reason}" for reason in self.copies.values())
+        return "".join(f"; {reason}" for reason in self.left_out.values())
 
     def _why_not(self, wanted: int, best: FenceAnswer) -> str:
         found = self.answers.get(wanted)
-        if wanted in self.copies:
-            return self.copies[wanted]
+        if wanted in self.left_out:
+            return self.left_out[wanted]
         if found is None:
             return f"replica {wanted} does not answer"
         return (

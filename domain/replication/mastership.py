@@ -113,6 +113,11 @@ class Appointment:
         """Disks that have what is confirmed from now on, at least."""
         return {RuleKind.ASYNC: 1, RuleKind.QUORUM: self.rule.required}.get(self.rule.kind, len(self.members))
 
+    def counts(self, replica: int) -> bool:
+        """True for the replicas that the group was made of; any other one is an observer, which copies, and counts for
+        nothing."""
+        return not self.known or any(member.replica == replica for member in self.known)
+
     def others(self, members: tuple[Member, ...]) -> frozenset[int]:
         """Ids of replicas without the master's."""
         return frozenset(member.replica for member in members if member.replica != self.master)

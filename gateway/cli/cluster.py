@@ -68,7 +68,7 @@ def print_replicas(broker: dict[str, Any]) -> None:
                 each["replica"],
                 each["address"],
                 each["role"],
-                "yes" if each["isInSync"] else "no",
+                "observer" if each["isObserver"] else "yes" if each["isInSync"] else "no",
                 "" if each["synced"] is None else each["synced"],
                 "" if each["behind"] is None else each["behind"],
                 "" if each["behindSeconds"] is None else round(each["behindSeconds"], 1),

@@ -97,7 +97,7 @@ def _words(view: ReplicaView, master: int) -> str:
         return ", ".join((*words, view.problem))
     if view.role == "master":
         return ", ".join((*words, "open"))
-    words.append("in sync" if view.is_in_sync else "not in sync")
+    words.append("observer" if view.is_observer else "in sync" if view.is_in_sync else "not in sync")
     if view.behind:
         seconds = "" if view.behind_seconds is None else f" and {view.behind_seconds:.1f} s"
         words.append(f"{view.behind} bytes{seconds} behind")

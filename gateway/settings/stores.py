@@ -73,6 +73,7 @@ class BrokerSettings(Table):
     )
     replica_id: int = Field(0, ge=0, le=99, description="Id of this replica of the broker, from 1; 0: it has none")
     replicas: list[str] = Field([], description="id=host:port of every replica of the broker, this one included")
+    observers: list[str] = Field([], description="id=host:port of replicas that copy its log and count for nothing")
     rule: str = Field("in-sync", description="When a message is confirmed: async, in-sync, or REQUIRED-REPLICAS")
     min_in_sync: int | None = Field(
         None, ge=1, description="Replicas in sync that publishing needs; else 2 of three and more, 1 of two"
@@ -89,16 +90,15 @@ class BrokerSettings(Table):
     @model_validator(mode="after")
     def _is_a_group(self) -> BrokerSettings:
         if self.replica_id:
-            self.group_addresses()
             if self.replica_id not in self.group_addresses():
                 raise ValueError(f"replicas has no {self.replica_id}=host:port, which replica_id says this is")
             parse_rule(self.rule, len(self.replicas), self.min_in_sync)
         return self
 
     def group_addresses(self) -> dict[int, str]:
-        """host:port of each replica by its id.  Raises ValueError."""
+        """host:port of each replica, and each observer, by its id.  Raises ValueError."""
         found: dict[int, str] = {}
-        for each in self.replicas:
+        for each in (*self.replicas, *self.observers):
             number, is_said, address = each.partition("=")
             if not is_said or not number.isdecimal() or not 0 < int(number) <= 99 or ":" not in address:
                 raise ValueError(f"{each!r} is not id=host:port")
@@ -106,6 +106,9 @@ class BrokerSettings(Table):
                 raise ValueError(f"replica {number} is named twice")
             found[int(number)] = address
         return found
+
+    def observer_ids(self) -> frozenset[int]:
+        return frozenset(int(each.partition("=")[0]) for each in self.observers)
 
 
 class NameServerSettings(Table):

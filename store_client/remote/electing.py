@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -51,10 +51,14 @@ class Electing:
         await asyncio.gather(*(link.close() for link in self._links.values()))
 
     async def _ask_all(
-        self, operation: wire.Operation, *arguments: Any, seconds: float = ASK_SECONDS
+        self,
+        operation: wire.Operation,
+        *arguments: Any,
+        seconds: float = ASK_SECONDS,
+        counts: Callable[[int], bool] = lambda replica: True,
     ) -> dict[int, Any]:
-        """Answers of those that give one."""
-        up = {replica: link for replica, link in self._links.items() if link.is_up}
+        """Answers of those that give one, of the replicas that count."""
+        up = {replica: link for replica, link in self._links.items() if link.is_up and counts(replica)}
         answers = await asyncio.gather(
             *(link.ask(operation, *arguments, seconds=seconds) for link in up.values()), return_exceptions=True
         )
@@ -86,7 +90,9 @@ class Electing:
             return Election(epoch, token, lost=lost, wanted=of, is_unclean=is_unclean)
 
         decide(election(wanted), map(_as_promised, told.values()))  # nobody is fenced for what cannot be
-        answers = [a or p for a, p in (await self._ask_all(wire.FENCE, epoch, token, seconds=FENCE_SECONDS)).values()]
+        latest = max((each.appointment for each in told.values()), key=lambda each: each.order)
+        asked = await self._ask_all(wire.FENCE, epoch, token, seconds=FENCE_SECONDS, counts=latest.counts)
+        answers = [a or p for a, p in asked.values()]
         try:
             made, problem = decide(election(wanted), answers), None
         except EntrepotError as error:

@@ -53,16 +53,28 @@ def seen_by_itself(
         seconds = (None if slave is None else slave.behind_seconds) if behind else 0.0
     is_in_sync = own.member in known.members
     return ReplicaView(
-        own.member.replica, address, own.role, is_in_sync, own.epoch, own.synced, behind, seconds, own.problem, own.log
+        own.member.replica,
+        address,
+        own.role,
+        is_in_sync,
+        own.epoch,
+        own.synced,
+        behind,
+        seconds,
+        own.problem,
+        own.log,
+        not known.counts(own.member.replica),
     )
 
 
 def _as_slave(replica: int, address: str, master: ReplicaStatus) -> ReplicaView:
     """Another replica than the master, as the master knows it."""
-    slave = master.slaves.get(replica)
+    slave, is_observer = master.slaves.get(replica), not master.appointment.counts(replica)
     is_member = any(member.replica == replica for member in master.appointment.members)
     if slave is None:
-        return ReplicaView(replica, address, AWAY, is_member, problem="its master has not heard of it")
+        return ReplicaView(
+            replica, address, AWAY, is_member, problem="its master has not heard of it", is_observer=is_observer
+        )
     return ReplicaView(
         replica,
         address,
@@ -73,4 +85,5 @@ def _as_slave(replica: int, address: str, master: ReplicaStatus) -> ReplicaView:
         max(master.end - slave.acknowledged, 0),
         slave.behind_seconds,
         "" if slave.is_following else "it does not follow its master",
+        is_observer=is_observer,
     )

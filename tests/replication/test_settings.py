@@ -46,11 +46,19 @@ def test_rules_as_people_write_them(text: str, rule: Rule) -> None:
         ({"rule": "2-5"}, "of 5 replicas, and 3 are named"),
         ({"rule": "4-3"}, "a quorum of 4 among 3"),
         ({"min_in_sync": 4}, "min_in_sync is 1 to 3"),
+        ({"observers": ["3=d:4"]}, "replica 3 is named twice"),
+        ({"observers": ["d:4"]}, "'d:4' is not id=host:port"),
     ],
 )
 def test_what_is_wrong_is_said(said: dict[str, object], problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         BrokerSettings.model_validate({"replica_id": 1, "replicas": THREE, **said})
+
+
+def test_observers_are_no_part_of_the_rule() -> None:
+    settings = BrokerSettings(replica_id=4, replicas=THREE, observers=["4=d:4"], rule="2-3")
+    assert settings.group_addresses() == {1: "a:1", 2: "b:2", 3: "c:3", 4: "d:4"}
+    assert settings.observer_ids() == {4}
 
 
 def test_a_directory_belongs_to_one_replica_of_one_group(tmp_path: Path) -> None:

@@ -36,11 +36,13 @@ def listening(port: int = 0) -> socket.socket:
 class ReplicatedGroup:
     """`replicas`: those that run, by id."""
 
-    def __init__(self, directory: Path, rule: Rule, clock: ManualClock | None = None, *, zone: str = "") -> None:
-        """`zone`: of the gateway; replica 3 is in zone-3, and so on."""
+    def __init__(
+        self, directory: Path, rule: Rule, clock: ManualClock | None = None, *, zone: str = "", observers: int = 0
+    ) -> None:
+        """`zone`: of the gateway; replica 3 is in zone-3, and so on.  `observers`: how many there are beside."""
         self.directory, self.rule, self.zone = directory, rule, zone
         self.clock = clock or ManualClock()
-        sockets = {replica: listening() for replica in range(1, rule.replicas + 1)}
+        sockets = {replica: listening() for replica in range(1, rule.replicas + observers + 1)}
         self.addresses = {replica: f"127.0.0.1:{found.getsockname()[1]}" for replica, found in sockets.items()}
         self._sockets = sockets
         self.replicas: dict[int, ReplicaProcess] = {}
@@ -92,7 +94,13 @@ class ReplicatedGroup:
                 name_servers=(self.name_server_address,),
                 heartbeat_seconds=0.1,
             ),
-            GroupSettings(replica, self.addresses, self.rule, copy_rate=self.copy_rate),
+            GroupSettings(
+                replica,
+                self.addresses,
+                self.rule,
+                frozenset(each for each in self.addresses if each > self.rule.replicas),
+                copy_rate=self.copy_rate,
+            ),
             found,
             self.clock,
         )

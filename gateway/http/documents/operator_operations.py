@@ -111,6 +111,7 @@ _BROKER: Final = named(
                 "address": "192.0.2.11:9101",
                 "role": "master",
                 "isInSync": True,
+                "isObserver": False,
                 "epoch": Maybe(3),
                 "synced": Maybe(4096),
                 "behind": Maybe(0),
