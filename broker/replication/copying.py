@@ -13,11 +13,11 @@ from typing import Final
 import structlog
 
 from broker.replication.effects import Effect
-from broker.replication.log_source import start_before
 from broker.replication.peers import Peers
 from broker.replication.replica import Replica, Role
 from broker.replication.runs import decode_runs
 from domain.errors import CorruptedError, EntrepotError
+from domain.replication.epochs import start_before
 from domain.replication.greeting import Welcome
 from protocols.remoting import operations as wire
 
@@ -121,16 +121,15 @@ class Copying:
             start = machine.end
             if start >= welcome.confirmed:
                 return True
+            before = start_before(machine.starts, start)
             try:
-                item = await link.ask(wire.FETCH_LOG, start_before(machine.starts, start), start, seconds=ASK_SECONDS)
+                item = await link.ask(wire.FETCH_LOG, before, start, seconds=ASK_SECONDS)
                 runs = decode_runs(item, self._segment_size())
             except (EntrepotError, CorruptedError) as error:
                 log.warning("a replica gives nothing of its log", replica=replica, problem=error.message)
                 return False
-            size = 0
-            for run in runs:
-                size += len(run.data)
-                self._perform(machine.copied(run))
+            size = sum(len(run.data) for run in runs)
+            self._perform(machine.copied(runs, before))
             self.copied += size
             if not size:
                 return False  # it has no more that is confirmed

@@ -15,13 +15,13 @@ from typing import Final
 import structlog
 
 from broker.remoting.link import Link
-from broker.replication.log_source import start_before
 from broker.replication.replica import Replica
 from broker.replication.runs import checked, decode_runs
 from broker.store.commit_log import CommitLog
 from broker.store.record import HEADER_SIZE, peek_length
 from broker.store.small_files import sync_file
 from domain.errors import CorruptedError, EntrepotError
+from domain.replication.epochs import start_before
 from protocols.remoting import operations as wire
 
 ASK_SECONDS: Final = 5.0

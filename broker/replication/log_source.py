@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from google_crc32c import value as crc32c
@@ -14,21 +14,10 @@ from broker.replication.runs import checked, encode_run, read_run
 from broker.store.commit_log import CommitLog
 from broker.store.record import HEADER_SIZE, peek_length
 from domain.errors import Code, CorruptedError, EntrepotError
-from domain.replication.epochs import EpochStart
+from domain.replication.epochs import start_before
 
 BLOCK_BYTES: Final = 1 << 20
 """Checksums are of parts of a segment that begin at multiples of so many bytes."""
-
-
-def start_before(starts: Sequence[EpochStart], offset: int) -> tuple[int, int]:
-    """Epoch and run of the start whose bytes end at an offset: where two replicas agree, their logs are the same
-    before it."""
-    found = starts[0].name
-    for start in starts:
-        if start.start >= offset:
-            break
-        found = start.name
-    return found
 
 
 def checksums(path: str, begin: int, start: int, end: int) -> list[int]:

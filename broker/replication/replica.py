@@ -40,9 +40,9 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.slave_progress import Run, SlaveProgress, beginning_of_stream, objection
+from broker.replication.slave_progress import Run, SlaveProgress, beginning_of_stream, end_of, objection
 from domain.replication.election import with_member
-from domain.replication.epochs import BEGINNING, EpochStart, ForkedError
+from domain.replication.epochs import BEGINNING, EpochStart, ForkedError, start_before
 from domain.replication.greeting import Greeting, Welcome, greeting_of
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise, ReplicaState, RunHistory, old_copy
 from domain.replication.rule import RuleKind, confirmed_offset
@@ -68,8 +68,8 @@ class Replica:
         self.epoch_end: int | None = None  # behind its EPOCH record, once that is written
         self.slaves: dict[int, SlaveProgress] = {}
         # of a slave
-        self.is_joined = False
-        self.told = 0  # by the master: confirmed
+        self.is_joined = self.has_greeted = False
+        self.welcomed_in = self.told = 0  # the last epoch whose master took it; up to where that has confirmed
         self._waiting: deque[Run] = deque()
         self._is_syncing = False
         self.generation = 0  # of the log's files: an answer to a sync of earlier ones says nothing
@@ -187,12 +187,12 @@ class Replica:
         self.starts.append(start)
         if self.role is Role.MASTER and start.name == (self.epoch, self.state.run):
             self.epoch_end = end
-        return self.wrote(end)
+        self.wrote(end)
+        return []
 
-    def wrote(self, end: int) -> list[Effect]:
+    def wrote(self, end: int) -> None:
         """The master's log has grown: a sync of it is under way, and it may be sent."""
         self.end = end
-        return []
 
     def greeted(self, greeting: Greeting, stream: int) -> list[Effect]:
         """A slave asks for the log."""
@@ -281,11 +281,12 @@ class Replica:
         """The first word to its master, once connected.  What is not synced counts as not there, and until the welcome
         nothing more is confirmed."""
         self.lost()
+        self.has_greeted = True
         return greeting_of(self.state, self.synced, self.confirmed, self.starts)
 
     def lost(self) -> None:
         """The connection to the master has ended: until the next welcome nothing more is confirmed."""
-        self.is_joined = False
+        self.is_joined = self.has_greeted = False
         self._waiting.clear()
         self.told = self.confirmed
 
@@ -317,7 +318,7 @@ class Replica:
             self.generation += 1
             self._is_syncing = False
         self.end = self.synced = welcome.start
-        self.is_joined = True
+        self.is_joined, self.welcomed_in = True, welcome.epoch
         self._waiting.clear()
         self.told = welcome.confirmed
         return [*heard, *effects, Acknowledge(self.synced), *self._hear()]
@@ -326,25 +327,23 @@ class Replica:
         """Records of the master's log."""
         if not self.is_joined:
             return []
-        if run.offset != self._expected:
+        if run.offset != end_of(self._waiting, self.end):
             self.is_joined = False
             return [Unfollow(), Follow(self.state.appointment.master)]
         self._waiting.append(run)
         self.told = max(self.told, run.confirmed)
         return self._write_next() + self._hear()
 
-    def copied(self, run: Run) -> list[Effect]:
-        """Confirmed records behind the end of the log, fetched from a replica whose log is the same before them."""
-        if self.role is not Role.SLAVE or self.is_joined or run.offset != self._expected:
+    def copied(self, runs: Sequence[Run], before: tuple[int, int]) -> list[Effect]:
+        """Confirmed records behind the end of the log, of a replica whose log before them ends in the same start: the
+        log may have become another one since they were asked for."""
+        end, starts = end_of(self._waiting, self.end), [s for each in self._waiting for s in each.starts]
+        is_next = runs[0].offset == end and start_before([*self.starts, *starts], end) == before
+        if self.role is not Role.SLAVE or self.has_greeted or self.welcomed_in != self.epoch or not is_next:
             return []
-        self._waiting.append(run)
-        self.told = max(self.told, run.confirmed)
+        self._waiting += runs
+        self.told = max(self.told, *(run.confirmed for run in runs))
         return self._write_next()
-
-    @property
-    def _expected(self) -> int:
-        """Where the next run begins."""
-        return self._waiting[-1].offset + len(self._waiting[-1].data) if self._waiting else self.end
 
     def _write_next(self) -> list[Effect]:
         """Write what may be: a record whose floor is not reached here would, after a crash, look like damage."""

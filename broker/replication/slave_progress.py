@@ -22,6 +22,11 @@ class Run(NamedTuple):
     starts: tuple[EpochStart, ...] = ()
 
 
+def end_of(waiting: Sequence[Run], end: int) -> int:
+    """Where runs end that wait to be written at the end of a log."""
+    return waiting[-1].offset + len(waiting[-1].data) if waiting else end
+
+
 @dataclass(slots=True)
 class SlaveProgress:
     """A slave as its master knows it.  `stream`: number of its stream, -1 when that has ended.  `sent`: up to where the

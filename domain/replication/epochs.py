@@ -80,6 +80,17 @@ def decode_starts(data: bytes) -> list[EpochStart]:
     ]
 
 
+def start_before(starts: Sequence[EpochStart], offset: int) -> tuple[int, int]:
+    """Epoch and run of the start whose bytes end at an offset: where two replicas agree, their logs are the same
+    before it."""
+    found = starts[0].name
+    for start in starts:
+        if start.start >= offset:
+            break
+        found = start.name
+    return found
+
+
 class ForkedError(Exception):
     """Two logs that name one mastership and disagree on where it began: they have no common history."""
 

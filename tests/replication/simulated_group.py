@@ -14,6 +14,7 @@ from domain.replication.rule import Rule
 from tests.replication.derived_state import DerivedState, derived_from
 from tests.replication.simulated_clients import Client, Ledger
 from tests.replication.simulated_clock import Clock
+from tests.replication.simulated_copying import Copies
 from tests.replication.simulated_disk import Record, SimulatedDisk
 from tests.replication.simulated_faults import Faults
 from tests.replication.simulated_network import Connection, Network
@@ -66,7 +67,7 @@ class Group:
         self.masters: dict[int, int] = {}
         self.opens = 0
         self.processes = {number: self._process(number) for number in range(1, rule.replicas + 1)}
-        self.register = Register(self)
+        self.register, self.copies = Register(self), Copies(self)
         for replica in self.processes.values():
             replica.start()
         self.register.tell_all()
@@ -168,6 +169,8 @@ class Group:
 
     def connect(self, replica: SimulatedReplica, master: int) -> None:
         self.disconnect(replica)
+        if self.copies.holds(replica):
+            return
         self._connections += 1
         made = Connection(self.network, replica, self.address_of(master), self._connections, self)
         replica.connection = made
@@ -236,6 +239,7 @@ class Group:
             return
         if isinstance(found, Welcome):
             slave.run(slave.live.welcomed(found))
+            self.copies.welcomed(slave)
             return
         for piece in pieces(found):
             if slave.machine is not None and slave.connection is connection:

@@ -157,7 +157,7 @@ class SimulatedReplica:
 
     def follow_again(self) -> None:
         machine = self.live
-        if machine.role is Role.SLAVE and self.connection is None:
+        if machine.role is Role.SLAVE and self.connection is None and not self.group.copies.holds(self):
             self.group.connect(self, machine.state.appointment.master)
 
     def _save_rows(self) -> None:
