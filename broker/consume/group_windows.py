@@ -19,6 +19,7 @@ from broker.metadata.registry import Registry, put_group
 from broker.settings import BrokerSettings
 from broker.store.consume_queue import ConsumeQueue
 from broker.store.engine import StorageEngine
+from broker.store.healer import NO_HEALER
 from broker.store.record import RecordKind
 from broker.trace import Tracer
 from domain.consumer_group import EARLIEST, LATEST, ConsumerGroup, parse_start
@@ -33,6 +34,8 @@ from domain.names import (
 )
 from domain.topic import Topic
 
+HEALING_RETRY_MS: Final = 2_000
+"""Pause before a record that other replicas may have is handed out."""
 CORRUPTED_RETRY_MS: Final = 3_600_000
 """A record that cannot be read is looked at again after this time; progress never passes it."""
 
@@ -194,7 +197,9 @@ class GroupWindows:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def _hold_back(self, group: str, queue: ConsumeQueue, corrupted: list[int], now_ms: int) -> None:
-        self._append(ConsumptionOp.RENEW, group, queue, corrupted, now_ms + CORRUPTED_RETRY_MS, now_ms)
+        has_replicas = self.engine.commit_log.healer is not NO_HEALER
+        deadline_ms = now_ms + (HEALING_RETRY_MS if has_replicas else CORRUPTED_RETRY_MS)
+        self._append(ConsumptionOp.RENEW, group, queue, corrupted, deadline_ms, now_ms)
 
     @staticmethod
     def _tell_corrupted(queue: ConsumeQueue, error: CorruptedError) -> None:

@@ -42,8 +42,6 @@ def make_machine(
         files.cut_damage(damage.commit_log_offset)
         store = open_store()
     engine = store.engine
-    if engine.report.missing_bytes and has_others(state):
-        state = files.disown(state, engine.report.damage)
     confirmed = 0 if store.is_copying else store.applied  # of a copy that is not whole nothing is its own
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
 

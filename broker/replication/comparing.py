@@ -27,6 +27,8 @@ PAUSE_SECONDS: Final = 10.0
 ROUND_SECONDS: Final = 24 * 3600.0
 """Time after which all segments are compared anew."""
 ASK_SECONDS: Final = 30.0
+FAILED_SECONDS: Final = 10.0
+"""Time for which a segment is not checked again that has a record that could not be healed."""
 log = structlog.get_logger(__name__)
 
 
@@ -49,6 +51,8 @@ class Comparing:
         self._compared: set[int] = set()  # by where they begin
         self._round_began = self._loop.time()
         self._task: asyncio.Task[None] | None = None
+        self._checking: dict[tuple[int, int], asyncio.Task[bool]] = {}  # by what is looked at
+        self._failed: dict[tuple[int, int], float] = {}  # until when they are not checked again
         self.forked: set[int] = set()
         """Places of blocks that differ between replicas though all of their records are whole."""
 
@@ -60,6 +64,9 @@ class Comparing:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        for running in self._checking.values():
+            running.cancel()
+        await asyncio.gather(*self._checking.values(), return_exceptions=True)
 
     async def _keep_comparing(self) -> None:
         while True:
@@ -107,23 +114,42 @@ class Comparing:
         return [start + number * BLOCK_BYTES for number, (own, other) in pairs if own != other]
 
     async def _mend(self, link: Link, start: int, block: int, end: int) -> None:
-        await self.check(start, end)
-        await link.ask(wire.CHECK_LOG, start, end, seconds=ASK_SECONDS)
-        if await self._different(link, block, end):
+        is_whole = await self.check(start, end)
+        is_whole &= await link.ask(wire.CHECK_LOG, start, end, seconds=ASK_SECONDS)
+        self.forked.discard(block)
+        if is_whole and await self._different(link, block, end):
             self.forked.add(block)
             log.critical("the log differs from the master's, and no record of it is harmed", offset=block, end=end)
 
     async def check(self, start: int, end: int) -> bool:
-        """Heal what is harmed of a segment that begins at an offset, up to another; True where all is whole then."""
+        """Heal what is harmed of a segment that begins at an offset, up to another; True where all is whole then.  What
+        cannot be healed is passed over; nothing is looked at again a moment after that."""
+        running = self._checking.get((start, end))
+        if running is not None:
+            return await asyncio.shield(running)
+        now = self._loop.time()
+        self._failed = {each: until for each, until in self._failed.items() if until > now}
+        if self._failed.get((start, end), 0.0) > self._loop.time():
+            return False
+        running = self._checking[start, end] = self._loop.create_task(self._check(start, end))
+        try:
+            is_whole = await asyncio.shield(running)
+        finally:
+            self._checking.pop((start, end), None)
+        if not is_whole:
+            self._failed[start, end] = self._loop.time() + FAILED_SECONDS
+        return is_whole
+
+    async def _check(self, start: int, end: int) -> bool:
         commit_log, machine = self._commit_log(), self._machine()
         if commit_log is None:
             return False
         end = min(end, machine.confirmed, start + commit_log.layout.segment_size_bytes)
-        path = commit_log.path_of(start)
+        path, passed = commit_log.path_of(start), set[int]()
         while path is not None:
-            harmed = await asyncio.to_thread(first_harmed, path, start, end)
+            harmed = await asyncio.to_thread(first_harmed, path, start, end, passed)
             if harmed is None:
-                return True
+                return not passed
             if not await self._healing.heal(harmed):
-                return False
+                passed.add(harmed)
         return False

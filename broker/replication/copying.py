@@ -123,7 +123,7 @@ class Copying:
                 return True
             before = start_before(machine.starts, start)
             try:
-                item = await link.ask(wire.FETCH_LOG, before, start, seconds=ASK_SECONDS)
+                item = await link.ask(wire.FETCH_LOG, machine.state.group, before, start, seconds=ASK_SECONDS)
                 runs = decode_runs(item, self._segment_size())
             except (EntrepotError, CorruptedError) as error:
                 log.warning("a replica gives nothing of its log", replica=replica, problem=error.message)

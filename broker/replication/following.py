@@ -22,6 +22,8 @@ from protocols.remoting.values import Codec
 
 AGAIN_SECONDS: Final = 0.2
 """Pause before a master that refused, or broke off, is greeted again."""
+MOST_AGAIN_SECONDS: Final = 10.0
+"""Longest pause before a master is greeted again that has sent a harmed record."""
 ASK_SECONDS: Final = 5.0
 CHECKED_BYTES: Final = 1 << 20
 """Part of the log behind a record that came harmed that the master looks at, too."""
@@ -58,6 +60,7 @@ class Following:
         self._again: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._is_held = False
+        self._harmed_pause = 0.0
         self.problem = ""
 
     def hold(self) -> None:
@@ -130,12 +133,12 @@ class Following:
             log.exception("the master is not followed")
             self._try_again(EntrepotError(Code.INTERNAL_ERROR, str(error)))
 
-    def _try_again(self, error: EntrepotError) -> None:
+    def _try_again(self, error: EntrepotError, pause: float = AGAIN_SECONDS) -> None:
         if error.message != self.problem:
             self.problem = error.message
             log.warning("the master is not followed", problem=error.message)
         if self._link is not None and self._again is None:
-            self._again = self._loop.call_later(AGAIN_SECONDS, self._join)
+            self._again = self._loop.call_later(pause, self._join)
 
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None
@@ -155,7 +158,10 @@ class Following:
             self._have_checked(error)
             self._end_stream()
             self._on_lost()
-            self._try_again(error)
+            self._harmed_pause = min(max(2 * self._harmed_pause, AGAIN_SECONDS), MOST_AGAIN_SECONDS)
+            self._try_again(error, self._harmed_pause)
+        else:
+            self._harmed_pause = 0.0
 
     def _have_checked(self, error: CorruptedError) -> None:
         """Ask the master whether it is its own disk that has a record harmed: then it heals it."""

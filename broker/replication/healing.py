@@ -16,7 +16,7 @@ import structlog
 
 from broker.remoting.link import Link
 from broker.replication.replica import Replica
-from broker.replication.runs import checked, decode_runs
+from broker.replication.runs import MAX_RECORD_BYTES, checked, decode_runs
 from broker.store.commit_log import CommitLog
 from broker.store.record import HEADER_SIZE, peek_length
 from broker.store.small_files import sync_file
@@ -40,6 +40,7 @@ class Healing:
         self._loop = asyncio.get_running_loop()
         self._tries: dict[int, asyncio.Task[bool]] = {}
         self._hopeless: dict[int, float] = {}  # until when
+        self._whole: dict[int, float] = {}
         self.healed = 0
         """Records put right since the start."""
 
@@ -52,18 +53,27 @@ class Healing:
     @property
     def hopeless(self) -> int:
         """Records that no replica had whole when they were asked for last."""
+        log = self._commit_log()
+        for offset in [each for each in self._hopeless if log is not None and each < log.min_offset]:
+            del self._hopeless[offset]  # retention has removed it
         return len(self._hopeless)
+
+    def _is_settled(self, offset: int) -> bool:
+        """True for a moment after a record was whole, or no replica had it."""
+        now = self._loop.time()
+        self._whole = {each: until for each, until in self._whole.items() if until > now}
+        return offset in self._whole or self._hopeless.get(offset, 0.0) > now
 
     def note(self, commit_log_offset: int) -> bool:
         """Begin to heal a record; False where all replicas were asked a moment ago, and none has it whole."""
-        if self._hopeless.get(commit_log_offset, 0.0) > self._loop.time():
+        if self._is_settled(commit_log_offset):
             return False
         self._begin(commit_log_offset)
         return True
 
     async def heal(self, commit_log_offset: int) -> bool:
         """Heal it; True once it is whole."""
-        if self._hopeless.get(commit_log_offset, 0.0) > self._loop.time():
+        if self._is_settled(commit_log_offset):
             return False
         return await asyncio.shield(self._begin(commit_log_offset))
 
@@ -78,14 +88,14 @@ class Healing:
         commit_log, machine = self._commit_log(), self._machine()
         if commit_log is None or offset >= machine.confirmed:
             return False
-        if is_whole(commit_log, offset):  # whoever noted it has another problem with it
-            self._hopeless[offset] = self._loop.time() + HOPELESS_SECONDS
+        if is_whole(commit_log, offset):  # healed a moment ago, or whoever noted it has another problem with it
+            self._whole[offset] = self._loop.time() + HOPELESS_SECONDS
             return False
         before = start_before(machine.starts, offset)
         answered = 0
         for replica, link in self._links.items():
             try:
-                item = await link.ask(wire.FETCH_LOG, before, offset, seconds=ASK_SECONDS)
+                item = await link.ask(wire.FETCH_LOG, machine.state.group, before, offset, seconds=ASK_SECONDS)
                 runs = decode_runs(item, commit_log.layout.segment_size_bytes)
                 _, length, _ = checked(runs[0].data, 0, offset)
             except CorruptedError:
@@ -119,7 +129,7 @@ class Healing:
 def is_whole(commit_log: CommitLog, offset: int) -> bool:
     """True if a record at a place passes its check."""
     data = commit_log.read_span(offset, offset + HEADER_SIZE)
-    end = offset + max(peek_length(data, 0), HEADER_SIZE)
+    end = offset + min(max(peek_length(data, 0), HEADER_SIZE), MAX_RECORD_BYTES)
     data += commit_log.read_span(offset + HEADER_SIZE, end)
     try:
         checked(data, 0, offset)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
 from google_crc32c import value as crc32c
 
 from broker.replication.replica import Replica
-from broker.replication.runs import checked, encode_run, read_run
+from broker.replication.runs import MAX_RECORD_BYTES, checked, encode_run, read_run
 from broker.store.commit_log import CommitLog
 from broker.store.record import HEADER_SIZE, peek_length
 from domain.errors import Code, CorruptedError, EntrepotError
@@ -38,22 +38,25 @@ def blocks(start: int, end: int) -> Iterator[tuple[int, int]]:
         start = last
 
 
-def first_harmed(path: str, begin: int, until: int) -> int | None:
+def first_harmed(path: str, begin: int, until: int, passed: Collection[int] = ()) -> int | None:
     """The place of the first record of a segment file, which begins at an offset, that does not pass its check; None if
-    all are whole up to an offset.  Raises OSError."""
+    all that begin before an offset are whole, but for those that are passed over.  Raises OSError."""
     with open(path, "rb") as file:
         at = begin
         while at + HEADER_SIZE <= until:
+            data = b""
             try:
+                file.seek(at - begin)
                 data = file.read(HEADER_SIZE)
-                data += file.read(max(min(peek_length(data, 0), until - at) - HEADER_SIZE, 0))
+                data += file.read(max(min(peek_length(data, 0), MAX_RECORD_BYTES) - HEADER_SIZE, 0))
                 _, length, _ = checked(data, 0, at)
             except CorruptedError:
-                return at
+                if at not in passed or not (length := peek_length(data, 0)):
+                    return None if at in passed else at
             except OSError as error:
                 if error.errno != errno.EIO:
                     raise
-                return at
+                return None if at in passed else at
             at += length
     return None
 
@@ -70,14 +73,16 @@ class LogSource:
             raise EntrepotError(Code.UNAVAILABLE, "the replica has no open store")
         return found
 
-    async def fetch(self, before: tuple[int, int], offset: int) -> bytes:
+    async def fetch(self, group: str, before: tuple[int, int], offset: int) -> bytes:
         """A run of confirmed records from an offset on, empty where there is none yet.
 
-        Raises PRECONDITION_FAILED where the log before it is not that of `before`, OFFSET_NOT_FOUND where retention has
-        removed it, MESSAGE_CORRUPTED.
+        Raises PRECONDITION_FAILED where this is not of the group, or the log before it is not that of `before`;
+        OFFSET_NOT_FOUND where retention has removed it; MESSAGE_CORRUPTED.
         """
         log, machine = self._opened(), self._machine()
         confirmed = min(machine.confirmed, machine.synced)
+        if group != machine.state.group:
+            raise EntrepotError(Code.PRECONDITION_FAILED, f"this is of group {machine.state.group}, not {group}")
         if offset < log.min_offset:
             raise EntrepotError(Code.OFFSET_NOT_FOUND, f"the log begins at {log.min_offset}")
         if offset > confirmed or (offset and start_before(machine.starts, offset) != before):

@@ -27,7 +27,7 @@ from broker.replication.leading import REPLICA_CLIENT, Leading
 from broker.replication.log_service import LogService
 from broker.replication.peers import GroupSettings, Peers
 from broker.replication.replica import Role
-from broker.replication.replica_files import ReplicaFiles
+from broker.replication.replica_files import MAX_DIVERGED_BYTES, ReplicaFiles
 from broker.replication.runs import read_parts
 from broker.replication.service import ReplicaService
 from broker.replication.slave_progress import Run
@@ -47,8 +47,6 @@ from domain.replication.greeting import Greeting, Welcome
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise
 from protocols.remoting.operations import ReplicaStatus, StoreSeed
 
-MAX_DIVERGED_BYTES: Final = 1 << 30
-"""Named limit: of one cut that is kept in `diverged/`."""
 FULL_SECONDS: Final = 1.0
 """Pause before a slave whose disk was full tries again."""
 
@@ -140,7 +138,11 @@ class ReplicaProcess:
     def _offer_reads(self, opened: OpenedStore) -> SlaveReads:
         process = self._process
         identity = open_identity(self._settings.data_dir, process.name, process.number)
-        return SlaveReads(opened, self._listener.service, identity.number, self._group.replica, process.zone)
+        service, replica = self._listener.service, self._group.replica
+        return SlaveReads(opened, service, identity.number, replica, process.zone, self._told_confirmed)
+
+    def _told_confirmed(self) -> int:
+        return self.machine.told if self.machine.is_joined else -1
 
     def _segment_size(self) -> int:
         return self._slave_store.engine.commit_log.layout.segment_size_bytes
@@ -273,7 +275,7 @@ class ReplicaProcess:
         engine = store.engine
         if effect.keeps:
             parts = read_parts(engine.commit_log, effect.to, min(engine.end, effect.to + MAX_DIVERGED_BYTES))
-            path = self._files.keep_diverged(effect.to, parts)
+            path = await asyncio.to_thread(self._files.keep_diverged, effect.to, parts)
             log.error("what only this replica had is cut", kept_in=str(path), bytes=engine.end - effect.to)
         store.close()
         self._files.intend_cut(effect.to)

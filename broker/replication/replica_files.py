@@ -23,6 +23,10 @@ from domain.replication.rule import RuleKind
 FILE: Final = "replica.json"
 CUT: Final = "cut"
 DIVERGED: Final = "diverged"
+MAX_DIVERGED_BYTES: Final = 1 << 30
+"""Named limit: of one cut that is kept in `diverged/`."""
+MAX_DAMAGE_BYTES: Final = 64 << 20
+"""Named limit: of a damaged segment that is kept."""
 log = structlog.get_logger(__name__)
 
 
@@ -77,12 +81,25 @@ class ReplicaFiles:
         return state
 
     def cut_damage(self, end: int) -> None:
-        """Let the log end before its first harmed byte; what lies behind goes to `diverged/` as it is."""
+        """Let the log end before its first harmed byte; what lies behind goes to `diverged/` as it is, as far as the
+        disk can read it, and has room."""
+        left = MAX_DIVERGED_BYTES
         for path in sorted((self._path.parent / "commitlog").iterdir()):
             start = int(path.name) if is_segment_name(path.name) else end
-            rest = path.read_bytes()[max(end - start, 0) :].rstrip(b"\0") if is_segment_name(path.name) else b""
-            if rest:
-                self.keep_diverged(max(end, start), [rest])
+            if start + path.stat().st_size <= end or not is_segment_name(path.name):
+                continue
+            begin = max(end, start)
+            try:
+                with path.open("rb") as file:
+                    file.seek(begin - start)
+                    rest = file.read(min(left, MAX_DAMAGE_BYTES)).rstrip(b"\0")
+                if rest:
+                    self.keep_diverged(begin, [rest])
+                    left -= len(rest)
+            except OSError as error:
+                log.error("a damaged part of the log is not kept", start=begin, problem=str(error))
+            if left <= 0:
+                break
         self.intend_cut(end)
 
     def diverged_parts(self) -> list[tuple[int, int]]:

@@ -19,6 +19,8 @@ from protocols.remoting.stored_record import CRC_START, RECORD_MAGIC, RECORD_VER
 
 RUN_BYTES: Final = 1 << 20
 """A run has about so many, or one record."""
+MAX_RECORD_BYTES: Final = 40 << 20
+"""Named limit: of one record on its way; a length beyond it is harmed."""
 WELCOME_ITEM: Final = b"\x00"
 RUN_ITEM: Final = b"\x01"
 _HEAD: Final = struct.Struct(">cQQ")
@@ -42,9 +44,14 @@ def read_run(log: CommitLog, offset: int, end: int) -> bytes:
         at += length
     if at:
         return data[:at]
-    if not length:
-        raise log.harmed(offset, "it has no length")
-    return log.read_span(offset, min(offset + length, end))
+    if not 0 < length <= MAX_RECORD_BYTES:
+        raise log.harmed(offset, f"its length is {length}")
+    data = log.read_span(offset, min(offset + length, end))
+    try:
+        checked(data, 0, offset)
+    except CorruptedError as error:
+        raise log.harmed(offset, error) from error
+    return data
 
 
 def read_parts(log: CommitLog, start: int, end: int) -> list[bytes]:

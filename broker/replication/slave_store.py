@@ -23,6 +23,8 @@ from domain.errors import CorruptedError, EntrepotError, StoreFailedError
 
 MAX_KEPT_BYTES: Final = 16 << 20
 """Named limit: of records that wait in memory for their confirmation; further ones are read from the disk."""
+HEAL_AGAIN_SECONDS: Final = 0.5
+"""Pause before replicas that did not answer are asked again for a record that cannot be applied."""
 SAVE_SECONDS: Final = 1.0
 """Pause between two looks at whether rows are to be saved."""
 log = structlog.get_logger(__name__)
@@ -164,7 +166,13 @@ class SlaveStore:
         """Have a harmed record fetched; without that there is no going on."""
         place = error.commit_log_offset
         log.error("a record cannot be applied", problem=error.message)
-        if place is None or not await self.engine.commit_log.healer.heal(place):
+        healer = self.engine.commit_log.healer
+        while place is not None and not await healer.heal(place):
+            if not healer.note(place):  # nobody has it
+                place = None
+            else:
+                await asyncio.sleep(HEAL_AGAIN_SECONDS)
+        if place is None:
             self._fail(self.engine.fail(error))
         else:
             self._applying = self._loop.call_soon(self._apply_next)

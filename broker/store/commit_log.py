@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from broker.store import record
-from broker.store.damage import SCAN_CHUNK, proof_of_damage
+from broker.store.cleared_end import is_cleared, used_end
+from broker.store.damage import SCAN_CHUNK, DamagedLogError, proof_of_damage
 from broker.store.disk import Disk, is_want_of_space
 from broker.store.healer import NO_HEALER, Healer
 from broker.store.record import HEADER_SIZE, RecordHeader, RecordKind, encode_new
@@ -221,12 +222,12 @@ class CommitLog:
         Raises CorruptedError."""
         if not self.min_offset <= commit_log_offset < self.durable_offset:
             return None
-        data = self._read_span(commit_log_offset, FIRST_READ)
+        data = self.read_span(commit_log_offset, commit_log_offset + FIRST_READ)
         length = record.peek_length(data, 0)
         if length > self._segment_rest(commit_log_offset):
             return None
         if length > len(data):
-            data = self._read_span(commit_log_offset, length)
+            data = self.read_span(commit_log_offset, commit_log_offset + length)
         try:
             header = record.decode_header(data, 0, commit_log_offset)
         except InvalidRecordError as error:
@@ -238,7 +239,9 @@ class CommitLog:
     def read_header(self, commit_log_offset: int, size: int) -> RecordHeader:
         """A record's header, checked.  Raises CorruptedError."""
         try:
-            return record.decode_header(self._read_span(commit_log_offset, size), 0, commit_log_offset)
+            return record.decode_header(
+                self.read_span(commit_log_offset, commit_log_offset + size), 0, commit_log_offset
+            )
         except InvalidRecordError as error:
             raise self.harmed(commit_log_offset, error) from error
 
@@ -302,15 +305,30 @@ class CommitLog:
                     return
                 needed = max(SCAN_CHUNK, record.peek_length(chunk, position) + HEADER_SIZE)
                 base = self.scan_end
-                chunk = self._read_span(base, min(needed, self._segment_rest(base), until - base))
+                chunk = self._read_chunk(base, min(needed, self._segment_rest(base), until - base))
                 claimed = record.peek_length(chunk, 0)
                 if len(chunk) < claimed <= self._segment_rest(base):
-                    chunk = self._read_span(base, claimed)
+                    chunk = self._read_chunk(base, claimed)
                 if not chunk:
                     return
                 continue
             yield chunk, position, header
             self.scan_end += header.length
+
+    def _read_chunk(self, offset: int, length: int) -> bytes:
+        """Bytes of the log, or one record where the disk cannot read all of them.  Raises DamagedLogError where it
+        cannot read that one."""
+        try:
+            return self._read_span(offset, length)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+        try:
+            return self._read_span(
+                offset, max(record.peek_length(self._read_span(offset, HEADER_SIZE), 0), HEADER_SIZE)
+            )
+        except OSError as error:
+            raise DamagedLogError(f"the disk cannot read the commit log at offset {offset}: {error}", offset) from error
 
     def _segment_rest(self, offset: int) -> int:
         return self.layout.segment_size_bytes - offset % self.layout.segment_size_bytes
@@ -326,12 +344,12 @@ class CommitLog:
         The space that is reserved there stays so: a disk that is full would not give it again.
         """
         size = self.layout.segment_size_bytes
-        kept = used_end = end
+        kept = last = end
         for start in sorted(start for start in self._segments if start + size > end):
             position, length = max(end - start, 0), self._disk.size(self._segments[start])
-            used = self._used_end(start, position, length)
-            used_end = start + used if used > position else used_end
-            if start <= kept and self._is_cleared(start, position, used, length):
+            used = used_end(self._disk, self._segments[start], position, length)
+            last = start + used if used > position else last
+            if start <= kept and is_cleared(self._disk, self._segments[start], position, used, length):
                 kept = max(kept, start + length)
             elif start >= end and start > 0:
                 self._disk.close(self._segments.pop(start))
@@ -340,30 +358,7 @@ class CommitLog:
                 self._disk.truncate(self._segments[start], position)
         self.end = self.written_offset = self._room_end = self._message_room_end = end
         self._allocated_end = kept
-        return used_end - end
-
-    def _used_end(self, start: int, position: int, length: int) -> int:
-        """Behind the last byte of a segment that is not zero; `position` if there is none from there on."""
-        used = position
-        for at in range(position, length, SCAN_CHUNK):
-            data = self._disk.read(self._segments[start], min(SCAN_CHUNK, length - at), at).rstrip(b"\0")
-            used = at + len(data) if data else used
-        return used
-
-    def _is_cleared(self, start: int, position: int, used: int, length: int) -> bool:
-        """Overwrite a segment's bytes with zeros from a position on, so far as they are used; says whether the space
-        up to `length` is reserved like that.  Holes of a file that was copied are filled, if there is room for them."""
-        descriptor = self._segments[start]
-        try:
-            if position < length:
-                self._disk.allocate(descriptor, position, length - position)
-            for at in range(position, used, SCAN_CHUNK):
-                self._disk.write(descriptor, bytes(min(SCAN_CHUNK, used - at)), at)
-        except OSError as error:
-            if is_want_of_space(error) or error.errno == errno.EROFS:
-                return False
-            raise
-        return True
+        return last - end
 
     # -- retention ---------------------------------------------------------------------------------------------
 

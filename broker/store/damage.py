@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Final
 
@@ -30,12 +31,12 @@ def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, 
         position = max(offset - start, 0)
         length = disk.size(segments[start])
         while position < length:
-            data = disk.read(segments[start], SCAN_CHUNK + HEADER_SIZE, position)
+            data = _readable(disk, segments[start], SCAN_CHUNK + HEADER_SIZE, position)
             found = data.find(RECORD_MAGIC)
             while found >= 0:
                 place = start + position + found
                 claimed = record.peek_length(data, found)
-                whole = disk.read(segments[start], min(claimed, segment_size), position + found)
+                whole = _readable(disk, segments[start], min(claimed, segment_size), position + found)
                 try:
                     if record.decode_header(whole, 0, place).durable_floor > offset:
                         return place
@@ -44,3 +45,13 @@ def proof_of_damage(disk: Disk, segments: Mapping[int, int], segment_size: int, 
                 found = data.find(RECORD_MAGIC, found + 1)
             position += SCAN_CHUNK
     return None
+
+
+def _readable(disk: Disk, descriptor: int, length: int, position: int) -> bytes:
+    """Bytes of a segment, none where the disk cannot read them."""
+    try:
+        return disk.read(descriptor, length, position)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return b""

@@ -20,11 +20,11 @@ def read_messages(log: CommitLog, entries: list[Entry]) -> list[StoredMessage | 
     found: list[StoredMessage | CorruptedError] = []
     for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
         data = log.read_span(start, end)
-        for offset, _, _ in run:
+        for offset, size, _ in run:
             try:
                 found.append(decode_message(data, offset - start, offset))
             except (InvalidRecordError, UnicodeDecodeError) as error:
-                found.append(log.harmed(offset, error))
+                found.append(_alone(log, offset, size, error))
     return found
 
 
@@ -35,9 +35,19 @@ def read_records(
     found: list[bytes | CorruptedError] = []
     of_topic = topic.encode()
     for start, end, run in reads_of(entries, log.layout.segment_size_bytes):
-        cut = cut_records(log.read_span(start, end), start, run, of_topic, queue_id, queue_offset + len(found))
-        found += [
-            item if isinstance(item, bytes) else log.harmed(entry[0], item)
-            for item, entry in zip(cut, run, strict=True)
-        ]
+        first = queue_offset + len(found)
+        cut = cut_records(log.read_span(start, end), start, run, of_topic, queue_id, first)
+        for at, (item, entry) in enumerate(zip(cut, run, strict=True), first):
+            if not isinstance(item, bytes):  # a neighbour may be what cannot be read
+                data = log.read_span(entry[0], entry[0] + entry[1])
+                [item] = cut_records(data, entry[0], [entry], of_topic, queue_id, at)
+            found.append(item if isinstance(item, bytes) else log.harmed(entry[0], item))
     return found
+
+
+def _alone(log: CommitLog, offset: int, size: int, error: Exception) -> StoredMessage | CorruptedError:
+    """A message read by itself: one of its neighbours may be what cannot be read."""
+    try:
+        return decode_message(log.read_span(offset, offset + size), 0, offset)
+    except (InvalidRecordError, UnicodeDecodeError):
+        return log.harmed(offset, error)

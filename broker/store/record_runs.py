@@ -68,12 +68,23 @@ def read_records(engine: StorageEngine, entries: NDArray[Any]) -> bytes:
         start = int(begins[first])
         data = engine.commit_log.read_span(start, int(ends[last]))
         if len(data) != ends[last] - start:
-            raise engine.commit_log.harmed(start, "the log is cut short")
+            parts += _alone(engine, begins[first : last + 1].tolist(), ends[first : last + 1].tolist())
+            continue
         within = zip(
             (begins[first : last + 1] - start).tolist(), (ends[first : last + 1] - start).tolist(), strict=True
         )
         parts += [data[begin:end] for begin, end in within]
     return b"".join(parts)
+
+
+def _alone(engine: StorageEngine, begins: list[int], ends: list[int]) -> list[bytes]:
+    """Records each read by itself: one of them may be what cannot be read.  Raises MESSAGE_CORRUPTED at that one."""
+    parts = []
+    for begin, end in zip(begins, ends, strict=True):
+        parts.append(engine.commit_log.read_span(begin, end))
+        if len(parts[-1]) != end - begin:
+            raise engine.commit_log.harmed(begin, "the log is cut short")
+    return parts
 
 
 def _spans(begins: NDArray[np.int64], ends: NDArray[np.int64], segment_size: int) -> list[tuple[int, int]]:

@@ -38,7 +38,7 @@ def recover(engine: StorageEngine, readers: RowReaders, *, is_replica: bool = Fa
     mark = engine.files.abort_mark()
     engine.report.was_unclean = mark is not None
     _finish_cut(engine)
-    position, known_end = _restore_state(engine, readers)
+    position, known_end = _restore_state(engine, readers, is_replica=is_replica)
     log = engine.commit_log
     until = known_end if is_replica else NO_END
     if not engine.is_index_whole:
@@ -137,13 +137,16 @@ def _mark_open(engine: StorageEngine, before: tuple[str, int] | None) -> None:
     engine.log_channel.finish()
 
 
-def _restore_state(engine: StorageEngine, readers: RowReaders) -> tuple[int, int]:
+def _restore_state(engine: StorageEngine, readers: RowReaders, *, is_replica: bool) -> tuple[int, int]:
     """Take what the state file has; returns where in the log to go on, and up to where the rows know it: all of that
-    was durable before they were."""
+    was durable before they were.  Raises DamagedLogError for a replica whose log was cut from outside."""
     state_file, log = engine.checkpointer.state_file, engine.commit_log
     rows = state_file.load()
     meta = None if rows is None else read_meta(rows)
     kept = log.min_offset + sum(log.sizes().values())
+    if is_replica and meta is not None and meta[1] > kept:  # before its rows go, which know it
+        text = f"the log was cut from outside: it ends at {kept}, and had been kept to {meta[1]}"
+        raise DamagedLogError(f"{text}. Restore the data directory from a copy", kept)
     if rows is None or meta is None or meta[0] < log.min_offset or meta[1] > kept:
         if meta is not None and meta[1] > kept:  # the log was cut from outside: derive all from what is left, say so
             engine.report.missing_bytes = meta[1] - kept

@@ -260,8 +260,8 @@ APPOINT: Final = _operation(94, "appoint", tuple[Appointment], None, again=True)
 REPLICA_STATUS: Final = _operation(95, "replica_status", tuple[()], ReplicaStatus, again=True)
 QUIESCE: Final = _operation(96, "quiesce", tuple[int, float], bool)
 """Take no messages for some seconds, until a replica has all: whether it has."""
-FETCH_LOG: Final = _operation(98, "fetch_log", tuple[tuple[int, int], int], RAW, again=True)
-"""Confirmed records from an offset on, as a run; before it both logs are those of the start (epoch, run)."""
+FETCH_LOG: Final = _operation(98, "fetch_log", tuple[str, tuple[int, int], int], RAW, again=True)
+"""Confirmed records of a group from an offset on, as a run; before it both logs are those of the start (epoch, run)."""
 LOG_CHECKSUMS: Final = _operation(99, "log_checksums", tuple[int, int], list[int], again=True)
 """CRC-32C of each MiB of the confirmed log between two offsets of one segment, the last one's as far as it goes."""
 CHECK_LOG: Final = _operation(100, "check_log", tuple[int, int], bool, again=True)
@@ -274,7 +274,7 @@ REPLICA_HEALTH: Final = _operation(
 
 class ReadOffer(NamedTuple):
     """A slave that answers reads: of a store, as far as it was `confirmed` then, and from a zone.  `topics`: all, where
-    they are wanted."""
+    they are wanted.  `keeps_up`: it follows its master, and has derived nearly all that is confirmed."""
 
     store_id: str
     number: int
@@ -282,10 +282,12 @@ class ReadOffer(NamedTuple):
     confirmed: int
     zone: str = ""
     topics: tuple[Topic, ...] = ()
+    keeps_up: bool = False
 
 
 WATCH_READS: Final = _operation(97, "watch_reads", tuple[bool], ReadOffer, stream=True)
-"""One item once a slave answers reads, with all topics if they are wanted; it ends when the slave does not any more."""
+"""An item once a slave answers reads, with all topics if they are wanted, and whenever it begins or ceases to keep up.
+It ends when the slave answers no reads any more."""
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)

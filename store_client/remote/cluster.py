@@ -183,7 +183,9 @@ class Cluster:
 
     def readers_of_topic(self, topic: str) -> list[Asking]:
         """The same for reading: a slave stands in for a master that is away."""
-        stand_ins = [self.slaves.instead_of(c) for c in self.clients.values()]
+        definition = self.topics.get(topic)
+        having = [c for c in self.clients.values() if definition is None or definition.queues_on(c.name)]
+        stand_ins = [self.slaves.instead_of(c) for c in having]
         slaves: list[Asking] = [slave for slave in stand_ins if slave is not None]
         try:
             return sorted([*self.of_topic(topic), *slaves], key=lambda each: each.number)
@@ -265,6 +267,7 @@ class Cluster:
                 self._tell(name)
 
     def _tell(self, name: str) -> None:
+        self.slaves.topic_changed(name)
         for watcher in tuple(self.topic_watchers):
             watcher(name)
 

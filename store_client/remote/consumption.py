@@ -125,10 +125,13 @@ class RemoteConsumption:
         return found[0]
 
     @rides
+    async def _reset_at(self, queue_id: int, group: str, topic: str, position: Position) -> None:
+        client = self._cluster.of_queue(topic, queue_id)
+        await client.ask(wire.RESET_GROUP, group, topic, position, local_queue(queue_id))
+
     async def reset_group(self, group: str, topic: str, position: Position, queue_id: int | None = None) -> GroupStatus:
         if queue_id is not None:
-            client = self._cluster.of_queue(topic, queue_id)
-            await client.ask(wire.RESET_GROUP, group, topic, position, local_queue(queue_id))
+            await self._reset_at(queue_id, group, topic, position)
             return await self._topology.group_status(group)
         if self._cluster.absent_of(topic):
             raise unavailable(f"group {group!r} can be reset once all that have topic {topic!r} are back")

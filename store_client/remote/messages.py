@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from domain.errors import EntrepotError
+from domain.errors import Code, EntrepotError
 from domain.expression.filter import FilterExpression
 from domain.message import StoredMessage
 from domain.ports import Pulled
-from domain.position import Position
+from domain.position import Position, PositionKind
 from domain.shard import local_queue
 from domain.topic import QueueBounds
 from protocols.remoting import operations as wire
@@ -46,11 +46,12 @@ class RemoteMessages:
         """The answer about a queue, and whose it is.  `may_lag`: a slave's will do while the master is there."""
         client = self._cluster.of_queue(topic, queue_id)
         slave = self._cluster.slaves.nearest(client) if may_lag else self._cluster.slaves.instead_of(client)
-        if slave is not None:
+        if slave is not None and (self._cluster.slaves.may_know(topic) or not client.is_ready):
             try:
                 return slave, await slave.ask(operation, topic, local_queue(queue_id), *arguments)
-            except EntrepotError:
-                if not client.is_ready:
+            except EntrepotError as refusal:
+                is_known = refusal.code is Code.TOPIC_NOT_FOUND and topic in self._cluster.topics
+                if not client.is_ready and not is_known:  # else it has not come to the slave yet
                     raise
         return client, await client.ask(operation, topic, local_queue(queue_id), *arguments)
 
@@ -105,7 +106,11 @@ class RemoteMessages:
     @rides
     async def offset_at(self, topic: str, queue_id: int, position: Position) -> int:
         offset: int
-        _, offset = await self._from(topic, queue_id, wire.OFFSET_AT, position, may_lag=False)
+        source, offset = await self._from(topic, queue_id, wire.OFFSET_AT, position, may_lag=False)
+        if source.may_lag and position.kind is not PositionKind.EARLIEST:
+            bounds: list[QueueBounds] = await source.ask(wire.BOUNDS, topic)
+            if all(offset >= each.max_offset for each in bounds if each.queue_id == local_queue(queue_id)):
+                self._cluster.of_queue(topic, queue_id).check_ready()  # the master may have more
         return offset
 
     @rides

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 AWAY_SECONDS: Final = 0.5
 """Time without a master after which its slaves are asked."""
+CHANGED_SECONDS: Final = 10.0
+"""Time for which a topic that was made, changed or deleted is read from its master alone."""
 AGAIN_SECONDS: Final = 0.2
 """Pause before a slave that answers no reads is asked again."""
 log = structlog.get_logger(__name__)
@@ -113,6 +115,7 @@ class SlaveReaders:
         self._readers: dict[str, dict[str, SlaveReader]] = {}
         self._looks: dict[str, asyncio.TimerHandle] = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._changed: dict[str, float] = {}  # topics that changed a moment ago
         self.watchers: list[Callable[[str, wire.ReadOffer], None]] = []
         """Told the name of a broker that one of them answers reads of."""
 
@@ -177,6 +180,16 @@ class SlaveReaders:
         for watcher in tuple(self.watchers):
             watcher(name, offer)
 
+    def topic_changed(self, name: str) -> None:
+        """A slave may know another topic of that name for a moment yet."""
+        now = self._loop.time()
+        self._changed = {each: until for each, until in self._changed.items() if until > now}
+        self._changed[name] = now + CHANGED_SECONDS
+
+    def may_know(self, topic: str) -> bool:
+        """True where slaves know a topic as it is."""
+        return self._changed.get(topic, 0.0) <= self._loop.time()
+
     # -- which is asked ------------------------------------------------------------------------------------------
 
     def nearest(self, client: BrokerClient) -> SlaveReader | None:
@@ -185,7 +198,7 @@ class SlaveReaders:
             return self.instead_of(client)
         if not self._is_nearest or client.zone == self._zone:
             return None
-        near = [reader for reader in self._of(client) if reader.offer is not None and reader.offer.zone == self._zone]
+        near = [reader for reader in self._of(client) if _zone(reader) == self._zone and _keeps_up(reader)]
         return near[0] if near else None
 
     def instead_of(self, client: BrokerClient) -> SlaveReader | None:
@@ -204,6 +217,10 @@ class SlaveReaders:
 
 def _confirmed(reader: SlaveReader) -> int:
     return 0 if reader.offer is None else reader.offer.confirmed
+
+
+def _keeps_up(reader: SlaveReader) -> bool:
+    return reader.offer is not None and reader.offer.keeps_up
 
 
 def _zone(reader: SlaveReader) -> str:

@@ -94,7 +94,7 @@ class RemoteTail:
         self._client = client
         if client.has_other_store or self._deletion() > self._known_deletion:
             self.forget_place()
-        if self._stream is not None and self._source is not self._tails.source_of(client, self._goes_on):
+        if self._stream is not None and self._source is not self._tails.source_of(client, self._topic, self._goes_on):
             self._stream.close()
             self._stream = None
         self.open()
@@ -102,13 +102,14 @@ class RemoteTail:
     @property
     def _goes_on(self) -> bool:
         """True where the beginning does not depend on what a slave has not yet."""
-        return self._next is not None or self._start is not None
+        start = self._start
+        return self._next is not None or (isinstance(start, Position) and start.kind is PositionKind.EARLIEST)
 
     def open(self, *, at_master: bool = False) -> None:
         """Ask for the stream, if its broker is there, or a slave of it."""
         if not self._client.is_ready:
             self._pin_start()
-        source = self._client if at_master else self._tails.source_of(self._client, self._goes_on)
+        source = self._client if at_master else self._tails.source_of(self._client, self._topic, self._goes_on)
         if self._is_closed or self._stream is not None or not source.is_ready:
             return
         self._source = source
@@ -141,6 +142,8 @@ class RemoteTail:
     def _ended(self, error: EntrepotError) -> None:
         self._stream = None
         if self._source is not self._client:  # a slave may lack what its master has
+            if error.code == Code.TOPIC_NOT_FOUND and not self._is_fresh:  # it followed it, and it was deleted
+                self.forget_place()
             self._tails.loop.call_soon(lambda: self.open(at_master=True))
             return
         if error.code == Code.TOPIC_NOT_FOUND:  # if there is one of its name again, that is another
@@ -163,10 +166,11 @@ class Tails:
         cluster.ready_watchers.append(self._ready_changed)
         cluster.slaves.watchers.append(self._slave_is_there)
 
-    def source_of(self, client: BrokerClient, goes_on: bool) -> Asking:
+    def source_of(self, client: BrokerClient, topic: str, goes_on: bool) -> Asking:
         """The broker, or a slave of it, that a tail comes from.  `goes_on`: a slave's end is not where it begins."""
         slaves = self._cluster.slaves
-        return (slaves.nearest(client) if goes_on else slaves.instead_of(client)) or client
+        is_for_slaves = goes_on and (slaves.may_know(topic) or not client.is_ready)
+        return (slaves.nearest(client) if is_for_slaves else None) or client
 
     def tail(
         self,
@@ -187,11 +191,16 @@ class Tails:
         self._open.get(tail.client.number, set()).discard(tail)
 
     def _slave_is_there(self, name: str, offer: wire.ReadOffer) -> None:
+        """A slave answers reads, or begins or ceases to keep up."""
         for number, tails in tuple(self._open.items()):
             client = self._cluster.of_number(number)
-            if client is not None and client.name == name and not client.is_ready:
-                for tail in tuple(tails):
+            if client is None or client.name != name:
+                continue
+            for tail in tuple(tails):
+                if not client.is_ready:
                     tail.open()
+                elif not offer.keeps_up:
+                    tail.reopen(client)
 
     def _ready_changed(self, client: BrokerClient, is_ready: bool) -> None:
         for tail in tuple(self._open.get(client.number, ())):

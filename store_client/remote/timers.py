@@ -37,7 +37,8 @@ class RemoteTimers:
         if len(refusals) == len(answers):
             if self._cluster.absent_of(topic):
                 refusals.append(unavailable(f"one that may have it of topic {topic!r} is away"))
-            raise next((r for r in refusals if r.code != Code.OFFSET_NOT_FOUND), refusals[0])
+            unknown = [refusal for refusal in refusals if refusal.code is Code.OUTCOME_UNKNOWN]  # it may have been done
+            raise next((r for r in (*unknown, *refusals) if r.code != Code.OFFSET_NOT_FOUND), refusals[0])
 
     @rides
     async def timed_messages(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.replication import runs
 from broker.replication.healing import is_whole
+from broker.store import recovery
 from domain.errors import CorruptedError
 from domain.message import StoredMessage
 from domain.replication.rule import Rule, RuleKind
@@ -67,7 +71,7 @@ async def test_what_is_read_is_healed_first(tmp_path: Path, at: int) -> None:
 
 
 async def test_a_tail_and_a_pop_wait_for_what_is_healed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.consume.group_windows.CORRUPTED_RETRY_MS", 0)
+    monkeypatch.setattr("broker.consume.group_windows.HEALING_RETRY_MS", 0)
     async with ReplicatedGroup(tmp_path, QUORUM) as group:
         places = await filled(group)
         for place in places[5:8]:
@@ -173,3 +177,118 @@ async def test_one_whose_log_was_cut_from_outside_begins_anew(tmp_path: Path) ->
         assert group.replicas[away].machine.state.member != before
         await group.even()
         assert group.log_of(away).rstrip(b"\0") == group.log_of(group.master).rstrip(b"\0")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records lie across the blocks that are compared."""
+    for module in ("comparing", "log_source"):
+        monkeypatch.setattr(f"broker.replication.{module}.BLOCK_BYTES", 64 << 10)
+
+
+async def large(group: ReplicatedGroup) -> list[int]:
+    """Messages that fill segments; the places of their records."""
+    await group.store.topology.put_topic(Topic("t", queues=1))
+    for _ in range(24):
+        await append(group.store, "t", bytes(100_000))
+    await group.even()
+    return [message.commit_log_offset for message in await group.store.messages.read("t", 0, 0, 24)]
+
+
+@pytest.mark.usefixtures("small_blocks")
+async def test_whole_records_count_as_harmed_nowhere(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, TWO) as group:
+        places, one = await large(group), 3 - group.master
+        harm(group, one, places[2])
+        comparing = group.replicas[one]._log.comparing
+        comparing._rate = 1 << 40
+        await comparing.compare(0)
+        assert is_whole_on(group, one, places[2])
+        assert comparing.forked == set()
+        assert [each.status().log.harmed for each in group.replicas.values()] == [0, 0]
+
+
+@pytest.mark.usefixtures("small_blocks")
+async def test_one_that_is_harmed_everywhere_keeps_no_other_from_being_healed(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, TWO) as group:
+        places, one = await large(group), 3 - group.master
+        harm(group, one, places[1], 50)
+        harm(group, group.master, places[1], 60)
+        harm(group, one, places[6], 50_000)
+        comparing = group.replicas[one]._log.comparing
+        comparing._rate = 1 << 40
+        await comparing.compare(0)
+        assert is_whole_on(group, one, places[6])
+        assert comparing.forked == set(), "a record of it is harmed"
+
+
+async def test_a_record_with_a_harmed_length_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ReplicatedGroup(tmp_path, TWO) as group:
+        places = await large(group)
+        monkeypatch.setattr(runs, "RUN_BYTES", 200_000)
+        harm(group, group.master, places[0], 12)
+        commit_log = group.replicas[group.master]._commit_log
+        assert commit_log is not None
+        with pytest.raises(CorruptedError):
+            runs.read_run(commit_log, places[0], 1 << 20)
+
+
+async def test_one_whose_process_dies_while_it_finds_that_out_begins_anew_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        places = await filled(group)
+        away = next(replica for replica in group.replicas if replica != group.master)
+        before = group.replicas[away].machine.state.member
+        await group.stop(away)
+        [segment] = (group.data_dir(away) / "commitlog").iterdir()
+        with segment.open("r+b") as file:
+            file.truncate(places[9])
+
+        def killed(*_: object) -> None:
+            raise OSError("killed while all is derived anew")
+
+        with monkeypatch.context() as during:
+            during.setattr(recovery, "_dispatch", killed)
+            with pytest.raises(OSError, match="killed"):
+                await group.start(away)
+        await group.start(away)
+        assert group.replicas[away].machine.state.member != before
+
+
+class Failing:
+    """A disk that cannot read some places until they are written."""
+
+    def __init__(self, disk: Any, places: set[int]) -> None:
+        self._disk, self.places = disk, places
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._disk, name)
+
+    def read(self, descriptor: int, length: int, offset: int) -> bytes:
+        if any(offset <= place < offset + length for place in self.places):
+            raise OSError(errno.EIO, "unreadable")
+        data: bytes = self._disk.read(descriptor, length, offset)
+        return data
+
+    def write(self, descriptor: int, data: bytes, offset: int) -> None:
+        self.places.discard(offset)
+        self._disk.write(descriptor, data, offset)
+
+
+async def test_a_place_that_cannot_be_read_harms_no_neighbours(tmp_path: Path) -> None:
+    async with ReplicatedGroup(tmp_path, QUORUM) as group:
+        places = await filled(group)
+        commit_log = group.replicas[group.master]._commit_log
+        assert commit_log is not None
+        disk = Failing(commit_log._disk, {places[7]})
+        commit_log._disk = disk
+        found: list[StoredMessage] = []
+        group.store.messages.tail("t", 0, 0, found.extend)
+        await until(lambda: len(found) == len(MANY), "all of them")
+        assert bodies(found) == MANY
+        assert disk.places == set(), "it was written anew"
+        disk.places = {places[11]}
+        with pytest.raises(CorruptedError) as unreadable:
+            list(commit_log.scan(places[5], until=places[-1]))
+        assert unreadable.value.commit_log_offset == places[11]

@@ -45,7 +45,7 @@ class Client:
 
 async def test_it_goes_on_though_the_stream_before_has_not_ended() -> None:
     before, behind = Client(), Client()
-    tails = cast("Tails", SimpleNamespace(forget=lambda tail: None, source_of=lambda client, goes_on: client))
+    tails = cast("Tails", SimpleNamespace(forget=lambda tail: None, source_of=lambda client, topic, goes_on: client))
     tail = RemoteTail(tails, cast("BrokerClient", before), "t", 1, 0, lambda messages: None, 0)
     before.on_item(encode((7, b"")))
     before.is_ready = False
