@@ -23,12 +23,11 @@ from tests.support.rabbitmq import RabbitMQ, is_installed
 NODES: Final = 3
 Load = Callable[..., dict[str, Any]]
 _QUORUM: Final = ("--queue-type", "quorum", "--size", "200", "--window", "200", "--warmup", "2000")
-_PUBLISHED: Final = (*_QUORUM, "--pub-proto", "amqp", "--sub-proto", "none", "--pubs", "4", "--queue", "bench7", "--purge")
-_CONSUMED: Final = (*_QUORUM, "--pub-proto", "amqp", "--sub-proto", "amqp", "--pubs", "1", "--subs", "2")
-_CONSUMED_ENDS: Final = ("--prefetch", "100", "--queue", "bench8")
+_W7: Final = (*_QUORUM, "--pub-proto", "amqp", "--sub-proto", "none", "--pubs", "4")
+_W8: Final = (*_QUORUM, "--pub-proto", "amqp", "--sub-proto", "amqp", "--pubs", "1", "--subs", "2")
 CASES: Final = (
-    ("W8: publish, confirm, consume, acknowledge", (*_CONSUMED, *_CONSUMED_ENDS), "del", Goal(2)),
-    ("W7: publish and confirm", _PUBLISHED, "pub", Goal(2)),
+    ("W8: publish, confirm, consume, acknowledge", (*_W8, "--prefetch", "100", "--queue", "bench8"), "del", Goal(2)),
+    ("W7: publish and confirm", (*_W7, "--queue", "bench7", "--purge"), "pub", Goal(2)),
 )
 """What it is called, gwload's arguments, the beginning of the names of its figures, the goal of the ratio by CPU."""
 
