@@ -51,7 +51,8 @@ class RabbitMQ:
         self._plugins = plugins
         self._lines = lines
         self._joins = joins
-        self._home = directory / "home" if joins is None else joins._home
+        self._home: Path = directory / "home" if joins is None else joins._home
+        self._ports: dict[str, str] = {}
         self._log = directory / "rabbitmq.out"
         self._epmd: subprocess.Popen[bytes] | None = None
         self._node: subprocess.Popen[bytes] | None = None
