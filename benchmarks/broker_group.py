@@ -156,15 +156,15 @@ class BrokerGroup:
 
     # -- measured ------------------------------------------------------------------------------------------------
 
-    def gwload(self, *arguments: str) -> dict[str, Any]:
-        """The load generator at the gateway's MQTT door; the CPU of every process is counted.
+    def gwload(self, *arguments: str, door: str = "mqtt") -> dict[str, Any]:
+        """The load generator at a door of the gateway's; the CPU of every process is counted.
 
         Its figures have `parts`, too: the CPU-seconds of each process with its children, by what the process is.
         """
         first, *others = self._processes.values()
         watched = ",".join(str(each.pid) for each in others)
         before = self._cpu()
-        figures = gwload(Server(self.what, first, self.ports), "mqtt", "--pid", watched, *arguments)
+        figures = gwload(Server(self.what, first, self.ports), door, "--pid", watched, *arguments)
         used = {name: cpu - before[name] for name, cpu in self._cpu().items()}
         # Between the two looks lie the beginning and the end of the run, too: what gwload measured is shared out alike.
         share = float(figures["broker_cpu_s"]) / max(sum(used.values()), 0.01)
@@ -179,15 +179,11 @@ class BrokerGroup:
     def _cpu(self) -> dict[str, float]:
         return {name: cpu_seconds(process.pid) for name, process in self._processes.items()}
 
-    def replica_pids(self, replica: int) -> list[int]:
-        """The broker's process, and the one that syncs for it."""
-        pid = self._processes[_broker(replica)].pid
-        return [pid, *children(pid)]
-
     @contextmanager
-    def paused(self, replica: int) -> Iterator[None]:
-        """One replica stands still meanwhile."""
-        pids = self.replica_pids(replica)
+    def paused(self, replica: int, *, only_disk: bool = False) -> Iterator[None]:
+        """One replica stands still meanwhile, or its disk: the process that syncs for it."""
+        pid = self._processes[_broker(replica)].pid
+        pids = [*([] if only_disk else [pid]), *children(pid)]
         _signal(pids, signal.SIGSTOP)
         try:
             yield

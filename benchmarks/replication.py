@@ -20,6 +20,7 @@ from rich.console import Console
 from benchmarks.broker_group import BrokerGroup, broker_group
 from benchmarks.mqtt_workloads import FAN_IN, OPEN_LOOP, WINDOW_20
 from benchmarks.processes import BenchmarkError
+from benchmarks.quorum_queues import compare
 from benchmarks.report import Goal, Report
 
 W1: Final = (*FAN_IN, *WINDOW_20, "--qos", "1", "--warmup", "2000")
@@ -27,8 +28,8 @@ PACED: Final = (*OPEN_LOOP, "--pubs", "10", "--topics", "1", "--qos", "1", "--si
 GROUPS: Final = (("in-sync", 2, "2-2"), ("2-3", 3, "2-3"))
 """Rule, replicas, and what the group is called: how many have a message before it is confirmed, of how many."""
 QUORUM: Final = ("2-3", 3)
-PULSE_SECONDS: Final = 0.05
-"""A slow slave stands still so long, goes on so long, and so on."""
+SYNC_SECONDS: Final = 0.05
+"""Length of the pauses of a slow disk; it goes on for a tenth of that between two."""
 FILL: Final = ("--pubs", "20", "--topics", "10", "--window", "100", "--qos", "1", "--drain", "20")
 COPY_SIZES: Final = (200, 4096)
 COPIED_BYTES: Final = 200_000_000
@@ -48,14 +49,16 @@ def run(console: Console, *, quick: bool) -> Report:
     rounds, moves = (1, 4) if quick else (3, 10)
     report = Report("replication", "Replicas of a broker: confirmed by 2 of 2, and by 2 of 3", "beside")
     _cost(report, console, rounds)
-    _slow_slave(report, console, rounds)
+    compare(report, console, rounds, "1.5" if quick else "3")
+    _slow_disk(report, console, rounds)
     _moves(report, console, moves, FILLED_BYTES // 2 if quick else FILLED_BYTES)
     for size in COPY_SIZES:
         _copy(report, console, size, COPIED_BYTES // 4 if quick else COPIED_BYTES)
     report.notes += [
         f"medians of {rounds}, rounds alternating; the load generator shares the cores with all processes",
         "msg/CPU-s: by the CPU of all brokers with their processes for syncing, the gateway and the name server",
-        f"a slow slave stands still for {PULSE_SECONDS * 1000:g} ms, goes on for as long, and so on",
+        f"a slow disk: the slave's process for syncs stands still for {SYNC_SECONDS * 1000:g} ms of each "
+        f"{SYNC_SECONDS * 1100:g} ms",
         f"moves: the longest time between two confirms of one HTTP producer, around each of {moves}",
         "copying: from when a slave without data has started until it is in sync and even, by the bytes of the log",
     ]
@@ -109,25 +112,25 @@ def _compare(
     report.add(what, unit, ours, theirs, judged="ratio", goal=goal)
 
 
-# -- a slow slave -----------------------------------------------------------------------------------------------------
+# -- a slow disk ------------------------------------------------------------------------------------------------------
 
 
-def _slow_slave(report: Report, console: Console, rounds: int) -> None:
-    """The same group with all replicas well, with one slow, and with one that stands still."""
+def _slow_disk(report: Report, console: Console, rounds: int) -> None:
+    """The same group with all replicas well, with a slow disk of one slave, and with a slave that stands still."""
     runs: Runs = {"well": [], "slow": [], "still": []}
     with broker_group(*QUORUM) as group:
         group.gwload(*PACED, "--duration", "1")
         slave = group.slaves()[0]
         for number in range(rounds):
-            console.print(f"a slow slave, round {number + 1} of {rounds}", style="dim")
+            console.print(f"a slow disk, round {number + 1} of {rounds}", style="dim")
             runs["well"].append(group.gwload(*PACED, "--duration", "3"))
-            with _pulses(group, slave):
+            with _slow(group, slave):
                 runs["slow"].append(group.gwload(*PACED, "--duration", "3"))
             group.wait_even(group.replicas)
             with group.paused(slave):
                 runs["still"].append(group.gwload(*PACED, "--duration", "3"))
             group.wait_even(group.replicas)
-    for name, what in (("slow", "a slow slave"), ("still", "a slave that stands still")):
+    for name, what in (("slow", "a slave with a slow disk"), ("still", "a slave that stands still")):
         for key, part in (("ack_p50_us", "p50"), ("ack_p99_us", "p99")):
             goal = Goal(1.3, at_most=True) if (name, part) == ("slow", "p99") else None
             named = f"2-3, {what} beside all well: to PUBACK at 2,000/s, {part}"
@@ -135,15 +138,15 @@ def _slow_slave(report: Report, console: Console, rounds: int) -> None:
 
 
 @contextmanager
-def _pulses(group: BrokerGroup, replica: int) -> Iterator[None]:
-    """One replica is slow meanwhile: half of the time it stands still."""
+def _slow(group: BrokerGroup, replica: int) -> Iterator[None]:
+    """The disk of one replica is slow meanwhile: its syncs stand still most of the time."""
     ended = threading.Event()
 
     def pulse() -> None:
         while not ended.is_set():
-            with group.paused(replica):
-                ended.wait(PULSE_SECONDS)
-            ended.wait(PULSE_SECONDS)
+            with group.paused(replica, only_disk=True):
+                ended.wait(SYNC_SECONDS)
+            ended.wait(SYNC_SECONDS / 10)
 
     thread = threading.Thread(target=pulse)
     thread.start()

@@ -30,6 +30,10 @@ PATIENT_PASSES: Final = 4
 TIMER_SECONDS: Final = 0.001
 """What a timer of the event loop can tell apart: less than that is waited for by its passes."""
 
+ROUND_SECONDS: Final = 0.002
+"""Longest wait for the answer of replicas to the last run before the next is written: what comes meanwhile goes with
+it."""
+
 LATE_SECONDS: Final = 0.005
 """Longest time that a decision waits for a sync that something else needs, if nobody waits for it."""
 PASSES_TO_ASK_AGAIN: Final = 3
@@ -73,6 +77,7 @@ class GroupCommit:
         self._gathered = 0  # answers, since the last sync started
         self._passes = 0  # of the loop, since the last of them
         self._sync_asked_at = 0.0
+        self._gathering: asyncio.TimerHandle | None = None
         self._loop.add_reader(engine.log_channel.fileno(), self._on_synced)
 
     def submit(
@@ -136,6 +141,8 @@ class GroupCommit:
                 self._settle(self._engine.advance())
             except StoreFailedError as failure:
                 self._fail(failure)
+            if self._gathering is not None and not self._is_round_under_way:
+                self._begin()
 
     def give_up(self, failure: StoreFailedError) -> None:
         """Confirm nothing any more: the outcome of what waits is unknown."""
@@ -184,6 +191,10 @@ class GroupCommit:
     def _begin_or_gather(self) -> None:
         """Start the sync, or wait for more: while there is little, and the pace allows.  On a busy loop only as long as
         more comes."""
+        if self._gathered < ENOUGH_ANSWERS and self._is_round_under_way:
+            self._is_ticking = True
+            self._gathering = self._loop.call_later(ROUND_SECONDS, self._begin)
+            return
         left = self._pace.seconds_left() if self._gathered < ENOUGH_ANSWERS else 0.0
         if left >= TIMER_SECONDS and not self._pace.is_busy:
             self._is_ticking = True
@@ -194,6 +205,12 @@ class GroupCommit:
             self._loop.call_soon(self._begin_or_gather)
         else:
             self._begin()
+
+    @property
+    def _is_round_under_way(self) -> bool:
+        """True while all who wait do so for replicas, which have not answered to what was written last."""
+        engine = self._engine
+        return engine.confirm_limit < engine.commit_log.written_offset and not self._waiting_here
 
     def hold(self) -> None:
         """Write nothing more: mastership is about to move.  What is under way ends."""
@@ -216,6 +233,9 @@ class GroupCommit:
 
     def _begin(self) -> None:
         self._is_ticking = False
+        if self._gathering is not None:
+            self._gathering.cancel()
+            self._gathering = None
         if self._is_closed or self._is_held:
             return
         try:

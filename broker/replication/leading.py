@@ -97,6 +97,7 @@ class Leading:
     def confirm(self, offset: int) -> None:
         """Everything before an offset is where the rule asks for it."""
         self.engine.confirm_limit = max(self.engine.confirm_limit, offset)
+        self.engine.move_floor()
         if not self._is_within_sync:  # else the sync that is ending tells
             self.broker.core.commit.confirmed_more()
 

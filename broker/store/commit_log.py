@@ -6,7 +6,7 @@ that a full disk is met before a record is taken and not in the middle of writin
 for consumption, which must go on when publishing is refused.
 
 Invariants: one appender; what was appended is in memory (`_pending`) until `write`, and nobody reads it from there;
-bytes before `durable_offset` never change.
+bytes before `durable_offset` never change.  Records say of what lies before `floor` that it was durable.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ class CommitLog:
     def __init__(self, disk: Disk, root: str, layout: CommitLogLayout) -> None:
         self.layout = layout
         self.directory = f"{root}/commitlog"
-        self.durable_offset = 0
-        self.end = 0
+        self.durable_offset = self.floor = self.end = 0
         self.written_offset = 0
         self.healer: Healer = NO_HEALER
         self._disk = disk
@@ -77,7 +76,7 @@ class CommitLog:
     def append_new(self, message: Message, queue_offset: int, now_ms: int) -> tuple[int, int]:
         """Take one new message; returns (commit-log offset, size).  Raises StorageFullError, MESSAGE_BODY_TOO_LARGE."""
         offset = self.end
-        parts = encode_new(message, offset, self.durable_offset, now_ms, queue_offset)
+        parts = encode_new(message, offset, self.floor, now_ms, queue_offset)
         size = len(parts[1]) + CRC_START
         if offset + size > self._message_room_end:
             return self.append_message(message, queue_offset, now_ms)
@@ -96,7 +95,7 @@ class CommitLog:
     ) -> tuple[int, int]:
         """The same for a message of any kind."""
         offset = self.end
-        encode, floor = record.encode_message, self.durable_offset
+        encode, floor = record.encode_message, self.floor
         prefix, covered = encode(message, kind, offset, floor, now_ms, queue_offset, trailer, trailer_flag)
         size = len(covered) + CRC_START
         is_new = kind in NEW_KINDS
@@ -113,7 +112,7 @@ class CommitLog:
         size = HEADER_SIZE + len(payload)
         if offset + size > self._room_end:
             offset = self._make_room(size, 0, now_ms)
-        self._pending.append(record.encode_record(kind, payload, offset, self.durable_offset, now_ms))
+        self._pending.append(record.encode_record(kind, payload, offset, self.floor, now_ms))
         self.end = offset + size
         return offset
 
@@ -150,7 +149,8 @@ class CommitLog:
     def begin_at(self, offset: int) -> None:
         """Let an empty log begin in the middle: at the first segment that another replica has kept."""
         assert not self._segments, "only an empty log begins anywhere"
-        self.min_offset = self.end = self.written_offset = self.durable_offset = self._allocated_end = offset
+        self.min_offset = self.end = self.written_offset = self._allocated_end = offset
+        self.durable_offset = self.floor = offset
         self._room_end = self._message_room_end = offset
 
     def files_between(self, start: int, end: int) -> list[str]:
@@ -179,7 +179,7 @@ class CommitLog:
     def _pad(self, left: int, now_ms: int) -> None:
         """Close the segment.  Padding is whole as soon as its header is written: the rest of it reads as zeros."""
         if left >= HEADER_SIZE:
-            self._pending.append(record.encode_padding(left, self.end, self.durable_offset, now_ms))
+            self._pending.append(record.encode_padding(left, self.end, self.floor, now_ms))
         self.write()
         self.end += left
         self.written_offset = self.end

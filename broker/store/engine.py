@@ -353,6 +353,11 @@ class StorageEngine:
             raise self.fail(error) from error
         return True
 
+    def move_floor(self) -> None:
+        """Let new records say what is durable here, and, of a master, confirmed: a slave that has not synced that far
+        would wait for its disk before it writes them, and never write two runs with one sync."""
+        self.commit_log.floor = min(self.commit_log.durable_offset, self.confirm_limit)
+
     def advance(self) -> list[ConsumeQueue]:
         """Make visible what may be served; returns the queues that have new messages."""
         try:
@@ -375,6 +380,7 @@ class StorageEngine:
         assert reached is not None, "an answer without a question"
         self.commit_log.durable_offset = reached
         self.on_durable(reached)
+        self.move_floor()
         try:
             return self.advance()
         except OSError as error:

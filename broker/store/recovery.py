@@ -196,7 +196,7 @@ def _cut(engine: StorageEngine, position: int, end: int) -> None:
     scanned = [path for path in log.files_between(position, end + torn) if engine.disk.exists(path)]
     engine.log_channel.sync([*scanned, log.directory])
     engine.log_channel.finish()
-    log.durable_offset = end
+    log.durable_offset = log.floor = end
 
 
 def _rebuild(engine: StorageEngine, harmed: set[QueueKey], until: int) -> None:

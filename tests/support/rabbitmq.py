@@ -32,10 +32,17 @@ def _begin(command: list[str], environment: dict[str, str], log: IO[bytes]) -> s
 class RabbitMQ:
     """One node with an empty store.  It is killed at the end, and its epmd with it.
 
-    `plugins`: such as `rabbitmq_management`; none unless asked.  `lines`: further lines of rabbitmq.conf.
+    `plugins`: such as `rabbitmq_management`; none unless asked.  `lines`: further lines of rabbitmq.conf.  `joins`: a
+    running node; the new one has its epmd and cookie, and is of its cluster.
     """
 
-    def __init__(self, directory: Path, plugins: tuple[str, ...] = (), lines: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        plugins: tuple[str, ...] = (),
+        lines: tuple[str, ...] = (),
+        joins: RabbitMQ | None = None,
+    ) -> None:
         if not is_installed():
             pytest.skip("rabbitmq-server is not installed (make peers)")
         self.directory = directory
@@ -43,6 +50,9 @@ class RabbitMQ:
         self.management_port = free_port() if "rabbitmq_management" in plugins else 0
         self._plugins = plugins
         self._lines = lines
+        self._joins = joins
+        self._home: Path = directory / "home" if joins is None else joins._home
+        self._ports: dict[str, str] = {}
         self._log = directory / "rabbitmq.out"
         self._epmd: subprocess.Popen[bytes] | None = None
         self._node: subprocess.Popen[bytes] | None = None
@@ -68,7 +78,8 @@ class RabbitMQ:
         environment = self._environment()
         epmd_port = environment["ERL_EPMD_PORT"]
         with self._log.open("ab") as log:
-            self._epmd = _begin(["epmd", "-port", epmd_port, "-address", "127.0.0.1"], environment, log)
+            if self._joins is None:
+                self._epmd = _begin(["epmd", "-port", epmd_port, "-address", "127.0.0.1"], environment, log)
             self._node = _begin([str(PROGRAM)], environment, log)
         wait_until(self._is_ready, self.log_text, 2 * PATIENCE_SECONDS)
 
@@ -109,17 +120,22 @@ class RabbitMQ:
         lines = [f"listeners.tcp.1 = 127.0.0.1:{self.port}", *self._lines]
         if self.management_port:
             lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.management_port}"]
+        if self._joins is not None:
+            lines += ["cluster_formation.peer_discovery_backend = classic_config"]
+            lines += [f"cluster_formation.classic_config.nodes.1 = {self._joins._node_name}"]
+            lines += [f"cluster_formation.classic_config.nodes.2 = {self._node_name}"]
         (self.directory / "rabbitmq.conf").write_text("\n".join(lines) + "\n")
         (self.directory / "enabled_plugins").write_text(f"[{','.join(self._plugins)}].\n")
-        (self.directory / "home").mkdir(exist_ok=True)
-        self._ports = {"ERL_EPMD_PORT": str(free_port()), "RABBITMQ_DIST_PORT": str(free_port())}
+        self._home.mkdir(exist_ok=True)  # the first node there makes the cookie
+        epmd_port = str(free_port()) if self._joins is None else self._joins._ports["ERL_EPMD_PORT"]
+        self._ports = {"ERL_EPMD_PORT": epmd_port, "RABBITMQ_DIST_PORT": str(free_port())}
 
     def _environment(self) -> dict[str, str]:
         at = self.directory
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
             "LANG": "C.UTF-8",
-            "HOME": str(at / "home"),
+            "HOME": str(self._home),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             **self._ports,
             "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the node, instead of waiting for it

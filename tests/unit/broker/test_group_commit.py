@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.group_commit import PATIENT_PASSES, GroupCommit
+from broker.store.watermark import NO_END
 from domain.confirmation import Confirmation
 
 
@@ -38,6 +39,8 @@ def engine() -> Iterator[Any]:
         syncing_to=None,
         flush_async=False,
         begin_sync=lambda: True,
+        confirm_limit=NO_END,
+        commit_log=SimpleNamespace(written_offset=1),
     )
     os.close(reading)
     os.close(writing)
@@ -67,4 +70,26 @@ async def test_a_linger_ends_by_time_unless_the_loop_is_busy(
     commit.submit(Confirmation())
     await _passes(3 * PATIENT_PASSES)
     assert pace.starts == starts
+    asyncio.get_running_loop().remove_reader(engine.log_channel.fileno())
+
+
+async def test_what_comes_while_replicas_have_not_answered_goes_with_the_next_run(engine: Any) -> None:
+    pace = Pace()
+    pace.left, pace.is_busy = 0.0, False
+    engine.confirm_limit, engine.advance = 0, list
+    commit = GroupCommit(
+        engine,
+        SimpleNamespace(has_waiting=False, run=lambda is_last: []),  # type: ignore[arg-type]
+        pace=pace,  # type: ignore[arg-type]
+        max_unconfirmed_bytes=1,
+        on_grown=lambda grown: None,
+        on_failure=lambda failure: None,
+        measured=SimpleNamespace(),  # type: ignore[arg-type]
+    )
+    commit.submit(Confirmation())
+    await _passes(3 * PATIENT_PASSES)
+    assert pace.starts == 0, "it gathers"
+    engine.confirm_limit = 1
+    commit.confirmed_more()
+    assert pace.starts == 1, "they have answered"
     asyncio.get_running_loop().remove_reader(engine.log_channel.fileno())
