@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.group_commit import PATIENT_PASSES, GroupCommit
+from broker.measurements import Measurements
 from broker.store.watermark import NO_END
 from domain.confirmation import Confirmation
 
@@ -84,7 +85,7 @@ async def test_what_comes_while_replicas_have_not_answered_goes_with_the_next_ru
         max_unconfirmed_bytes=1,
         on_grown=lambda grown: None,
         on_failure=lambda failure: None,
-        measured=SimpleNamespace(),  # type: ignore[arg-type]
+        measured=Measurements(),
     )
     commit.submit(Confirmation())
     await _passes(3 * PATIENT_PASSES)
