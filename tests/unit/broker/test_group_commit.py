@@ -12,8 +12,8 @@ import pytest
 
 from broker.group_commit import PATIENT_PASSES, GroupCommit
 from broker.measurements import Measurements
-from broker.store.watermark import NO_END
 from domain.confirmation import Confirmation
+from tests.support.waiting import until
 
 
 class Pace:
@@ -39,9 +39,10 @@ def engine() -> Iterator[Any]:
         confirmed_offset=0,
         syncing_to=None,
         flush_async=False,
+        confirm_limit=1,
+        commit_log=SimpleNamespace(written_offset=1, durable_offset=1),
         begin_sync=lambda: True,
-        confirm_limit=NO_END,
-        commit_log=SimpleNamespace(written_offset=1),
+        advance=list,
     )
     os.close(reading)
     os.close(writing)
@@ -59,26 +60,46 @@ async def test_a_linger_ends_by_time_unless_the_loop_is_busy(
     """What is shorter than a timer can tell ends with the patience of the passes, too."""
     pace = Pace()
     pace.left, pace.is_busy = left, is_busy
-    commit = GroupCommit(
-        engine,
-        SimpleNamespace(has_waiting=False, run=lambda is_last: []),  # type: ignore[arg-type]
-        pace=pace,  # type: ignore[arg-type]
-        max_unconfirmed_bytes=1,
-        on_grown=lambda grown: None,
-        on_failure=lambda failure: None,
-        measured=SimpleNamespace(),  # type: ignore[arg-type]
-    )
+    commit = _commit(engine, pace)
     commit.submit(Confirmation())
     await _passes(3 * PATIENT_PASSES)
     assert pace.starts == starts
     asyncio.get_running_loop().remove_reader(engine.log_channel.fileno())
 
 
-async def test_what_comes_while_replicas_have_not_answered_goes_with_the_next_run(engine: Any) -> None:
+async def test_what_comes_before_replicas_have_answered_goes_with_the_next_run(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.group_commit.ROUND_SECONDS", 60.0)
     pace = Pace()
-    pace.left, pace.is_busy = 0.0, False
-    engine.confirm_limit, engine.advance = 0, list
-    commit = GroupCommit(
+    pace.left, engine.confirm_limit = 0.0, 0
+    commit = _commit(engine, pace)
+    for _ in range(2):
+        commit.submit(Confirmation())
+        await _passes(3)
+    assert pace.starts == 0
+    engine.confirm_limit = 1
+    commit.confirmed_more()
+    assert pace.starts == 1
+    asyncio.get_running_loop().remove_reader(engine.log_channel.fileno())
+
+
+@pytest.mark.parametrize("here", [False, True])
+async def test_replicas_that_do_not_answer_hold_nothing_up_for_long(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    """What the own disk confirms alone does not wait for them at all."""
+    monkeypatch.setattr("broker.group_commit.ROUND_SECONDS", 60.0 if here else 0.001)
+    pace = Pace()
+    pace.left, engine.confirm_limit = 0.0, 0
+    commit = _commit(engine, pace)
+    commit.submit(Confirmation(), here=here)
+    await until(lambda: pace.starts == 1, "a sync has started")
+    asyncio.get_running_loop().remove_reader(engine.log_channel.fileno())
+
+
+def _commit(engine: Any, pace: Pace) -> GroupCommit:
+    return GroupCommit(
         engine,
         SimpleNamespace(has_waiting=False, run=lambda is_last: []),  # type: ignore[arg-type]
         pace=pace,  # type: ignore[arg-type]
@@ -87,10 +108,3 @@ async def test_what_comes_while_replicas_have_not_answered_goes_with_the_next_ru
         on_failure=lambda failure: None,
         measured=Measurements(),
     )
-    commit.submit(Confirmation())
-    await _passes(3 * PATIENT_PASSES)
-    assert pace.starts == 0, "it gathers"
-    engine.confirm_limit = 1
-    commit.confirmed_more()
-    assert pace.starts == 1, "they have answered"
-    asyncio.get_running_loop().remove_reader(engine.log_channel.fileno())
