@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -97,6 +98,7 @@ class Broker:
         self.core.loop.add_reader(self.engine.checkpointer.channel.fileno(), self._on_checkpointed)
         self._last_checkpoint = self.core.loop.time()
         self._checkpoint_target: int | None = None
+        self._saved = asyncio.Event()
         self._steps: tuple[tuple[str, Callable[[], None]], ...] = (
             ("dead letters", lambda: self.core.consumption.bury_exhausted(self.core.now_ms())),
             ("transactions", self.transactions.expire_transactions),
@@ -268,6 +270,16 @@ class Broker:
             self._checkpoint_target = self.engine.end
             self._save_slice()
 
+    async def save(self, seconds: float) -> None:
+        """Have all that there is now in the state file, or as much of it as is saved in so long."""
+        if self._checkpoint_target is None and self.engine.end > self.engine.checkpoint_position:
+            self._checkpoint_target = self.engine.end
+            self._save_slice()
+        if self._checkpoint_target is not None:
+            self._saved.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._saved.wait(), seconds)
+
     def _checkpoint_bytes(self) -> int:
         """How far the log goes on between two rounds: further where many rows change, each of which is as much work
         as some records of the log, which would be read instead."""
@@ -298,5 +310,6 @@ class Broker:
             return
         if self._checkpoint_target is not None and self.engine.checkpoint_position >= self._checkpoint_target:
             self._checkpoint_target = None
+            self._saved.set()
         elif is_saved:
             self.core.loop.call_soon(self._save_slice)  # else there was no room: the next step tries again

@@ -28,6 +28,9 @@ from protocols.remoting.operations import SlaveStatus, StoreSeed
 REPLICA_CLIENT: Final = "replica"
 """Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
 QUIESCE_STEP_SECONDS: Final = 0.002
+SAVE_SECONDS: Final = 1.0
+"""Longest time for saving before a planned move, while writes go on: the store is opened anew in the pause, and what is
+not saved is read from the log then."""
 IDLE_SECONDS: Final = 0.05
 """Longest wait of a master for a moment in which nobody waits, before it writes nothing more than it had taken."""
 TELL_SECONDS: Final = 0.5
@@ -155,6 +158,8 @@ class Leading:
     async def quiesce(self, has_all: Callable[[int], bool], seconds: float) -> bool:
         """Write nothing more until somebody has all there is, or for so long; whether it has.  Then it holds on for a
         moment: who asked is about to elect."""
+        if self._door is not None and self.is_open:
+            await self.broker.save(SAVE_SECONDS)
         door, commit = self._door, self.broker.core.commit
         if door is None or not self.is_open:
             return False
