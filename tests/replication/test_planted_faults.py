@@ -141,7 +141,7 @@ class OldCopiesCount(Election):
         pass
 
 
-FOUND_EARLY: Final = {"R2: a promise is forgotten": "found0"}
+FOUND_EARLY: Final = {"R2: a promise is forgotten": "found20"}
 """Beginning of the seeds of rare faults, that finds them early."""
 FAULTS: Final = {
     "R1": (PlantedFaults(SameRunAgain), "3 in sync"),
