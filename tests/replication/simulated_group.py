@@ -13,13 +13,13 @@ from domain.replication.mastership import ReplicaState
 from domain.replication.rule import Rule
 from tests.replication.derived_state import DerivedState, derived_from
 from tests.replication.simulated_clients import Client, Ledger
-from tests.replication.simulated_clock import Clock
 from tests.replication.simulated_copying import Copies
 from tests.replication.simulated_disk import Record, SimulatedDisk
 from tests.replication.simulated_faults import Faults
-from tests.replication.simulated_network import Connection, Network
 from tests.replication.simulated_register import Register
 from tests.replication.simulated_replica import SimulatedReplica, pieces
+from tests.support.simulated_clock import Clock
+from tests.support.simulated_network import Connection, Network
 
 MOST_IN_FLIGHT: Final = 3
 CLIENTS: Final = ("producer", "producer", "consumer", "reader")

@@ -1,0 +1,79 @@
+"""Following: a member takes entries and snapshots from the leader of its term (dissertation, sections 3.5 and 5.3)."""
+
+from __future__ import annotations
+
+from broker.controller.entry import Entry
+from broker.controller.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk
+from broker.controller.raft_state import RaftState
+from broker.controller.snapshot import IncomingSnapshot
+
+
+class Following:
+    """The follower's half of replication."""
+
+    def __init__(self, state: RaftState) -> None:
+        self._state = state
+        self._incoming = IncomingSnapshot()
+
+    def append(self, leader: int, message: Append) -> None:
+        """Take entries that go on from what is here.  The answer waits until they are durable."""
+        state, log = self._state, self._state.log
+        previous, entries = message.previous, message.entries
+        if previous < log.snapshot.index:  # what is in the snapshot was committed, and so is the same
+            entries = tuple(entry for entry in entries if entry.index > log.snapshot.index)
+        elif log.term_at(previous) != message.previous_term:
+            self._refuse(leader, message)
+            return
+        if not self._take(entries):
+            return
+        checked = previous + len(message.entries)
+        state.advance(self._committed(message, checked))
+        state.hold(leader, AppendAnswer(state.term, True, checked, previous, message.read_round))
+
+    def _committed(self, message: Append, checked: int) -> int:
+        """The commit index is known as far as entries were compared: those behind may be another leader's."""
+        return min(message.commit, checked)
+
+    def _refuse(self, leader: int, message: Append) -> None:
+        """Name the entry from which the leader should go on: whole terms at a time."""
+        state, log = self._state, self._state.log
+        if message.previous > log.last_index:
+            index = log.last_index + 1
+        else:
+            index = max(log.first_of_term(message.previous), state.commit + 1)
+        state.hold(leader, AppendAnswer(state.term, False, index, message.previous, message.read_round))
+
+    def _take(self, entries: tuple[Entry, ...]) -> bool:
+        """Write those that are not here; False where the machine has to stop."""
+        state, log = self._state, self._state.log
+        for place, entry in enumerate(entries):
+            term = log.term_at(entry.index)
+            if term == entry.term:
+                continue
+            if term is not None:
+                if entry.index <= state.commit:
+                    state.halt(f"entry {entry.index} is committed here in term {term}, a leader has {entry.term}")
+                    return False
+                self._cut(entry.index)
+            state.append(entries[place:])
+            break
+        return True
+
+    def _cut(self, index: int) -> None:
+        self._state.cut(index)
+
+    def install(self, leader: int, chunk: SnapshotChunk) -> None:
+        """Take a part of a snapshot; the whole one is taken at once, and told when it is durable."""
+        state = self._state
+        if chunk.index <= state.commit:
+            self._incoming.forget()
+            answer = AppendAnswer(state.term, True, chunk.index, chunk.index, chunk.read_round)
+            state.hold(leader, answer)
+            return
+        snapshot = self._incoming.add(chunk)
+        if snapshot is None:
+            received = self._incoming.received
+            state.hold(leader, SnapshotAnswer(state.term, chunk.index, received, chunk.read_round))
+            return
+        state.install(snapshot)
+        state.hold(leader, AppendAnswer(state.term, True, chunk.index, chunk.index, chunk.read_round))

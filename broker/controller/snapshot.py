@@ -1,0 +1,74 @@
+"""Snapshots: the state of all commands up to an index, and its transfer in chunks (dissertation, chapter 5)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from google_crc32c import value as crc32c
+from msgspec import Struct
+
+from broker.controller.membership import Configuration
+from broker.controller.messages import SnapshotChunk
+
+
+class Snapshot(Struct, frozen=True):
+    """`index`, `term`: of the last entry in it.  `configuration`: as of that entry.  `data`: of the state machine."""
+
+    index: int
+    term: int
+    configuration: Configuration
+    data: bytes = b""
+
+
+NO_SNAPSHOT: Final = Snapshot(0, 0, Configuration())
+"""Of a new member: it knows no member, and waits for a leader."""
+
+
+class OutgoingSnapshot:
+    """A snapshot on its way to one follower.  `offset`: bytes that the follower has."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot, self.offset = snapshot, 0
+        self._crc = crc32c(snapshot.data)
+
+    def chunk(self, term: int, read_round: int, most: int) -> SnapshotChunk:
+        """The next chunk of at most so many bytes."""
+        of, data = self.snapshot, self.snapshot.data
+        part = data[self.offset : self.offset + most]
+        return SnapshotChunk(
+            term, of.index, of.term, of.configuration, len(data), self._crc, self.offset, part, read_round
+        )
+
+
+class IncomingSnapshot:
+    """Chunks that came so far.  A chunk counts at its place alone: doubled and late ones change nothing."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, int, int, int] | None = None
+        self._data = bytearray()
+
+    def add(self, chunk: SnapshotChunk) -> Snapshot | None:
+        """The whole snapshot, once its last chunk is there and the checksum holds."""
+        of = (chunk.index, chunk.last_term, chunk.size, chunk.crc)
+        if self._of != of:
+            self._of = of
+            self._data.clear()
+        if chunk.offset == len(self._data):
+            self._data += chunk.data
+        if len(self._data) < chunk.size:
+            return None
+        data = bytes(self._data)
+        self.forget()
+        if len(data) > chunk.size or crc32c(data) != chunk.crc:
+            return None
+        return Snapshot(chunk.index, chunk.last_term, chunk.configuration, data)
+
+    @property
+    def received(self) -> int:
+        """Bytes that are there."""
+        return len(self._data)
+
+    def forget(self) -> None:
+        """Begin anew with the next chunk."""
+        self._of = None
+        self._data.clear()

@@ -1,0 +1,1 @@
+"""Controllers: the Raft machine, its files, and both simulated."""
