@@ -53,13 +53,14 @@ class Raft:
     """`member`: own id, greater than 0.  `stored`: what the disk has.  `chance`: randomizes election timeouts (3.4).
     `now`: milliseconds of any clock."""
 
+    state_type = RaftState
     leadership_type = Leadership
     following_type = Following
 
     def __init__(
         self, member: int, stored: Stored, chance: Random, now: float, options: Options = DEFAULT_OPTIONS
     ) -> None:
-        self.state = RaftState(member, stored, options)
+        self.state = self.state_type(member, stored, options)
         self._chance, self._clock = chance, now
         self._following = self.following_type(self.state)
         self._leadership: Leadership | None = None
@@ -189,10 +190,10 @@ class Raft:
 
         Its log may be the longest: then nobody else can be elected, and its own vote does not count.
         """
-        log = self.state.log
-        return any(
-            self.state.member in each.voters for each in (log.configuration, log.configuration_at(self.state.commit))
-        )
+        state, log = self.state, self.state.log
+        is_known = log.configuration_index <= state.commit
+        before = log.configuration if is_known else log.configuration_at(log.configuration_index - 1)
+        return state.member in log.configuration.voters or state.member in before.voters
 
     def _ask_pre_votes(self) -> None:
         """Ask whether a campaign may succeed, in no term yet (9.6).  The leader is forgotten: others may ask, too."""

@@ -153,7 +153,7 @@ class RaftFiles:
         self._directory.sync(STATE)
         snapshots, logs = _indexes(names, SNAPSHOT), _indexes(names, LOG)
         if snapshots:
-            self._snapshot = decode_snapshot(self._directory.read(_name(SNAPSHOT, snapshots[-1])))
+            self._snapshot = self._load_snapshot(self._directory.read(_name(SNAPSHOT, snapshots[-1])))
             if self._snapshot.index != snapshots[-1]:
                 raise RaftDamageError(f"the snapshot up to {snapshots[-1]} is one up to {self._snapshot.index}")
             self._directory.sync(_name(SNAPSHOT, snapshots[-1]))
@@ -162,6 +162,9 @@ class RaftFiles:
         self._load_log(logs[-1])
         self._remove_earlier()
         return Stored(found.state, self._snapshot, tuple(self._entries))
+
+    def _load_snapshot(self, data: bytes) -> Snapshot:
+        return decode_snapshot(data)
 
     def _load_log(self, base: int) -> None:
         """Take the log as far as it is whole, and cut what a crash tore."""
@@ -190,6 +193,11 @@ class RaftFiles:
             if write.entries:
                 self._append(write.entries)
         self._sync()
+
+    def has(self, entry: Entry) -> bool:
+        """True where an entry is durable here, by itself or in the snapshot."""
+        place = entry.index - self._snapshot.index - 1
+        return place < 0 or (place < len(self._entries) and self._entries[place] == entry)
 
     def _put_state(self, state: HardState) -> None:
         self._directory.put(STATE, encode_state(StoredState(self._member, state)))

@@ -66,10 +66,12 @@ class RaftState:
     """`commit`, `applied`: indexes.  `time`: milliseconds that have passed here, without jumps.  `leader`: of the term,
     as far as it is known; NOBODY where none is."""
 
+    log_type = RaftLog
+
     def __init__(self, member: int, stored: Stored, options: Options) -> None:
         self.member, self.options = member, options
         self.term, self.vote = stored.state.term, stored.state.vote
-        self.log = RaftLog(stored.snapshot, stored.entries)
+        self.log = self.log_type(stored.snapshot, stored.entries)
         self.commit = stored.snapshot.index
         self.applied = 0
         self.time = 0.0

@@ -9,6 +9,8 @@ import argparse
 import sys
 from typing import Final
 
+from structlog.testing import capture_logs
+
 from tests.controller.simulated_cluster import NO_FAULTS, Cluster, PlantedFaults
 
 SIZES: Final = (1, 3, 5)
@@ -23,8 +25,9 @@ def run_history(seed: int, size: int, planted: PlantedFaults = NO_FAULTS, name: 
     """Faults, then none, and progress.  Raises HistoryError.  `size`: of the group at first."""
     cluster = Cluster(seed, size, planted)
     try:
-        cluster.clock.run_until(cluster.clock.chance("length").choice(LENGTHS))
-        cluster.heal()
+        with capture_logs():
+            cluster.clock.run_until(cluster.clock.chance("length").choice(LENGTHS))
+            cluster.heal()
     except Exception as error:
         again = f"python -m tests.controller.histories {size} {seed}" + (f" --planted {name!r}" if name else "")
         told = [f"{error!r} at {cluster.clock.now:.2f}", *cluster.clock.tail(), f"again: {again}"]

@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.controller.effects import ChangeMembers, Done, Propose, Read, ReadReady, Role, RoleChanged, Send, Write
 from broker.controller.entry import Entry, EntryKind
-from broker.controller.membership import Add, Change, Configuration, Remove, Replace, first_configuration
+from broker.controller.membership import Add, Change, Configuration, Remove, Replace
 from broker.controller.messages import PreVote, VoteAnswer
 from broker.controller.raft import Raft
 from broker.controller.raft_files import RaftFiles
@@ -29,7 +29,7 @@ class PlantedFaults:
 
     machine: type[Raft] = Raft
     files: type[RaftFiles] = RaftFiles
-    puts_whole: bool = True
+    puts_snapshots_whole: bool = True
 
 
 NO_FAULTS: Final = PlantedFaults()
@@ -54,7 +54,7 @@ class Cluster:
             heartbeat_ms=20.0,
             batch_entries=self.pace.choice((1, 3, 64)),
             chunk_bytes=self.pace.choice((16, 64, 1000)),
-            window_entries=self.pace.choice((2, 64)),
+            window_entries=self.pace.choice((1, 2, 64)),
             lag_entries=self.pace.choice((0, 4)),
             pending_entries=50,
             pending_reads=20,
@@ -226,6 +226,7 @@ class Cluster:
         """Log matching: one entry for each (index, term), and one before it."""
         log = member.live.state.log
         self.snapshots += effect.snapshot is not None
+        self.require(log.configuration_index <= log.last_index, "a configuration counts that was cut")
         if not effect.entries:
             return
         before = log.term_at(effect.entries[0].index - 1)
@@ -233,6 +234,13 @@ class Cluster:
             found = self._entries.setdefault((entry.index, entry.term), (before or 0, entry))
             self.require(found == (before or 0, entry), f"two entries {entry.index} of term {entry.term}")
             before = entry.term
+        self._check_change(member, effect.entries[-1])
+
+    def _check_change(self, member: SimulatedMember, entry: Entry) -> None:
+        """A rule whose breach seldom shows: members change behind a committed entry of the leader's own term."""
+        if entry.kind is EntryKind.CONFIGURATION and member.live.state.role is Role.LEADER:
+            is_behind = bool(self.committed_in) and self.committed_in[-1] >= entry.term
+            self.require(is_behind, "members change before an entry of the term is committed")
 
     def check_commit(self, member: SimulatedMember) -> None:
         """State machine safety: one command at each committed index."""
@@ -242,6 +250,9 @@ class Cluster:
         if state.commit <= known:
             return
         self._checked[key] = state.commit
+        if state.role is Role.LEADER:  # a rule whose breach seldom shows
+            has = state.log.term_at(state.commit)
+            self.require(has == state.term, f"a leader of term {state.term} commits up to one of term {has}")
         self.require(state.commit <= state.log.last_index, "committed beyond the log")
         for entry in state.log.between(known, state.commit):
             if entry.index > len(self.truth):
@@ -272,6 +283,7 @@ class Cluster:
             member.go_on()
             member.disk.crash_at = None
             member.start()
+        self.clock.run_until(self.clock.now + 60.0)  # what is on its way comes
         self._lose_one()
         self._until_read()
         for _ in range(3):
@@ -282,7 +294,10 @@ class Cluster:
     def _lose_one(self) -> None:
         """A member whose loss every configuration survives; as often as not none."""
         configurations = [each.live.state.log.configuration for each in self.members.values() if each.machine]
-        configurations += [first_configuration([1])] if self.pace.random() < 0.5 else []
+        following = [each.continued(has_log=True) for each in configurations]  # a learner becomes a voter meanwhile
+        configurations += [each for each in following if each is not None]
+        if self.pace.random() < 0.5:
+            return
         for number in sorted(self.members, key=lambda each: (each * 7919) % 13):
             rest = set(self.members) - {number}
             if all(not each.voters or each.is_quorum(rest) for each in configurations):

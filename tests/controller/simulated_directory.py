@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from broker.controller.raft_files import SNAPSHOT
 from tests.support.simulated_disk import SimulatedDisk
 
 PATH = "/raft"
 
 
 class SimulatedDirectory:
-    """Implements `broker.controller.raft_files.Directory`.  `is_atomic`: files are put in place by a draft."""
+    """Implements `broker.controller.raft_files.Directory`.  `puts_snapshots_whole`: by a draft, as
+    the others."""
 
-    def __init__(self, disk: SimulatedDisk, *, is_atomic: bool = True) -> None:
-        self.disk, self._is_atomic = disk, is_atomic
+    def __init__(self, disk: SimulatedDisk, *, puts_snapshots_whole: bool = True) -> None:
+        self.disk, self._puts_snapshots_whole = disk, puts_snapshots_whole
         disk.make_directory(PATH)
         disk.sync_directory("/")
 
@@ -27,17 +29,15 @@ class SimulatedDirectory:
 
     def put(self, name: str, data: bytes) -> None:
         target = f"{PATH}/{name}"
-        draft = f"{target}.draft" if self._is_atomic else target
+        has_draft = self._puts_snapshots_whole or not name.startswith(SNAPSHOT)
+        draft = f"{target}.draft" if has_draft else target
         descriptor = self.disk.open(draft)
         self.disk.truncate(descriptor, 0)
-        if not self._is_atomic:
-            self.disk.sync_directory(PATH)
-            for place in range(0, len(data), 16):
-                self.disk.write(descriptor, data[place : place + 16], place)
+        self.disk.write(descriptor, data[: len(data) * 3 // 4], 0)
         self.disk.write(descriptor, data, 0)
         self.disk.close(descriptor)
         self.disk.sync_file(draft)
-        if self._is_atomic:
+        if has_draft:
             self.disk.replace(draft, target)
         self.disk.sync_directory(PATH)
 

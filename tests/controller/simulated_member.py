@@ -74,7 +74,7 @@ class SimulatedMember:
         }
 
     def _directory(self) -> SimulatedDirectory:
-        return SimulatedDirectory(self.disk, is_atomic=self.cluster.planted.puts_whole)
+        return SimulatedDirectory(self.disk, puts_snapshots_whole=self.cluster.planted.puts_snapshots_whole)
 
     @property
     def live(self) -> Raft:
@@ -190,6 +190,7 @@ class SimulatedMember:
     def _apply(self, effect: Apply) -> None:
         for entry in effect.entries:
             self.cluster.check_applied(self, entry)
+            self.cluster.require(self.files.has(entry), f"entry {entry.index} is applied before it is durable here")
             self.applied = entry.index
             if entry.kind is EntryKind.COMMAND:
                 self.commands.append(COMMAND.unpack(entry.data)[0])
