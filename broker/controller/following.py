@@ -16,10 +16,10 @@ class Following:
         self._incoming = IncomingSnapshot()
 
     def append(self, leader: int, message: Append) -> None:
-        """Take entries that go on from what is here.  The answer waits until they are durable."""
+        """Take entries that continue this log.  The answer waits until they are durable."""
         state, log = self._state, self._state.log
         previous, entries = message.previous, message.entries
-        if previous < log.snapshot.index:  # what is in the snapshot was committed, and so is the same
+        if previous < log.snapshot.index:  # entries in the snapshot were committed: they are the same
             entries = tuple(entry for entry in entries if entry.index > log.snapshot.index)
         elif log.term_at(previous) != message.previous_term:
             self._refuse(leader, message)

@@ -93,7 +93,7 @@ class Leadership:
         return index
 
     def _follow_configuration(self) -> None:
-        """Have a follower for each other member, and none for who is gone."""
+        """Have a follower for each other member, and none for those that are gone."""
         state = self._state
         members = [member for member in state.log.configuration.members if member != state.member]
         self._followers = {
@@ -109,11 +109,15 @@ class Leadership:
         if state.member not in configuration.voters:
             self.is_over = True
             return
-        learner = self._followers.get(configuration.learner)
-        has_log = learner is not None and learner.match + state.options.lag_entries >= state.log.last_index
-        following = configuration.continued(has_log=has_log and self._is_heard(configuration.learner))
+        following = configuration.continued(has_log=self._has_log(configuration.learner))
         if following is not None:
             self._configure(following)
+
+    def _has_log(self, learner: int) -> bool:
+        """True where a learner answers, knows of itself, and lacks little: it may count without a halt (4.2.1)."""
+        progress, log = self._followers.get(learner), self._state.log
+        least = max(log.configuration_index, log.last_index - self._state.options.lag_entries)
+        return progress is not None and progress.match >= least and self._is_heard(learner)
 
     # -- replication ---------------------------------------------------------------------------------------------
 
@@ -132,7 +136,7 @@ class Leadership:
                 self._send(member, progress)
 
     def _beat(self) -> None:
-        """A message to everybody: what is lost comes again with it."""
+        """A message to everybody: it repeats lost ones."""
         self._next_beat = self._state.time + self._state.options.heartbeat_ms
         for member, progress in self._followers.items():
             progress.is_waiting = False
@@ -189,10 +193,10 @@ class Leadership:
             progress.read_round = max(progress.read_round, read_round)
         return progress
 
-    # -- what a majority has -------------------------------------------------------------------------------------
+    # -- majorities ---------------------------------------------------------------------------------------------
 
     def _count(self) -> None:
-        """Commit what a majority has, and let its own term's entry carry those before it."""
+        """Commit entries of a majority; one of the own term carries those before it."""
         state = self._state
         voters = state.log.configuration.voters
         index = sorted((self._durable_at(voter) for voter in voters), reverse=True)[len(voters) // 2]
@@ -233,12 +237,12 @@ class Leadership:
         self.is_over |= not configuration.is_quorum([each for each in configuration.members if self._is_heard(each)])
 
     def settle(self) -> None:
-        """Count what has become durable here, and take what follows from it."""
+        """Count newly durable entries, and take the next steps."""
         self._count()
         self._go_on_changing()
 
     def tell(self) -> None:
-        """Answer what is applied, and reads whose round is complete."""
+        """Answer applied proposals, and reads with a complete round."""
         state = self._state
         for index in [index for index in self._tokens if index <= state.applied]:
             state.emit(Done(self._tokens.pop(index), index))

@@ -1,4 +1,4 @@
-"""RaftLog: entries behind a snapshot, the configurations among them, and the mark of what is durable.
+"""RaftLog: entries behind a snapshot, the configurations among them, and the mark of durable ones.
 
 Invariants:
 
@@ -38,7 +38,7 @@ class RaftLog:
             if entry.kind is EntryKind.CONFIGURATION
         ]
 
-    # -- what is there -------------------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------------------------
 
     @property
     def last_index(self) -> int:

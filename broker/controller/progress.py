@@ -38,7 +38,7 @@ class Progress:
         return True
 
     def begin_snapshot(self, snapshot: OutgoingSnapshot) -> None:
-        """Send a snapshot, for the log begins behind what the follower needs."""
+        """Send a snapshot: the log begins behind the entries that the follower needs."""
         self.snapshot, self.is_waiting = snapshot, False
         self.next = snapshot.snapshot.index + 1
 

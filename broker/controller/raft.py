@@ -9,8 +9,8 @@ Invariants:
     a committed entry is in the log of every later leader, and is applied everywhere at its index
     a read sees all that was committed before it was asked; no clock is trusted for that
 
-Time decides when a member campaigns, never what is true.  It passes at most one heartbeat from step to step: after a
-pause or a jump of the clock what has come in the meantime is read first.
+Time decides when a member campaigns, and nothing else.  It passes at most one heartbeat from step to step: after a
+pause or a jump of the clock, waiting messages are read first.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from broker.controller.raft_state import DEFAULT_OPTIONS, Options, RaftState, St
 
 
 class Raft:
-    """`member`: own id, greater than 0.  `stored`: what the disk has.  `chance`: randomizes election timeouts (3.4).
+    """`member`: own id, greater than 0.  `stored`: contents of its disk.  `chance`: randomizes election timeouts (3.4).
     `now`: milliseconds of any clock."""
 
     state_type = RaftState
@@ -116,7 +116,7 @@ class Raft:
                 self._leadership.read(token)
 
     def _settle(self) -> None:
-        """Commit, apply and answer what this step has made possible."""
+        """Commit, apply and answer, as far as this step allows."""
         leadership = self._leadership
         if leadership is not None:
             leadership.settle()
@@ -196,7 +196,7 @@ class Raft:
         return state.member in log.configuration.voters or state.member in before.voters
 
     def _ask_pre_votes(self) -> None:
-        """Ask whether a campaign may succeed, in no term yet (9.6).  The leader is forgotten: others may ask, too."""
+        """Ask for pre-votes, in no term yet (9.6).  The leader is forgotten: others may ask, too."""
         state = self.state
         state.role, state.leader = Role.PRE_CANDIDATE, NOBODY
         self._votes = {state.member}

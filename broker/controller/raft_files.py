@@ -6,7 +6,7 @@
 
 Each is put in place whole and durable, but for entries, which are written behind the log's end and synced.  A
 snapshot goes first, then the log behind it; the earlier two are removed last, and the later ones count.  Files of a
-new index never lie over those of another, so a full disk leaves what was there.
+new index never lie over those of another, so a full disk leaves the earlier ones.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class RaftFiles:
         self._put_state(stored.state)
 
     def load(self) -> Stored:
-        """What is durable, made so again: a process that died may have written and not synced.
+        """Contents of the directory, synced again: a process that died may have written and not synced.
 
         Raises StoreFailedError where something is missing or damaged, or another member's, and OSError.
         """
@@ -167,7 +167,7 @@ class RaftFiles:
         return decode_snapshot(data)
 
     def _load_log(self, base: int) -> None:
-        """Take the log as far as it is whole, and cut what a crash tore."""
+        """Take the log as far as it is whole, and cut a torn tail."""
         name, snapshot = _name(LOG, base), self._snapshot
         data = self._directory.read(name)
         decoded = decode_log(data)

@@ -1,13 +1,13 @@
 """Bytes of a Raft member's files: state, snapshot, log.
 
-    state, snapshot    magic, crc32c of what follows, msgpack
-    log                a header, then records: crc32c of what follows, size, place, floor, index, term, kind, data
+    state, snapshot    magic, crc32c of the rest, msgpack
+    log                a header, then records: crc32c of the rest, size, place, floor, index, term, kind, data
 
-`place`: offset of the record in its file.  `floor`: what of the file was durable before it was written.  An entry takes
+`place`: offset of the record in its file.  `floor`: durable bytes of the file before it was written.  An entry takes
 the place of one at its index, and of all behind it: a log is never cut, only written behind its end.
 
 A record that is not whole ends the log: a torn tail.  It is damage where a later whole record has a floor beyond it,
-or where it lies in what was put in place with the header.  Rot within the last writes, which no record has followed,
+or where it lies in bytes that were put in place with the header.  Rot within the last writes, which no record has followed,
 cannot be told from a torn tail.
 """
 
@@ -38,7 +38,7 @@ RECORD_BYTES: Final = _CRC.size + _RECORD.size
 
 
 class RaftDamageError(Exception):
-    """Bytes that had been durable are not what was written."""
+    """Bytes that had been durable differ from those that were written."""
 
 
 class StoredState(NamedTuple):
@@ -124,7 +124,7 @@ def decode_log(data: bytes) -> DecodedLog:
         entries.append(entry)
         at = end
     if at < whole or _was_durable(data, at):
-        raise RaftDamageError(f"what lies at {at} had been durable and is not whole")
+        raise RaftDamageError(f"the record at {at} had been durable and is not whole")
     return DecodedLog(base, base_term, tuple(entries), at)
 
 

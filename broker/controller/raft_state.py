@@ -1,4 +1,4 @@
-"""RaftState: what one member knows, and the effects of the step under way.
+"""RaftState: the knowledge of one member, and the effects of the step under way.
 
 All that a step changes is one write.  An answer is held until every write up to that of its step is synced: nobody
 hears of a term, a vote or an entry that a crash could take back.
@@ -59,6 +59,8 @@ def first_stored(members: Collection[int]) -> Stored:
     return Stored(HardState(1, NOBODY), NO_SNAPSHOT, (entry,))
 
 
+MAX_HELD: Final = 4096
+"""Named limit: messages that wait for the disk.  The oldest are lost."""
 DEFAULT_OPTIONS: Final = Options()
 
 
@@ -143,6 +145,7 @@ class RaftState:
         if self._is_state_new or self._new_snapshot is not None or self._first_new is not None:
             effects.insert(0, self._write())
         self._held += [(self.number, target, message) for target, message in self._told]
+        del self._held[:-MAX_HELD]  # behind a disk that hangs; messages may be lost
         self._told.clear()
         return effects
 
@@ -171,7 +174,7 @@ class RaftState:
         return ready
 
     def apply(self) -> None:
-        """Apply what is committed and durable here: the state machine is never ahead of the own disk."""
+        """Apply entries that are committed and durable here: the state machine is never ahead of the own disk."""
         snapshot = self.log.snapshot
         if self.applied < snapshot.index:
             if self.log.synced < snapshot.index:

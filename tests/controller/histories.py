@@ -18,7 +18,7 @@ LENGTHS: Final = (400.0, 1000.0, 2500.0)
 
 
 class HistoryError(AssertionError):
-    """A history has broken an invariant; says which, and how it is seen again."""
+    """A history has broken an invariant; says which, and names the command that repeats it."""
 
 
 def run_history(seed: int, size: int, planted: PlantedFaults = NO_FAULTS, name: str = "") -> Cluster:

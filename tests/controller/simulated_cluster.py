@@ -36,7 +36,7 @@ NO_FAULTS: Final = PlantedFaults()
 
 
 class BrokenInvariantError(AssertionError):
-    """What must never be."""
+    """A broken invariant."""
 
 
 class Cluster:
@@ -238,8 +238,9 @@ class Cluster:
 
     def _check_change(self, member: SimulatedMember, entry: Entry) -> None:
         """A rule whose breach seldom shows: members change behind a committed entry of the leader's own term."""
-        if entry.kind is EntryKind.CONFIGURATION and member.live.state.role is Role.LEADER:
-            is_behind = bool(self.committed_in) and self.committed_in[-1] >= entry.term
+        state = member.live.state
+        if entry.kind is EntryKind.CONFIGURATION and state.role is Role.LEADER:
+            is_behind = state.log.term_at(state.commit) == entry.term
             self.require(is_behind, "members change before an entry of the term is committed")
 
     def check_commit(self, member: SimulatedMember) -> None:
@@ -283,7 +284,7 @@ class Cluster:
             member.go_on()
             member.disk.crash_at = None
             member.start()
-        self.clock.run_until(self.clock.now + 60.0)  # what is on its way comes
+        self.clock.run_until(self.clock.now + 60.0)  # messages under way come
         self._lose_one()
         self._until_read()
         for _ in range(3):

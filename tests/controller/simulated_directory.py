@@ -1,4 +1,4 @@
-"""The directory of a simulated member, on the disk that loses what is not synced.  Each act is a step of the disk."""
+"""The directory of a simulated member, on the disk that loses unsynced bytes.  Each act is a step of the disk."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Faults from outside: deaths, cuts, partitions, pauses, slow disks, clocks that jump, loss.
 
-Each history has some kinds of them, not all: what one kind would hide, another history shows.
+Each history has some kinds of them, not all: one kind may hide the effects of another.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KINDS: Final = ("death", "cut", "split", "partition", "pause", "slow disk", "jum
 
 
 class Faults:
-    """`done`: how often each kind came."""
+    """`done`: count of each kind."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,6 +1,6 @@
 """One process of a simulated Raft group: the machine, its real files on a simulated disk, a state machine.
 
-It dies at any step of its disk, and comes back; while it is paused, what comes to it waits, and its disk goes on.
+It dies at any step of its disk, and comes back; while it is paused, messages to it wait, and its disk goes on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ COMMAND: Final = struct.Struct(">I")
 
 
 class SimulatedMember:
-    """`life`: counts starts and deaths; what an earlier one asked for does not come.  `skew`: of its clock."""
+    """`life`: counts starts and deaths; questions of an earlier one are not answered.  `skew`: of its clock."""
 
     def __init__(self, cluster: Cluster, number: int, stored: Stored) -> None:
         self.cluster, self.slot, self.number = cluster, number, number
@@ -99,7 +99,7 @@ class SimulatedMember:
         self.later(0.0, self._tick)
 
     def die(self, *, is_power: bool | None = None) -> None:
-        """SIGKILL, or loss of power; in the middle of what is being written."""
+        """SIGKILL, or loss of power; in the middle of a write."""
         cluster = self.cluster
         cluster.clock.note(f"member {self.number}", "dies")
         self.life += 1
@@ -212,7 +212,7 @@ class SimulatedMember:
         self.cluster.clock.after(delay, self._written, self.life)
 
     def _written(self, life: int) -> None:
-        """The disk is done, whether the process is paused or not; or the power goes at one of its steps."""
+        """The disk is done, in a pause of the process, too; or the power goes at one of its steps."""
         if life != self.life or self.machine is None:
             return
         cluster = self.cluster

@@ -102,9 +102,9 @@ def test_a_vote_is_told_when_it_is_synced() -> None:
 def test_the_own_vote_counts_when_it_is_synced() -> None:
     machine = Stepping(1, first_stored([1]))
     machine.campaign()
-    assert machine.raft.state.role is Role.CANDIDATE
+    assert machine.raft.state.role == Role.CANDIDATE
     machine.sync()
-    assert machine.raft.state.role is Role.LEADER
+    assert machine.raft.state.role == Role.LEADER
 
 
 def test_a_single_member_waits_for_its_disk() -> None:
@@ -227,7 +227,7 @@ def test_a_leader_without_a_majority_leads_no_more() -> None:
 
 
 def test_a_pause_is_one_heartbeat() -> None:
-    """What has come in the meantime is read before anybody is judged."""
+    """Messages that waited are read before anybody is judged."""
     machine = of_three()
     machine.lead()
     machine.step(Tick(), 60_000.0)

@@ -1,4 +1,4 @@
-"""Files of a Raft member: what was synced is there again, a torn tail is cut, rot is a loud stop."""
+"""Files of a Raft member: synced bytes come back, a torn tail is cut, rot is a loud stop."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_an_entry_takes_the_place_of_those_from_its_index_on(
 
 
 def made_writes(chance: Random) -> list[tuple[Write, Stored]]:
-    """Writes as a machine makes them, and what each leaves."""
+    """Writes as a machine makes them, with the contents that each leaves."""
     stored, writes = first_stored([1, 2, 3]), []
     entries, snapshot, state = list(stored.entries), stored.snapshot, stored.state
     for number in range(1, 15):
@@ -178,7 +178,7 @@ def test_writes_come_back_from_the_operating_systems_files(tmp_path: Path) -> No
 
 @given(st.integers(0, 2**32))
 def test_a_crash_at_any_step_leaves_what_was_durable(seed: int) -> None:
-    """What is there again lies between the last write that was performed and the one under way."""
+    """Contents found lie between the last write that was performed and the one under way."""
     chance = Random(seed)
     disk = SimulatedDisk()
     files = RaftFiles(SimulatedDirectory(disk), 1)

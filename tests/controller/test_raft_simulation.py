@@ -15,7 +15,7 @@ from tests.support.soak_table import tell
 from tests.tiers.marks import scaled
 from tests.tiers.run import ROOT
 
-HISTORIES = scaled(45, 6_000)
+HISTORIES = scaled(25, 6_000)
 
 
 @pytest.mark.scaled
