@@ -7,8 +7,8 @@
 the place of one at its index, and of all behind it: a log is never cut, only written behind its end.
 
 A record that is not whole ends the log: a torn tail.  It is damage where a later whole record has a floor beyond it,
-or where it lies in bytes that were put in place with the header.  Rot within the last writes, which no record has followed,
-cannot be told from a torn tail.
+or where it lies in bytes that were put in place with the header.  Rot within the last writes, which no record has
+followed, cannot be told from a torn tail.
 """
 
 from __future__ import annotations
