@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.controller.effects import (
+from broker.raft.effects import (
     Apply,
     Compact,
     Done,
@@ -28,15 +28,15 @@ from broker.controller.effects import (
     Unknown,
     Write,
 )
-from broker.controller.entry import EntryKind
-from broker.controller.messages import Message
-from broker.controller.raft import Raft
-from broker.controller.raft_state import Stored
-from tests.controller.simulated_directory import SimulatedDirectory
+from broker.raft.entry import EntryKind
+from broker.raft.messages import Message
+from broker.raft.raft import Raft
+from broker.raft.state import Stored
+from tests.raft.simulated_directory import SimulatedDirectory
 from tests.support.simulated_disk import Crash, SimulatedDisk
 
 if TYPE_CHECKING:
-    from tests.controller.simulated_cluster import Cluster
+    from tests.raft.simulated_cluster import Cluster
 
 SYNC_MEAN: Final = 2.0
 COMMAND: Final = struct.Struct(">I")

@@ -18,9 +18,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from broker.controller.effects import HardState, Write
-from broker.controller.entry import Entry
-from broker.controller.raft_records import (
+from broker.raft.effects import HardState, Write
+from broker.raft.entry import Entry
+from broker.raft.records import (
     DecodedLog,
     RaftDamageError,
     StoredState,
@@ -32,8 +32,8 @@ from broker.controller.raft_records import (
     encode_snapshot,
     encode_state,
 )
-from broker.controller.raft_state import Stored
-from broker.controller.snapshot import NO_SNAPSHOT, Snapshot
+from broker.raft.snapshot import NO_SNAPSHOT, Snapshot
+from broker.raft.state import Stored
 from broker.store.private_files import make_private_directory, open_private
 from broker.store.small_files import put_durably, sync_file
 from domain.errors import StoreFailedError

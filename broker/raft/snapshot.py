@@ -7,8 +7,8 @@ from typing import Final
 from google_crc32c import value as crc32c
 from msgspec import Struct
 
-from broker.controller.membership import Configuration
-from broker.controller.messages import SnapshotChunk
+from broker.raft.membership import Configuration
+from broker.raft.messages import SnapshotChunk
 
 
 class Snapshot(Struct, frozen=True):

@@ -7,10 +7,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from broker.controller.entry import Entry
-from broker.controller.membership import Change
-from broker.controller.messages import Message
-from broker.controller.snapshot import Snapshot
+from broker.raft.entry import Entry
+from broker.raft.membership import Change
+from broker.raft.messages import Message
+from broker.raft.snapshot import Snapshot
 
 
 class Role(Enum):

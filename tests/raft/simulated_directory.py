@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from broker.controller.raft_files import SNAPSHOT
+from broker.raft.files import SNAPSHOT
 from tests.support.simulated_disk import SimulatedDisk
 
 PATH = "/raft"
 
 
 class SimulatedDirectory:
-    """Implements `broker.controller.raft_files.Directory`.  `puts_snapshots_whole`: by a draft, as
+    """Implements `broker.raft.files.Directory`.  `puts_snapshots_whole`: by a draft, as
     the others."""
 
     def __init__(self, disk: SimulatedDisk, *, puts_snapshots_whole: bool = True) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from broker.controller.effects import Apply, Effect, Halt, HardState, Restore, Role, Send, Write
-from broker.controller.entry import Entry, EntryKind
-from broker.controller.log import RaftLog
-from broker.controller.membership import NOBODY, first_configuration
-from broker.controller.messages import Message
-from broker.controller.snapshot import NO_SNAPSHOT, Snapshot
+from broker.raft.effects import Apply, Effect, Halt, HardState, Restore, Role, Send, Write
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.log import RaftLog
+from broker.raft.membership import NOBODY, first_configuration
+from broker.raft.messages import Message
+from broker.raft.snapshot import NO_SNAPSHOT, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

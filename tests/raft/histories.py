@@ -1,6 +1,6 @@
 """One history of a simulated Raft group, whole from its seed; and the command that replays one.
 
-python -m tests.controller.histories SIZE SEED [--planted NAME]
+python -m tests.raft.histories SIZE SEED [--planted NAME]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from structlog.testing import capture_logs
 
-from tests.controller.simulated_cluster import NO_FAULTS, Cluster, PlantedFaults
+from tests.raft.simulated_cluster import NO_FAULTS, Cluster, PlantedFaults
 
 SIZES: Final = (1, 3, 5)
 LENGTHS: Final = (400.0, 1000.0, 2500.0)
@@ -29,21 +29,21 @@ def run_history(seed: int, size: int, planted: PlantedFaults = NO_FAULTS, name: 
             cluster.clock.run_until(cluster.clock.chance("length").choice(LENGTHS))
             cluster.heal()
     except Exception as error:
-        again = f"python -m tests.controller.histories {size} {seed}" + (f" --planted {name!r}" if name else "")
+        again = f"python -m tests.raft.histories {size} {seed}" + (f" --planted {name!r}" if name else "")
         told = [f"{error!r} at {cluster.clock.now:.2f}", *cluster.clock.tail(), f"again: {again}"]
         raise HistoryError("\n".join(told)) from error
     return cluster
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.controller.histories", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.raft.histories", description=__doc__)
     parser.add_argument("size", type=int, choices=SIZES)
     parser.add_argument("seed", type=int)
     parser.add_argument("--planted", default="", help="name of a planted fault")
     given = parser.parse_args()
     planted = NO_FAULTS
     if given.planted:
-        from tests.controller.test_raft_planted_faults import FAULTS
+        from tests.raft.test_planted_faults import FAULTS
 
         planted = FAULTS[given.planted][0]
     try:

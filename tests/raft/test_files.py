@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.controller.effects import HardState, Write
-from broker.controller.entry import Entry, EntryKind
-from broker.controller.membership import Configuration
-from broker.controller.raft_files import OsDirectory, RaftFiles
-from broker.controller.raft_records import (
+from broker.raft.effects import HardState, Write
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.files import OsDirectory, RaftFiles
+from broker.raft.membership import Configuration
+from broker.raft.records import (
     HEADER_BYTES,
     RaftDamageError,
     StoredState,
@@ -25,10 +25,10 @@ from broker.controller.raft_records import (
     encode_snapshot,
     encode_state,
 )
-from broker.controller.raft_state import EMPTY, Stored, first_stored
-from broker.controller.snapshot import Snapshot
+from broker.raft.snapshot import Snapshot
+from broker.raft.state import EMPTY, Stored, first_stored
 from domain.errors import StoreFailedError
-from tests.controller.simulated_directory import SimulatedDirectory
+from tests.raft.simulated_directory import SimulatedDirectory
 from tests.support.seed import seeded
 from tests.support.simulated_disk import Crash, SimulatedDisk
 from tests.tiers.marks import scaled

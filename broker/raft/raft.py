@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from random import Random
 
-from broker.controller.effects import (
+from broker.raft.effects import (
     ChangeMembers,
     Compact,
     Effect,
@@ -32,10 +32,10 @@ from broker.controller.effects import (
     Synced,
     Tick,
 )
-from broker.controller.following import Following
-from broker.controller.leading import Leadership
-from broker.controller.membership import NOBODY
-from broker.controller.messages import (
+from broker.raft.following import Following
+from broker.raft.leading import Leadership
+from broker.raft.membership import NOBODY
+from broker.raft.messages import (
     Append,
     AppendAnswer,
     Message,
@@ -46,7 +46,7 @@ from broker.controller.messages import (
     Vote,
     VoteAnswer,
 )
-from broker.controller.raft_state import DEFAULT_OPTIONS, Options, RaftState, Stored
+from broker.raft.state import DEFAULT_OPTIONS, Options, RaftState, Stored
 
 
 class Raft:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker.controller.effects import (
+from broker.raft.effects import (
     Apply,
     ChangeMembers,
     Done,
@@ -25,12 +25,12 @@ from broker.controller.effects import (
     Tick,
     Write,
 )
-from broker.controller.entry import Entry, EntryKind
-from broker.controller.membership import Add, Configuration, MembershipError, Remove, Replace, first_configuration
-from broker.controller.messages import Append, AppendAnswer, Message, PreVote, PreVoteAnswer, Vote, VoteAnswer
-from broker.controller.raft import Raft
-from broker.controller.raft_state import EMPTY, Options, Stored, first_stored
-from broker.controller.snapshot import NO_SNAPSHOT
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.membership import Add, Configuration, MembershipError, Remove, Replace, first_configuration
+from broker.raft.messages import Append, AppendAnswer, Message, PreVote, PreVoteAnswer, Vote, VoteAnswer
+from broker.raft.raft import Raft
+from broker.raft.snapshot import NO_SNAPSHOT
+from broker.raft.state import EMPTY, Options, Stored, first_stored
 from tests.support.cases import cases
 
 OPTIONS = Options(election_timeout_ms=100.0, heartbeat_ms=10.0)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.controller.entry import Entry, EntryKind
-from broker.controller.membership import Configuration
-from broker.controller.snapshot import Snapshot
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.membership import Configuration
+from broker.raft.snapshot import Snapshot
 
 
 class RaftLog:

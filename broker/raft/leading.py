@@ -11,13 +11,13 @@ Traps that it keeps clear of:
 
 from __future__ import annotations
 
-from broker.controller.effects import Done, ReadReady, Refused, Unknown
-from broker.controller.entry import Entry, EntryKind
-from broker.controller.membership import NOBODY, Change, Configuration, MembershipError
-from broker.controller.messages import Append, AppendAnswer, SnapshotAnswer
-from broker.controller.progress import Progress
-from broker.controller.raft_state import RaftState
-from broker.controller.snapshot import OutgoingSnapshot
+from broker.raft.effects import Done, ReadReady, Refused, Unknown
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.membership import NOBODY, Change, Configuration, MembershipError
+from broker.raft.messages import Append, AppendAnswer, SnapshotAnswer
+from broker.raft.progress import Progress
+from broker.raft.snapshot import OutgoingSnapshot
+from broker.raft.state import RaftState
 
 
 class Leadership:

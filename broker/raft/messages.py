@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from broker.controller.entry import Entry
-from broker.controller.membership import Configuration
+from broker.raft.entry import Entry
+from broker.raft.membership import Configuration
 
 
 class PreVote(Struct, frozen=True):

@@ -6,15 +6,15 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-from broker.controller.effects import ChangeMembers, Done, Propose, Read, ReadReady, Role, RoleChanged, Send, Write
-from broker.controller.entry import Entry, EntryKind
-from broker.controller.membership import Add, Change, Configuration, Remove, Replace
-from broker.controller.messages import PreVote, VoteAnswer
-from broker.controller.raft import Raft
-from broker.controller.raft_files import RaftFiles
-from broker.controller.raft_state import EMPTY, Options, Stored, first_stored
-from tests.controller.simulated_faults import Faults
-from tests.controller.simulated_member import COMMAND, SimulatedMember
+from broker.raft.effects import ChangeMembers, Done, Propose, Read, ReadReady, Role, RoleChanged, Send, Write
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.files import RaftFiles
+from broker.raft.membership import Add, Change, Configuration, Remove, Replace
+from broker.raft.messages import PreVote, VoteAnswer
+from broker.raft.raft import Raft
+from broker.raft.state import EMPTY, Options, Stored, first_stored
+from tests.raft.simulated_faults import Faults
+from tests.raft.simulated_member import COMMAND, SimulatedMember
 from tests.support.simulated_clock import Clock
 from tests.support.simulated_network import Network
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.controller.simulated_member import SimulatedMember
+from tests.raft.simulated_member import SimulatedMember
 
 if TYPE_CHECKING:
-    from tests.controller.simulated_cluster import Cluster
+    from tests.raft.simulated_cluster import Cluster
 
 KINDS: Final = ("death", "cut", "split", "partition", "pause", "slow disk", "jump", "loss")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.controller.snapshot import OutgoingSnapshot
+from broker.raft.snapshot import OutgoingSnapshot
 
 
 class Progress:

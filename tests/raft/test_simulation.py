@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from tests.controller.histories import SIZES, run_history
-from tests.controller.simulated_faults import KINDS
+from tests.raft.histories import SIZES, run_history
+from tests.raft.simulated_faults import KINDS
 from tests.support.seed import SEED
 from tests.support.soak_table import tell
 from tests.tiers.marks import scaled
@@ -52,7 +52,7 @@ def test_what_is_committed_stays(size: int) -> None:
 
 def test_a_seed_is_one_history() -> None:
     """Whatever Python's own seeds are: its events are the same to the last one."""
-    code = "from tests.controller.histories import run_history; print(*run_history({}, 3).clock.tail(), sep='\\n')"
+    code = "from tests.raft.histories import run_history; print(*run_history({}, 3).clock.tail(), sep='\\n')"
     told = {
         subprocess.run(
             [sys.executable, "-c", code.format(SEED)],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.controller.entry import Entry
-from broker.controller.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk
-from broker.controller.raft_state import RaftState
-from broker.controller.snapshot import IncomingSnapshot
+from broker.raft.entry import Entry
+from broker.raft.messages import Append, AppendAnswer, SnapshotAnswer, SnapshotChunk
+from broker.raft.snapshot import IncomingSnapshot
+from broker.raft.state import RaftState
 
 
 class Following:

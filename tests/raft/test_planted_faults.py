@@ -8,17 +8,17 @@ from typing import Final
 import msgspec
 import pytest
 
-from broker.controller.following import Following
-from broker.controller.leading import Leadership
-from broker.controller.log import RaftLog
-from broker.controller.messages import Append, Message, VoteAnswer
-from broker.controller.raft import Raft
-from broker.controller.raft_files import RaftFiles
-from broker.controller.raft_records import SNAPSHOT_MAGIC, RaftDamageError
-from broker.controller.raft_state import RaftState
-from broker.controller.snapshot import Snapshot
-from tests.controller.histories import HistoryError, run_history
-from tests.controller.simulated_cluster import PlantedFaults
+from broker.raft.files import RaftFiles
+from broker.raft.following import Following
+from broker.raft.leading import Leadership
+from broker.raft.log import RaftLog
+from broker.raft.messages import Append, Message, VoteAnswer
+from broker.raft.raft import Raft
+from broker.raft.records import SNAPSHOT_MAGIC, RaftDamageError
+from broker.raft.snapshot import Snapshot
+from broker.raft.state import RaftState
+from tests.raft.histories import HistoryError, run_history
+from tests.raft.simulated_cluster import PlantedFaults
 from tests.support.seed import SEED
 from tests.tiers.marks import scaled
 

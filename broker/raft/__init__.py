@@ -1,0 +1,1 @@
+"""Raft: members that agree on a log of commands."""
