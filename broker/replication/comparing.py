@@ -13,9 +13,10 @@ from typing import Final
 import structlog
 
 from broker.remoting.link import Link
+from broker.replication.following_replica import Role
 from broker.replication.healing import Healing
 from broker.replication.log_source import BLOCK_BYTES, LogSource, first_harmed
-from broker.replication.replica import Replica, Role
+from broker.replication.replica import Replica
 from broker.store.commit_log import CommitLog
 from domain.errors import EntrepotError
 from protocols.remoting import operations as wire

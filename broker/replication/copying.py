@@ -13,8 +13,9 @@ from typing import Final
 import structlog
 
 from broker.replication.effects import Effect
+from broker.replication.following_replica import Role
 from broker.replication.peers import Peers
-from broker.replication.replica import Replica, Role
+from broker.replication.replica import Replica
 from broker.replication.runs import decode_runs
 from domain.errors import CorruptedError, EntrepotError
 from domain.replication.epochs import start_before

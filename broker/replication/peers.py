@@ -19,7 +19,7 @@ import structlog
 
 from broker.remoting.link import Link, LinkSettings
 from domain.errors import EntrepotError
-from domain.replication.election import Election, ElectionError
+from domain.replication.election import ElectionError, first_election
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer
 from domain.replication.rule import Rule, RuleKind
 from protocols.remoting import operations as wire
@@ -157,10 +157,7 @@ class Peers:
         promised = [answer for answer, _ in answers if answer is not None]
         if len(promised) < len(self._group.counting):
             return
-        best = max(answer.log_order for answer in promised)
-        members = tuple(sorted(answer.member for answer in promised if answer.log_order == best))
-        known = tuple(sorted(answer.member for answer in promised))
-        election = Election(epoch, token, latest=Appointment(rule=self._group.rule, members=members, known=known))
+        election = first_election(epoch, token, self._group.rule, promised)
         for answer in promised:
             election.answered(answer)
         try:

@@ -23,10 +23,10 @@ from broker.replication.beginning import make_machine
 from broker.replication.copying import Copying
 from broker.replication.executor import Act, Executor
 from broker.replication.following import Following
+from broker.replication.following_replica import Role
 from broker.replication.leading import REPLICA_CLIENT, Leading
 from broker.replication.log_service import LogService
 from broker.replication.peers import GroupSettings, Peers
-from broker.replication.replica import Role
 from broker.replication.replica_files import MAX_DIVERGED_BYTES, ReplicaFiles
 from broker.replication.runs import read_parts
 from broker.replication.service import ReplicaService

@@ -16,67 +16,50 @@ Invariants:
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
-from enum import Enum
 
 from broker.replication.effects import (
-    Acknowledge,
     Announce,
     AppendEpoch,
-    BeginAt,
     Close,
     Confirm,
-    Cut,
     Effect,
-    Follow,
-    Halt,
     Open,
     Persist,
     RefuseSlave,
-    Sync,
     Unfollow,
     WelcomeSlave,
-    Write,
 )
-from broker.replication.slave_progress import Run, SlaveProgress, beginning_of_stream, end_of, objection
+from broker.replication.following_replica import FollowingReplica, Role
+from broker.replication.slave_progress import SlaveProgress, beginning_of_stream, objection
 from domain.replication.election import with_member
-from domain.replication.epochs import BEGINNING, EpochStart, ForkedError, start_before
-from domain.replication.greeting import Greeting, Welcome, greeting_of
-from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Promise, ReplicaState, RunHistory, old_copy
+from domain.replication.epochs import EpochStart, ForkedError
+from domain.replication.greeting import Greeting, Welcome
+from domain.replication.mastership import (
+    NOBODY,
+    Appointment,
+    FenceAnswer,
+    Member,
+    Promise,
+    ReplicaState,
+    RunHistory,
+    old_copy,
+)
 from domain.replication.rule import RuleKind, confirmed_offset
 
 
-class Role(Enum):
-    NOBODY = "nobody"
-    SLAVE = "slave"
-    MASTER = "master"
-
-
-class Replica:
-    """`end`: of what is written; `synced`: of what is durable; `confirmed`: as far as it is known here."""
+class Replica(FollowingReplica):
+    """See the module."""
 
     def __init__(self, state: ReplicaState, starts: Sequence[EpochStart], end: int, confirmed: int, begin: int = 0):
-        self.state = state
-        self.starts = list(starts) or [BEGINNING]
-        self.begin, self.end, self.synced, self.confirmed = begin, end, end, confirmed
-        self.role = Role.NOBODY
+        super().__init__(state, starts, end, confirmed, begin)
         self.is_open = False
-        self.halted = ""
-        # of a master
         self.epoch_end: int | None = None  # behind its EPOCH record, once that is written
         self.slaves: dict[int, SlaveProgress] = {}
-        # of a slave
-        self.is_joined = self.has_greeted = False
-        self.welcomed_in = self.told = 0  # the last epoch whose master took it; up to where that has confirmed
-        self._waiting: deque[Run] = deque()
-        self._is_syncing = False
-        self.generation = 0  # of the log's files: an answer to a sync of earlier ones says nothing
-
-    @property
-    def epoch(self) -> int:
-        return self.state.appointment.epoch
+        self.asks_first = False  # a quorum's new directory counts once the controllers have it committed
+        self.wanted: set[Member] = set()  # slaves that have all, and wait for that
+        self.kept_out: frozenset[int] = frozenset()  # slaves that were let go, and have not come back for good
 
     # -- life ----------------------------------------------------------------------------------------------------
 
@@ -108,10 +91,6 @@ class Replica:
         known, member = self.state.appointment, self.state.member
         is_master = self.role is Role.NOBODY and known.master == member.replica and member in known.members
         return self._lead() if is_master and self.state.promise.epoch <= known.epoch else []
-
-    def _halt(self, reason: str) -> list[Effect]:
-        self.halted = reason
-        return [Halt(reason)]
 
     def _is_copy(self, reason: str) -> list[Effect]:
         """It lacks what a later start of its directory had: no master from now on, and no slave that counts."""
@@ -240,11 +219,23 @@ class Replica:
         appointment = self.state.appointment
         least = max(self.confirmed, self.epoch_end or 0)
         is_member = slave.member in appointment.members or not appointment.counts(slave.member.replica)
-        if not self.is_open or slave.acknowledged < least or is_member:
+        if not self.is_open or slave.acknowledged < least or is_member or slave.member.replica in self.kept_out:
             return []
-        grown = with_member(appointment, slave.member)
-        self.state = replace(self.state, appointment=grown)
-        return [Persist(self.state), Announce(grown)]
+        if self.asks_first and appointment.rule.kind is RuleKind.QUORUM and slave.member not in appointment.known:
+            self.wanted.add(slave.member)
+            return []
+        return self.change_set(with_member(appointment, slave.member))
+
+    def change_set(self, appointment: Appointment) -> list[Effect]:
+        """Have a later version of its own appointment, as master."""
+        self.state = replace(self.state, appointment=appointment)
+        return [Persist(self.state), Announce(appointment), *self._confirm()]
+
+    def reserve_version(self) -> tuple[list[Effect], int]:
+        """A version that no appointment of this epoch has but the one that is about to be proposed with it."""
+        known = self.state.appointment
+        self.state = replace(self.state, appointment=replace(known, version=known.version + 2))
+        return [Persist(self.state)], known.version + 1
 
     def slave_gone(self, replica: int, stream: int) -> None:
         """A stream has ended."""
@@ -270,131 +261,11 @@ class Replica:
             effects.append(Open())
         return effects
 
-    # -- slave ---------------------------------------------------------------------------------------------------
-
-    def _follow(self) -> list[Effect]:
-        self.role = Role.SLAVE
-        self.is_joined = False
-        return [Follow(self.state.appointment.master)]
-
-    def greeting(self) -> Greeting:
-        """The first word to its master, once connected.  What is not synced counts as not there, and until the welcome
-        nothing more is confirmed."""
-        self.lost()
-        self.has_greeted = True
-        return greeting_of(self.state, self.synced, self.confirmed, self.starts)
-
-    def lost(self) -> None:
-        """The connection to the master has ended: until the next welcome nothing more is confirmed."""
-        self.is_joined = self.has_greeted = False
-        self._waiting.clear()
-        self.told = self.confirmed
-
-    def welcomed(self, welcome: Welcome) -> list[Effect]:
-        """The master takes it: cut what the master has not, then copy."""
-        if self.role is not Role.SLAVE or welcome.epoch != self.epoch:
-            return []
-        heard = self.appoint(welcome.appointment)
-        if welcome.start < self.confirmed and not welcome.is_unclean:
-            return self._halt(
-                f"the master of epoch {welcome.epoch} has nothing behind {welcome.start}, and {self.confirmed} "
-                "is confirmed here"
-            )
-        effects: list[Effect] = []
-        if welcome.start < self.end:
-            lost = [start for start in self.starts if start.start >= welcome.start]
-            own = bytes.fromhex(self.state.incarnation)
-            writers = lost or self.starts[-1:]
-            effects.append(
-                Cut(welcome.start, any(w.incarnation == own for w in writers), welcome.start < self.confirmed)
-            )
-            self._keep_starts_before(welcome.start)
-            self.confirmed = min(self.confirmed, welcome.start)
-        if not self.end or welcome.start <= self.begin or welcome.start > self.end:  # nothing of its own is left
-            self.begin, self.starts = welcome.start, list(welcome.starts) or [BEGINNING]
-            effects.append(BeginAt(welcome.start))
-            self.confirmed = welcome.start
-        if effects:
-            self.generation += 1
-            self._is_syncing = False
-        self.end = self.synced = welcome.start
-        self.is_joined, self.welcomed_in = True, welcome.epoch
-        self._waiting.clear()
-        self.told = welcome.confirmed
-        return [*heard, *effects, Acknowledge(self.synced), *self._hear()]
-
-    def came(self, run: Run) -> list[Effect]:
-        """Records of the master's log."""
-        if not self.is_joined:
-            return []
-        if run.offset != end_of(self._waiting, self.end):
-            self.is_joined = False
-            return [Unfollow(), Follow(self.state.appointment.master)]
-        self._waiting.append(run)
-        self.told = max(self.told, run.confirmed)
-        return self._write_next() + self._hear()
-
-    def copied(self, runs: Sequence[Run], before: tuple[int, int]) -> list[Effect]:
-        """Confirmed records behind the end of the log, of a replica whose log before them ends in the same start: the
-        log may have become another one since they were asked for."""
-        end, starts = end_of(self._waiting, self.end), [s for each in self._waiting for s in each.starts]
-        is_next = runs[0].offset == end and start_before([*self.starts, *starts], end) == before
-        if self.role is not Role.SLAVE or self.has_greeted or self.welcomed_in != self.epoch or not is_next:
-            return []
-        self._waiting += runs
-        self.told = max(self.told, *(run.confirmed for run in runs))
-        return self._write_next()
-
-    def _write_next(self) -> list[Effect]:
-        """Write what may be: a record whose floor is not reached here would, after a crash, look like damage."""
-        effects: list[Effect] = []
-        while self._waiting and self._waiting[0].floor <= self.synced:
-            run = self._waiting.popleft()
-            if run.data:
-                effects.append(Write(run.offset, run.data))
-                self.starts += run.starts
-                self.end = run.offset + len(run.data)
-        if not self._is_syncing and self.end > self.synced:
-            self._is_syncing = True
-            effects.append(Sync(self.generation))
-        return effects
-
-    def reopened(self, end: int) -> None:
-        """The store was opened anew: all of its log is durable."""
-        self.end = self.synced = end
-        self._keep_starts_before(end)
-        self.generation += 1
-        self._is_syncing = False
-
-    def write_failed(self, end: int) -> None:
-        """There was no room: the log ends here, and the stream is of no use any more."""
-        self.lost()
-        self.end = end
-        self._keep_starts_before(end)
-        self.generation += 1
-        self._is_syncing = False  # it may have been dropped with the write
-
-    def _keep_starts_before(self, end: int) -> None:
-        """The log ends at an offset: so do its epochs."""
-        self.starts = [start for start in self.starts if start.start < end] or [BEGINNING]
-
-    # -- both ----------------------------------------------------------------------------------------------------
-
     def synced_to(self, end: int, generation: int | None = None) -> list[Effect]:
-        """The own log is durable up to an offset.  `generation`: of the sync that was asked for; None: of now."""
+        if self.role is not Role.MASTER:
+            return super().synced_to(end, generation)
         if generation not in (None, self.generation):
             return []
         self._is_syncing = False
         self.synced = max(self.synced, end)
-        if self.role is Role.MASTER:
-            return self._confirm()
-        told: list[Effect] = [Acknowledge(self.synced)] if self.is_joined else []
-        return [*told, *self._hear(), *self._write_next()]
-
-    def _hear(self) -> list[Effect]:
-        """Take as confirmed what the master has confirmed, as far as it is here."""
-        offset = min(self.told, self.synced)
-        if offset <= self.confirmed:
-            return []
-        self.confirmed = offset
-        return [Confirm(offset)]
+        return self._confirm()

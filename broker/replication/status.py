@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from broker.replication.following_replica import Role
 from broker.replication.leading import Leading
-from broker.replication.replica import Replica, Role
+from broker.replication.replica import Replica
 from broker.store.commit_log import CommitLog
 from domain.cluster import LogCondition
 from protocols.remoting.operations import ReplicaStatus

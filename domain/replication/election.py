@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer, Member, Promise, hear, old_copy
-from domain.replication.rule import RuleKind
+from domain.replication.rule import Rule, RuleKind
 
 
 class ElectionError(Exception):
@@ -20,7 +20,7 @@ class ElectionError(Exception):
 class Election:
     """One epoch's.  `latest`: the last appointment, where it is known for sure.  `lost`: replicas that are said to be
     gone, and to have been appointed to nothing that the others have not heard of.  `wanted`: who is to be master, or
-    NOBODY.  `is_unclean`: also if what was confirmed may be missing."""
+    NOBODY.  `avoided`: the last choice, or NOBODY.  `is_unclean`: also if what was confirmed may be missing."""
 
     def __init__(
         self,
@@ -30,9 +30,10 @@ class Election:
         latest: Appointment | None = None,
         lost: Collection[int] = (),
         wanted: int = NOBODY,
+        avoided: int = NOBODY,
         is_unclean: bool = False,
     ) -> None:
-        self.epoch, self.token, self.wanted = epoch, token, wanted
+        self.epoch, self.token, self.wanted, self._avoided = epoch, token, wanted, avoided
         self._latest, self._lost, self._is_unclean = latest, frozenset(lost), is_unclean
         self.answers: dict[int, FenceAnswer] = {}
         self.left_out: dict[int, str] = {}
@@ -59,13 +60,17 @@ class Election:
         latest = self._latest or self._latest_told()
         self._leave_observers_out(latest)
         eligible = list(self.answers.values()) if self._is_unclean else self._eligible(latest)
-        best = max(eligible, key=lambda answer: (answer.log_order, answer.member.replica == self.wanted))
+        best = max(eligible, key=self._preference)
         if self.wanted != NOBODY:
             found = [answer for answer in eligible if answer.member.replica == self.wanted]
             if not found:
                 raise ElectionError(self._why_not(self.wanted, best))
             best = found[0]
         return self._appointment(latest, best)
+
+    def _preference(self, answer: FenceAnswer) -> tuple[bool, tuple[int, int, int], bool]:
+        replica = answer.member.replica
+        return replica != self._avoided, answer.log_order, replica == self.wanted
 
     def _leave_copies_out(self) -> None:
         """A directory that is an old copy has forgotten what it had acknowledged, and promised."""
@@ -151,6 +156,15 @@ class Election:
             best.group,
             hear(latest.heard, *(answer.history for answer in self.answers.values())),
         )
+
+
+def first_election(epoch: int, token: str, rule: Rule, answers: Collection[FenceAnswer]) -> Election:
+    """The election of a group that has no master yet, by the answers of all its replicas: those with the longest log
+    are its first set."""
+    longest = max(answer.log_order for answer in answers)
+    members = tuple(sorted(answer.member for answer in answers if answer.log_order == longest))
+    known = tuple(sorted(answer.member for answer in answers))
+    return Election(epoch, token, latest=Appointment(rule=rule, members=members, known=known))
 
 
 def with_member(appointment: Appointment, member: Member) -> Appointment:

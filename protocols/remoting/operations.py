@@ -21,6 +21,16 @@ from domain.measurement import Histogram
 from domain.ports import PopRequest
 from domain.position import Position
 from domain.query import MessageConsumer, MessageHop, MessageQuery
+from domain.replication.control import (
+    ControllerView,
+    GroupShape,
+    GroupView,
+    Order,
+    OrderAnswer,
+    Report,
+    ReportAnswer,
+    SetChange,
+)
 from domain.replication.greeting import Greeting
 from domain.replication.mastership import Appointment, FenceAnswer, Member, Promise
 from domain.route import BrokerInfo, Registration, Routes
@@ -248,6 +258,8 @@ class ReplicaStatus:
     begin: int = 0
     segment_size: int = 0
     tokens: tuple[str, ...] = ()
+    controllers: tuple[str, ...] = ()
+    """host:port of the controllers that elect its master; none where people do."""
 
 
 REPLICATE: Final = _operation(90, "replicate", Greeting, RAW, stream=True)
@@ -288,6 +300,25 @@ class ReadOffer(NamedTuple):
 WATCH_READS: Final = _operation(97, "watch_reads", tuple[bool], ReadOffer, stream=True)
 """An item once a slave answers reads, with all topics if they are wanted, and whenever it begins or ceases to keep up.
 It ends when the slave answers no reads any more."""
+
+# -- controllers -----------------------------------------------------------------------------------------------------
+RAFT: Final = _operation(110, "raft", RAW, None)
+"""Messages of one controller to another (`broker.controller.peers`)."""
+CONTROLLER: Final = _operation(111, "controller", tuple[()], ControllerView, again=True)
+ATTACH: Final = _operation(112, "attach", tuple[GroupShape, Report], Order, stream=True)
+"""A replica takes orders; the stream ends where it is refused, or the controller stops."""
+REPORT: Final = _operation(113, "report", tuple[str, Report], ReportAnswer, again=True)
+OBEYED: Final = _operation(114, "obeyed", tuple[str, int, OrderAnswer], None, again=True)
+"""A replica of a group, by its id, answers an order."""
+CHANGE_SET: Final = _operation(115, "change_set", tuple[str, SetChange], Appointment, again=True)
+"""The appointment that is decided then: the proposed one, or another that stands in its way."""
+DECIDED: Final = _operation(116, "decided", tuple[str], Appointment | None, again=True)
+"""The last appointment of a group, asked of a majority of the controllers."""
+ELECT: Final = _operation(117, "elect", tuple[str, int, list[int], bool], Appointment)
+"""Group, next master or 0, lost replicas, unclean."""
+GROUPS: Final = _operation(118, "groups", tuple[()], list[GroupView], again=True)
+CHANGE_CONTROLLERS: Final = _operation(119, "change_controllers", tuple[int, int, str], None)
+"""Id of the controller that goes, or 0; of the one that comes, or 0; its host:port."""
 
 # -- name servers ----------------------------------------------------------------------------------------------------
 REGISTER: Final = _operation(80, "register", tuple[Registration], None, again=True)

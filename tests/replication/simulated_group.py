@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.replication.effects import RefuseSlave, WelcomeSlave
-from broker.replication.replica import Replica, Role
+from broker.replication.following_replica import Role
+from broker.replication.replica import Replica
 from domain.replication.election import Election
 from domain.replication.greeting import Greeting, Welcome
 from domain.replication.mastership import ReplicaState

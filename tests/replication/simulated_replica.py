@@ -28,7 +28,8 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.replica import Replica, Role
+from broker.replication.following_replica import Role
+from broker.replication.replica import Replica
 from broker.replication.slave_progress import Run
 from domain.replication.epochs import EpochStart
 from tests.replication.derived_state import derived_from

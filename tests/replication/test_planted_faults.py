@@ -9,7 +9,8 @@ from typing import Final
 import pytest
 
 from broker.replication.effects import Acknowledge, Effect, Open, Persist, Sync
-from broker.replication.replica import Replica, Role
+from broker.replication.following_replica import Role
+from broker.replication.replica import Replica
 from broker.replication.slave_progress import Run
 from domain.replication.election import Election
 from domain.replication.epochs import EpochStart

@@ -25,7 +25,8 @@ from broker.replication.effects import (
     WelcomeSlave,
     Write,
 )
-from broker.replication.replica import Replica, Role
+from broker.replication.following_replica import Role
+from broker.replication.replica import Replica
 from broker.replication.slave_progress import Run
 from domain.replication.election import Election, ElectionError
 from domain.replication.epochs import (

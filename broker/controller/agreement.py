@@ -1,0 +1,113 @@
+"""Agreement: what the leading controller wants committed, told to replicas, and replied to who asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from msgspec import Struct
+
+from broker.controller.commands import Command
+from broker.controller.register import Register
+from domain.errors import Code, EntrepotError
+from domain.replication.control import Order
+from domain.replication.mastership import Appointment
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerOptions:
+    """Times in seconds.  `lease`: silence after which a master is replaced.  `fence`: longest wait for promises.
+    `catch_up`: longest pause of a planned move.  `open`: longest time until a new master opens.  `again`: between two
+    elections of one group, doubled up to `most_again` while none succeeds."""
+
+    lease: float = 3.0
+    fence: float = 1.0
+    catch_up: float = 5.0
+    open: float = 15.0
+    again: float = 0.5
+    most_again: float = 10.0
+    tick: float = 0.1
+
+
+class Propose(Struct, frozen=True):
+    """Commit a command; `applied` or `not_applied` answers with the token."""
+
+    token: int
+    command: Command
+
+
+class Tell(Struct, frozen=True):
+    """Send an order to a replica; it may get lost."""
+
+    group: str
+    replica: int
+    order: Order
+
+
+class Reply(Struct, frozen=True):
+    """Answer a request, with a value or an error."""
+
+    request: int
+    result: Any = None
+    error: EntrepotError | None = None
+
+
+Effect = Propose | Tell | Reply
+NOT_AGREED = "the controllers have not agreed on it in time"
+
+
+class Agreement:
+    """`cluster`: id of the controllers as a group.  `wall_ms`: time of day, for what people are shown.  `now`: time of
+    the event under way, in seconds of any steady clock."""
+
+    def __init__(
+        self, register: Register, cluster: str, chance: Random, wall_ms: Callable[[], int], options: ControllerOptions
+    ) -> None:
+        self.register, self.cluster, self.options = register, cluster, options
+        self.chance, self.wall_ms = chance, wall_ms
+        self.now = 0.0
+        self._numbers = 0
+        self._proposed: dict[int, Callable[[str | None], None]] = {}
+        self._effects: list[Effect] = []
+
+    def number(self) -> int:
+        """A number that nothing else has here."""
+        self._numbers += 1
+        return self._numbers
+
+    def propose(self, command: Command, then: Callable[[str | None], None]) -> None:
+        """`then` gets the reason why it changed nothing, empty where it counts; None where that is not known."""
+        token = self.number()
+        self._proposed[token] = then
+        self._effects.append(Propose(token, command))
+
+    def ended(self, token: int, reason: str | None) -> None:
+        """A proposal has come to its end."""
+        then = self._proposed.pop(token, None)
+        if then is not None:
+            then(reason)
+
+    def forget(self) -> None:
+        """Another leads: what becomes of the proposals is its."""
+        self._proposed.clear()
+
+    def tell(self, group: str, replica: int, order: Order) -> None:
+        self._effects.append(Tell(group, replica, order))
+
+    def reply(self, request: int, result: Any) -> None:
+        self._effects.append(Reply(request, result))
+
+    def refuse(self, request: int, code: Code, message: str) -> None:
+        self._effects.append(Reply(request, error=EntrepotError(code, message)))
+
+    def done(self) -> list[Effect]:
+        """The effects of the event."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def decided(self, name: str) -> Appointment | None:
+        """The last appointment of a group; None before its first one."""
+        group = self.register.groups.get(name)
+        return None if group is None or not group.appointment.known else group.appointment

@@ -1,0 +1,300 @@
+"""Controller: the leading controller's decisions, as a pure machine.  What happens comes in, what is to be done goes
+out: commands for the log, orders to replicas, replies to who asked.
+
+Only the leader decides, and only what is committed is told.  Everything here but the register is soft: a new leader
+begins with nothing, and gives everybody one lease before it judges.  So does one that was paused itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Final
+
+from broker.controller.agreement import NOT_AGREED, Agreement, ControllerOptions, Effect
+from broker.controller.commands import Adopt, ChangeSet, Reshape
+from broker.controller.contest import Contest
+from broker.controller.elections import Elections
+from broker.controller.liveness import Heard, candidates, judge
+from broker.controller.register import MAX_GROUPS, Group, Register
+from broker.controller.watched import Watched
+from domain.errors import Code, EntrepotError
+from domain.replication.control import GroupShape, GroupView, OrderAnswer, Report, SetChange
+from domain.replication.mastership import NOBODY, Appointment
+from domain.replication.rule import RuleKind
+
+NOT_LEADER: Final = "this controller does not lead the others"
+
+
+class Controller:
+    """`cluster`: id of the controllers as a group.  `wall_ms`: time of day, for what people are shown.  `now`: seconds
+    of any steady clock."""
+
+    elections_type = Elections
+
+    def __init__(
+        self, register: Register, cluster: str, chance: Random, wall_ms: Callable[[], int], options: ControllerOptions
+    ) -> None:
+        self.register, self.cluster, self.options = register, cluster, options
+        self.is_leader = False
+        self.watched: dict[str, Watched] = {}
+        self._agreement = Agreement(register, cluster, chance, wall_ms, options)
+        self._elections = self.elections_type(self._agreement)
+        self._ticked = self._judges_from = 0.0
+
+    # -- leading -------------------------------------------------------------------------------------------------
+
+    def led(self, now: float) -> list[Effect]:
+        """It leads, and its register has all that was committed before."""
+        self.is_leader = True
+        self._agreement.now = self._ticked = now
+        self._judges_from = now + self.options.lease
+        return self._agreement.done()
+
+    def followed(self, now: float) -> list[Effect]:
+        """It leads no more: what it had under way is another's."""
+        self._agreement.now, self.is_leader = now, False
+        self._agreement.forget()
+        for watched in self.watched.values():
+            self._elections.give_up(watched, Code.UNAVAILABLE, NOT_LEADER)
+            watched.reshaping = None
+        return self._agreement.done()
+
+    def applied(self, token: int, reason: str, now: float) -> list[Effect]:
+        """A proposal is committed; `reason`: why it changed nothing."""
+        self._agreement.now = now
+        self._agreement.ended(token, reason)
+        return self._agreement.done()
+
+    def not_applied(self, token: int, now: float) -> list[Effect]:
+        """A proposal was refused, or its outcome is not known."""
+        self._agreement.now = now
+        self._agreement.ended(token, None)
+        return self._agreement.done()
+
+    # -- replicas ------------------------------------------------------------------------------------------------
+
+    def attached(self, shape: GroupShape, report: Report, now: float) -> list[Effect]:
+        """A replica takes orders from now on.  Raises BAD_REQUEST where there are too many groups."""
+        self._agreement.now = now
+        if shape.name not in self.watched and len(self.watched) >= MAX_GROUPS:
+            raise EntrepotError(Code.BAD_REQUEST, f"there are {MAX_GROUPS} groups")
+        watched = self.watched.setdefault(shape.name, Watched(shape.name))
+        if problem := self._stranger(shape.name, report):
+            watched.problem = problem
+            raise EntrepotError(Code.PRECONDITION_FAILED, problem)
+        watched.heard[report.member.replica] = Heard(shape, report, now)
+        self._look(watched)
+        return self._agreement.done()
+
+    def _stranger(self, name: str, report: Report) -> str:
+        known, told = self.decided(name), report.answer.group
+        if known is None or not known.group or told in ("", known.group):
+            return ""
+        return f"replica {report.member.replica} has the data of another group than {name} is: {told}"
+
+    def detached(self, name: str, replica: int, now: float) -> list[Effect]:
+        """Its connection has ended."""
+        self._agreement.now = now
+        watched = self.watched.get(name)
+        if watched is not None and replica in watched.heard:
+            watched.heard[replica].is_attached = False
+            self._elections.gone(watched, replica)
+            self._look(watched)
+        return self._agreement.done()
+
+    def reported(self, name: str, report: Report, now: float) -> list[Effect]:
+        """A replica's heartbeat."""
+        self._agreement.now = now
+        watched = self.watched.get(name)
+        heard = None if watched is None else watched.heard.get(report.member.replica)
+        if watched is not None and heard is not None:
+            heard.report, heard.at = report, now
+            self._note_idle(watched, heard)
+            self._look(watched)
+        return self._agreement.done()
+
+    def _note_idle(self, watched: Watched, heard: Heard) -> None:
+        known = self.decided(watched.name)
+        if known is None or known.master != heard.report.member.replica or heard.report.role == "master":
+            heard.idle_since = None
+        elif heard.idle_since is None:
+            heard.idle_since = self._agreement.now
+
+    def obeyed(self, name: str, replica: int, answer: OrderAnswer, now: float) -> list[Effect]:
+        """A replica has answered an order."""
+        self._agreement.now = now
+        watched = self.watched.get(name)
+        if watched is not None and self.is_leader:
+            self._elections.obeyed(watched, replica, answer)
+        return self._agreement.done()
+
+    def decided(self, name: str) -> Appointment | None:
+        """The last appointment of a group; None before its first one."""
+        return self._agreement.decided(name)
+
+    # -- time ----------------------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[Effect]:
+        """Time has passed; comes each `options.tick` seconds."""
+        if now - self._ticked > self.options.lease / 2:  # it was paused: what has come meanwhile is read first
+            self._judges_from = now + self.options.lease
+        self._agreement.now = self._ticked = now
+        if self.is_leader:
+            for watched in self.watched.values():
+                if watched.contest is not None and now >= watched.contest.deadline:
+                    self._elections.overdue(watched, watched.contest)
+                self._look(watched)
+        return self._agreement.done()
+
+    def _look(self, watched: Watched) -> None:
+        """Do what a group needs now."""
+        if not self.is_leader:
+            return
+        if watched.contest is not None:
+            self._elections.look(watched, watched.contest)
+            return
+        group = self.register.groups.get(watched.name)
+        if self._agreement.now < watched.not_before:
+            return
+        if group is None or self._is_behind(group, watched):
+            self._take_in(watched, group)
+        elif not group.appointment.known:
+            self._elect_first(watched, group)
+        elif group.is_electing:
+            self._elections.begin(watched, Contest(watched.name, group.reason))
+        else:
+            self._keep_shape(watched, group)
+            self._judge(watched, group)
+
+    def _judge(self, watched: Watched, group: Group) -> None:
+        if self._agreement.now < self._judges_from:
+            return
+        verdict = judge(group, watched.heard, self._agreement.now, self.options.lease)
+        watched.problem = verdict.problem
+        if verdict.reason:
+            self._elections.begin(watched, Contest(watched.name, verdict.reason, avoided=verdict.avoided))
+
+    # -- groups that come ----------------------------------------------------------------------------------------
+
+    def _is_behind(self, group: Group, watched: Watched) -> bool:
+        """Replicas know of an appointment that these controllers have not made: they have lost it, or others did."""
+        return any(each.report.appointment.epoch > group.appointment.epoch for each in watched.heard.values())
+
+    def _take_in(self, watched: Watched, group: Group | None) -> None:
+        """Take a group in once all its replicas were heard: none of them may know of a later master then."""
+        agreement = self._agreement
+        fresh = watched.fresh(agreement.now, self.options.lease)
+        if not fresh:
+            return
+        shape = fresh[min(fresh)].shape
+        if len({(each.shape.counting, each.shape.rule) for each in fresh.values()}) > 1:
+            watched.problem = "its replicas are set up differently: each must name the same replicas and rule"
+            return
+        if missing := shape.counting - fresh.keys():
+            watched.problem = f"its replicas are not all there yet: {', '.join(map(str, sorted(missing)))} is missing"
+            return
+        watched.problem = ""
+        latest = max((each.report.appointment for each in fresh.values()), key=lambda each: each.order)
+        appointment = latest if latest.known else Appointment(rule=shape.rule)
+        base = (0, 0) if group is None else group.appointment.order
+        reason = f"replica {latest.master} was master when the controllers came" if latest.known else ""
+        watched.not_before = agreement.now + self.options.again
+
+        def taken_in(reason: str | None) -> None:
+            if reason == "":
+                watched.not_before = 0.0
+                self._elections.tell_decided(watched)
+                self._look(watched)
+
+        agreement.propose(Adopt(shape, appointment, base, reason, agreement.wall_ms()), taken_in)
+
+    def _elect_first(self, watched: Watched, group: Group) -> None:
+        if group.shape.counting <= watched.fresh(self._agreement.now, self.options.lease).keys():
+            self._elections.begin(watched, Contest(watched.name, "it is the first master of its group"))
+        else:
+            watched.problem = "its first master needs all its replicas, and not all report"
+
+    def _keep_shape(self, watched: Watched, group: Group) -> None:
+        """Follow the settings of the master: addresses move."""
+        master = watched.heard.get(group.appointment.master)
+        if master is None or master.shape == group.shape or watched.reshaping is not None:
+            return
+        watched.reshaping = master.shape
+
+        def reshaped(reason: str | None) -> None:
+            watched.reshaping = None
+
+        self._agreement.propose(Reshape(master.shape), reshaped)
+
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    def elect(
+        self, request: int, name: str, to: int, lost: Sequence[int], now: float, *, is_unclean: bool
+    ) -> list[Effect]:
+        """An operator wants a master elected; 0: the best replica."""
+        self._agreement.now = now
+        group, watched, refuse = self.register.groups.get(name), self.watched.get(name), self._agreement.refuse
+        if not self.is_leader:
+            refuse(request, Code.UNAVAILABLE, NOT_LEADER)
+        elif group is None or watched is None:
+            refuse(request, Code.BAD_REQUEST, f"the controllers know no group {name!r}")
+        elif watched.contest is not None:
+            refuse(request, Code.PRECONDITION_FAILED, f"an election of group {name} is under way: try again")
+        elif unknown := {to, *lost} - {NOBODY, *(replica for replica, _ in group.shape.replicas)}:
+            refuse(request, Code.BAD_REQUEST, f"group {name} has no replica {min(unknown)}")
+        else:
+            self._elections.ask(request, watched, to, lost, is_unclean=is_unclean)
+        return self._agreement.done()
+
+    def change_set(self, request: int, name: str, change: SetChange, now: float) -> list[Effect]:
+        """A master wants its set changed; the reply is the appointment that is decided then."""
+        self._agreement.now = now
+        agreement, group, watched = self._agreement, self.register.groups.get(name), self.watched.get(name)
+        if not self.is_leader or group is None or watched is None:
+            problem = f"the controllers know no group {name!r}" if self.is_leader else NOT_LEADER
+            agreement.refuse(request, Code.UNAVAILABLE, problem)
+            return agreement.done()
+        made = change.appointment
+        if change.base != group.appointment.order or group.is_electing or watched.contest is not None:
+            agreement.reply(request, group.appointment)
+        elif reason := self._against(group.appointment, made, watched):
+            watched.problem = reason
+            agreement.reply(request, group.appointment)
+            if agreement.now >= max(self._judges_from, watched.not_before):
+                self._elections.begin(watched, Contest(name, reason, avoided=made.master))
+        else:
+            command = ChangeSet(name, made, change.base)
+            agreement.propose(command, lambda reason: self._set_changed(request, name, reason))
+        return agreement.done()
+
+    def _against(self, known: Appointment, made: Appointment, watched: Watched) -> str:
+        """Reason to elect rather than to let so many go: enough of them are there, and out of the master's reach."""
+        if len(made.members) >= made.rule.min_in_sync or made.rule.kind is not RuleKind.IN_SYNC:
+            return ""
+        gone = {member.replica for member in known.members} - {member.replica for member in made.members}
+        now, lease = self._agreement.now, self.options.lease
+        able = candidates(known, watched.heard, now, lease)
+        there = [replica for replica in sorted(gone & able.keys()) if able[replica].has_lost_master(now, lease)]
+        if len(there) < made.rule.min_in_sync:
+            return ""
+        return f"replica {made.master} has lost replica {', '.join(map(str, there))}, which is there"
+
+    def _set_changed(self, request: int, name: str, reason: str | None) -> None:
+        appointment = self.decided(name)
+        if reason is None or appointment is None:
+            self._agreement.refuse(request, Code.UNAVAILABLE, NOT_AGREED)
+        else:
+            self._agreement.reply(request, appointment)
+
+    def views(self) -> list[GroupView]:
+        """Every group as it is known here."""
+        return [self._view(name) for name in sorted({*self.register.groups, *self.watched})]
+
+    def _view(self, name: str) -> GroupView:
+        group, watched = self.register.groups.get(name), self.watched.get(name)
+        problem = "" if watched is None else watched.problem
+        if group is None:
+            return GroupView(name, Appointment(), problem=problem)
+        electing = group.electing.epoch if group.is_electing else 0
+        return GroupView(name, group.appointment, group.reason, group.decided_ms, electing, problem)

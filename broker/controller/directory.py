@@ -1,0 +1,109 @@
+"""A controller's directory: whose it is, and the files of its part in Raft.
+
+controller.json   {"controller": ..., "incarnation": ..., "run": ..., "cluster": ..., "founders": [...]}
+raft/             see `broker.raft.files`
+
+A directory belongs to one controller of one group of controllers for ever.  One that was emptied may have forgotten a
+vote, and so comes back under a new id alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from broker.raft.files import OsDirectory, RaftFiles
+from broker.raft.state import EMPTY, Stored, first_stored
+from broker.store.private_files import make_private_directory
+from broker.store.small_files import put_durably
+from broker.store.store_files import DirectoryLock
+from domain.errors import StoreFailedError
+
+FILE: Final = "controller.json"
+
+
+class ControllerIdentity(msgspec.Struct):
+    """`run`: number of its starts.  `cluster`: id of the group of controllers, empty before it belongs to one;
+    `founders`: those that began it, each as id:incarnation."""
+
+    controller: int
+    incarnation: str
+    run: int = 0
+    cluster: str = ""
+    founders: tuple[str, ...] = ()
+
+
+class ControllerDirectory:
+    """Opened by one process at a time.  Raises StoreFailedError, OSError."""
+
+    def __init__(self, path: Path, controller: int) -> None:
+        make_private_directory(str(path))
+        self._lock = DirectoryLock(str(path))
+        self._path = path
+        try:
+            self.identity = self._load(controller)
+            self.identity.run += 1
+            self._save()
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, controller: int) -> ControllerIdentity:
+        file = self._path / FILE
+        if not file.exists():
+            if (self._path / "raft").exists():
+                raise StoreFailedError(f"{self._path} has a controller's log and no {FILE}: whose it is nobody knows")
+            return ControllerIdentity(controller, secrets.token_hex(16))
+        try:
+            found = msgspec.json.decode(file.read_bytes(), type=ControllerIdentity)
+        except msgspec.DecodeError as error:
+            raise StoreFailedError(f"{file} cannot be read: {error}") from error
+        if found.controller != controller:
+            raise StoreFailedError(f"{self._path} is the directory of controller {found.controller}, not {controller}")
+        return found
+
+    def _save(self) -> None:
+        put_durably(self._path / FILE, msgspec.json.format(msgspec.json.encode(self.identity), indent=2))
+
+    def close(self) -> None:
+        self._lock.release()
+
+    # -- the group of controllers --------------------------------------------------------------------------------
+
+    def found(self, founders: Collection[str]) -> None:
+        """Begin a group of controllers with others, each of which does the same."""
+        self._belong(cluster_of(founders), founders, first_stored(sorted(map(id_of, founders))))
+
+    def join(self, cluster: str, founders: Collection[str]) -> None:
+        """Wait for the leader of an existing group to take this controller in."""
+        self._belong(cluster, founders, EMPTY)
+
+    def _belong(self, cluster: str, founders: Collection[str], stored: Stored) -> None:
+        shutil.rmtree(self._path / "raft", ignore_errors=True)  # a crash ended an earlier try; nobody was told of it
+        self.files().create(stored)
+        self.identity.cluster, self.identity.founders = cluster, tuple(sorted(founders))
+        self._save()
+
+    def files(self) -> RaftFiles:
+        """Files of its part in Raft."""
+        return RaftFiles(OsDirectory(self._path / "raft"), self.identity.controller)
+
+
+def founder(identity: ControllerIdentity) -> str:
+    """A controller's name among the founders."""
+    return f"{identity.controller}:{identity.incarnation}"
+
+
+def id_of(founder: str) -> int:
+    return int(founder.partition(":")[0])
+
+
+def cluster_of(founders: Collection[str]) -> str:
+    """The id of a group of controllers: its founders need not agree on it."""
+    return hashlib.sha256(" ".join(sorted(founders)).encode()).hexdigest()[:32]

@@ -1,0 +1,232 @@
+"""Elections: how the leading controller has a group's next master promised, chosen and told.
+
+    end the old mastership (commit) -> fence -> choose by the rule -> commit -> tell
+
+A planned move lets its target catch up first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.controller.agreement import NOT_AGREED, Agreement
+from broker.controller.commands import BeginElection, Decide
+from broker.controller.contest import Contest, Phase
+from broker.controller.liveness import Heard
+from broker.controller.register import Group
+from broker.controller.watched import Watched
+from domain.errors import Code
+from domain.replication.control import Order, OrderAnswer
+from domain.replication.election import ElectionError
+from domain.replication.mastership import NOBODY, FenceAnswer, Promise
+from domain.replication.rule import RuleKind
+
+
+class Elections:
+    """Of all groups; one at a time of each."""
+
+    contest_type = Contest
+
+    def __init__(self, agreement: Agreement) -> None:
+        self._agreement = agreement
+        self._register, self._options = agreement.register, agreement.options
+
+    # -- by an operator ------------------------------------------------------------------------------------------
+
+    def ask(self, request: int, watched: Watched, to: int, lost: Sequence[int], *, is_unclean: bool) -> None:
+        """An operator wants a master elected; 0: the best replica."""
+        group = self._register.groups[watched.name]
+        wanted = f"wants replica {to}" if to else "wants an election"
+        contest = self.contest_type(
+            watched.name,
+            f"an operator {wanted}{', unclean' if is_unclean else ''}",
+            wanted=to,
+            lost=lost,
+            is_unclean=is_unclean,
+            requests=[request],
+        )
+        try:
+            self._try_out(contest, watched, group)
+        except ElectionError as error:  # nobody is fenced for what cannot be
+            self._agreement.refuse(request, Code.PRECONDITION_FAILED, str(error))
+            return
+        master = self._reachable(watched).get(group.appointment.master)
+        is_move = to not in (NOBODY, group.appointment.master) and group.appointment.master not in lost
+        if is_move and master is not None and master.report.is_open:
+            self._quiesce(watched, contest, group.appointment.master)
+        else:
+            self.begin(watched, contest)
+
+    def _try_out(self, contest: Contest, watched: Watched, group: Group) -> None:
+        """Raise ElectionError where the replicas, as they are now, would not elect."""
+        contest.answers = {r: h.report.answer for r, h in self._reachable(watched).items() if r not in contest.lost}
+        contest.promise = Promise(self._next_epoch(watched, group), "")
+        found = contest.decide(group.appointment, group.shape.counting)
+        contest.answers = {}
+        if contest.wanted in (NOBODY, found.master):
+            return
+        if contest.wanted not in self._reachable(watched):
+            raise ElectionError(f"replica {contest.wanted} does not report")
+        if contest.wanted in group.shape.observers:
+            raise ElectionError(f"replica {contest.wanted} is an observer: it counts for nothing, and is never master")
+        raise ElectionError(f"replica {contest.wanted} may lack what was confirmed")
+
+    def _quiesce(self, watched: Watched, contest: Contest, master: int) -> None:
+        contest.phase, contest.order = Phase.QUIESCING, self._agreement.number()
+        contest.deadline = self._agreement.now + self._options.catch_up + self._options.fence
+        watched.contest = contest
+        order = Order(contest.order, self._agreement.cluster, quiesce=(contest.wanted, self._options.catch_up))
+        self._agreement.tell(watched.name, master, order)
+
+    def _quiesced(self, watched: Watched, contest: Contest, *, is_even: bool) -> None:
+        """Under a rule that confirms nothing alone it may be without that: a master may be out of its slaves' reach."""
+        if not is_even and self._register.groups[watched.name].appointment.rule.kind is RuleKind.ASYNC:
+            self._failed(
+                watched,
+                contest,
+                f"replica {contest.wanted} has not caught up: what it lacks would be lost (--without the master, if "
+                "that is lost)",
+            )
+        else:
+            self.begin(watched, contest)
+
+    # -- the steps -----------------------------------------------------------------------------------------------
+
+    def _reachable(self, watched: Watched) -> dict[int, Heard]:
+        return watched.fresh(self._agreement.now, self._options.lease)
+
+    def _next_epoch(self, watched: Watched, group: Group) -> int:
+        promised = max((each.report.promised for each in watched.heard.values()), default=0)
+        return 1 + max(group.appointment.epoch, group.electing.epoch, promised)
+
+    def begin(self, watched: Watched, contest: Contest) -> None:
+        """Commit that the old mastership ends."""
+        agreement = self._agreement
+        group = self._register.groups[watched.name]
+        promise = contest.promise = Promise(
+            self._next_epoch(watched, group), f"{agreement.chance.getrandbits(64):016x}"
+        )
+        contest.phase, contest.deadline = Phase.BEGINNING, agreement.now + self._options.open
+        watched.contest = contest
+        base = group.appointment.order
+        command = BeginElection(watched.name, promise.epoch, promise.token, base, contest.reason, agreement.wall_ms())
+        agreement.propose(command, lambda reason: self._begun(watched, contest, reason))
+
+    def _begun(self, watched: Watched, contest: Contest, reason: str | None) -> None:
+        if watched.contest is not contest:
+            return
+        if reason != "":
+            self._failed(watched, contest, reason or NOT_AGREED)
+            return
+        agreement = self._agreement
+        asked = self._register.groups[watched.name].shape.counting - set(contest.lost)
+        contest.fence(asked & self._reachable(watched).keys(), agreement.number(), agreement.now + self._options.fence)
+        for replica in sorted(asked & watched.heard.keys()):
+            if watched.heard[replica].is_attached:
+                order = Order(contest.order, agreement.cluster, fence=contest.promise)
+                agreement.tell(watched.name, replica, order)
+        self.look(watched, contest)
+
+    def obeyed(self, watched: Watched, replica: int, answer: OrderAnswer) -> None:
+        """A replica has answered an order."""
+        contest = watched.contest
+        if contest is None or answer.number != contest.order:
+            return
+        said = answer.answer or answer.refusal
+        if contest.phase is Phase.QUIESCING:
+            self._quiesced(watched, contest, is_even=answer.is_even)
+        elif contest.phase is Phase.FENCING and said is not None:
+            if isinstance(said, FenceAnswer) and said.member.replica != replica:
+                return
+            contest.answered(replica, said)
+            self.look(watched, contest)
+
+    def gone(self, watched: Watched, replica: int) -> None:
+        """A replica takes no orders any more."""
+        if watched.contest is not None:
+            watched.contest.awaited.discard(replica)
+
+    def look(self, watched: Watched, contest: Contest) -> None:
+        """Take the next step, if that is possible now."""
+        if contest.phase is Phase.FENCING and not contest.awaited:
+            self._decide(watched, contest)
+        elif contest.phase is Phase.OPENING and contest.made is not None:
+            master = watched.heard.get(contest.made.master)
+            report = None if master is None else master.report
+            if report is not None and report.is_open and report.appointment.epoch == contest.made.epoch:
+                self._opened(watched, contest)
+            elif self._register.groups[watched.name].appointment.epoch > contest.made.epoch:
+                self._failed(watched, contest, "another election has begun meanwhile")
+
+    def overdue(self, watched: Watched, contest: Contest) -> None:
+        """Its deadline is over."""
+        if contest.phase is Phase.QUIESCING:
+            self._quiesced(watched, contest, is_even=False)
+        elif contest.phase is Phase.FENCING:
+            self._decide(watched, contest)
+        elif contest.phase is Phase.OPENING and contest.made is not None:
+            text = f"replica {contest.made.master} is master in epoch {contest.made.epoch}, and not open yet"
+            self._failed(watched, contest, text, Code.REQUEST_TIMEOUT)
+        else:
+            self._failed(watched, contest, NOT_AGREED)
+
+    def _decide(self, watched: Watched, contest: Contest) -> None:
+        agreement, group = self._agreement, self._register.groups[watched.name]
+        try:
+            made = contest.decide(group.appointment, group.shape.counting - set(contest.lost))
+        except ElectionError as error:
+            self._failed(watched, contest, str(error))
+            return
+        contest.made, contest.phase = made, Phase.DECIDING
+        contest.deadline = agreement.now + self._options.open
+        reason = f"replica {made.master} leads in epoch {made.epoch}: {contest.reason}"
+        command = Decide(watched.name, contest.promise.token, made, reason, agreement.wall_ms())
+        agreement.propose(command, lambda reason: self._made(watched, contest, reason))
+
+    def _made(self, watched: Watched, contest: Contest, reason: str | None) -> None:
+        if watched.contest is not contest:
+            return
+        if reason != "":
+            self._failed(watched, contest, reason or NOT_AGREED)
+            return
+        watched.pause, watched.problem = 0.0, ""
+        watched.not_before = self._agreement.now + max(self._options.again, self._options.lease)
+        for heard in watched.heard.values():
+            heard.idle_since = None
+        contest.phase, contest.deadline = Phase.OPENING, self._agreement.now + self._options.open
+        self.tell_decided(watched)
+        if not contest.requests:
+            watched.contest = None
+
+    def tell_decided(self, watched: Watched) -> None:
+        """Tell all replicas who is master."""
+        appointment = self._agreement.decided(watched.name)
+        if appointment is not None:
+            for replica in sorted(watched.heard):
+                order = Order(self._agreement.number(), self._agreement.cluster, appointment=appointment)
+                self._agreement.tell(watched.name, replica, order)
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def _opened(self, watched: Watched, contest: Contest) -> None:
+        watched.contest = None
+        assert contest.made is not None
+        for request in contest.requests:
+            if contest.wanted in (NOBODY, contest.made.master):
+                self._agreement.reply(request, contest.made)
+            else:
+                text = f"replica {contest.wanted} cannot be; replica {contest.made.master} is master instead"
+                self._agreement.refuse(request, Code.PRECONDITION_FAILED, text)
+
+    def _failed(self, watched: Watched, contest: Contest, problem: str, code: Code = Code.PRECONDITION_FAILED) -> None:
+        agreement, options = self._agreement, self._options
+        watched.problem = problem
+        watched.pause = min(max(2 * watched.pause, options.again), options.most_again)
+        watched.not_before = agreement.now + watched.pause * agreement.chance.uniform(0.75, 1.0)
+        self.give_up(watched, code, problem)
+
+    def give_up(self, watched: Watched, code: Code, problem: str) -> None:
+        """End an election that comes to nothing here."""
+        contest, watched.contest = watched.contest, None
+        for request in () if contest is None else contest.requests:
+            self._agreement.refuse(request, code, problem)

@@ -1,0 +1,113 @@
+"""Liveness: the replicas of a group as they report themselves, and the judgement of its master.
+
+Soft state of one controller: nothing of it is agreed on.  A wrong judgement costs a needless election and no more.
+Pure: time comes in, in seconds of any steady clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker.controller.register import Group
+from domain.replication.control import NEVER, GroupShape, Report
+from domain.replication.mastership import NOBODY, Appointment
+from domain.replication.rule import RuleKind
+
+
+@dataclass(slots=True)
+class Heard:
+    """A replica's last report, of the time `at`.  `is_attached`: it takes orders here.  `idle_since`: time since which
+    it has been master by name only."""
+
+    shape: GroupShape
+    report: Report
+    at: float
+    is_attached: bool = True
+    idle_since: float | None = None
+
+    def is_fresh(self, now: float, lease: float) -> bool:
+        return self.is_attached and now - self.at < lease
+
+    def has_lost_master(self, now: float, lease: float) -> bool:
+        return self.report.master_silence + (now - self.at) >= lease
+
+    @property
+    def is_apart(self) -> bool:
+        """Its connection to the master has ended."""
+        return self.report.master_silence >= NEVER
+
+
+class Verdict(NamedTuple):
+    """`reason` for an election, in words; empty where none is held.  `avoided`: the replica that is not to win it.
+    `problem`: what is wrong, where no election would help."""
+
+    reason: str = ""
+    avoided: int = NOBODY
+    problem: str = ""
+
+
+FINE = Verdict()
+
+
+def candidates(appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float) -> dict[int, Heard]:
+    """Replicas by whose answers the rule elects: those that report now, with the directories that count."""
+    counted = appointment.members if appointment.rule.kind is RuleKind.IN_SYNC else appointment.known
+    found = {member.replica: heard[member.replica] for member in counted if member.replica in heard}
+    return {
+        replica: each for replica, each in found.items() if each.is_fresh(now, lease) and each.report.member in counted
+    }
+
+
+def judge(group: Group, heard: Mapping[int, Heard], now: float, lease: float) -> Verdict:
+    """The judgement of a group's master."""
+    appointment = group.appointment
+    fault = _fault(appointment, heard, now, lease)
+    if fault is None:
+        return FINE
+    why, avoided, needs_lost = fault
+    able = candidates(appointment, heard, now, lease)
+    others = {replica: each for replica, each in able.items() if replica != appointment.master}
+    rule = appointment.rule
+    if rule.kind is RuleKind.ASYNC and not group.shape.elects_async:
+        return Verdict(problem=f"{why}; under the rule async an operator elects (entrepot cluster elect)")
+    if not others or (rule.kind is RuleKind.QUORUM and len(able) < max(rule.fenced_answers, rule.required)):
+        return Verdict(problem=f"{why}; too few replicas that may follow it report: {_names(others)}")
+    lost = [replica for replica, each in others.items() if each.has_lost_master(now, lease)]
+    if needs_lost and not lost:
+        return Verdict(problem=f"{why}; replica {_names(others)} still hears it")
+    seen = f", replica {_names(lost)} has lost it too" if needs_lost else ""
+    return Verdict(f"{why}{seen}", appointment.master if avoided else NOBODY)
+
+
+def _fault(
+    appointment: Appointment, heard: Mapping[int, Heard], now: float, lease: float
+) -> tuple[str, bool, bool] | None:
+    """The fault of a master: in words, True where it is not to win again, True where another replica must have lost it
+    too.  None where it has none."""
+    number = appointment.master
+    master = heard.get(number)
+    if master is None:
+        return f"replica {number} does not report", False, True
+    silence = now - master.at
+    if silence >= lease:
+        return f"replica {number} has been silent for {silence:.1f} s", False, True
+    able = candidates(appointment, heard, now, lease)
+    others = [each for replica, each in able.items() if replica != number]
+    if not master.is_attached and others and all(each.is_apart for each in others):
+        return f"replica {number} has ended all its connections", False, True
+    report = master.report
+    if master.is_attached and report.member not in appointment.members:
+        return f"replica {number} has come back with another directory", True, False
+    if master.idle_since is not None and now - master.idle_since >= lease:
+        return f"replica {number} does not lead: {report.problem or report.role}", True, False
+    if report.sync_age >= lease and any(each.report.sync_age < lease for each in others):
+        return f"the disk of replica {number} has synced nothing for {report.sync_age:.1f} s", True, False
+    if report.confirm_age >= lease:
+        return f"replica {number} has confirmed nothing for {report.confirm_age:.1f} s", True, True
+    return None
+
+
+def _names(replicas: Mapping[int, Heard] | list[int]) -> str:
+    return ", ".join(map(str, sorted(replicas))) or "none"

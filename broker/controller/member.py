@@ -1,0 +1,229 @@
+"""Member: one controller's part in Raft: the machine, its files, its clock, and the register that its log makes.
+
+The machine says what is to be durable; a thread writes it, batch after batch, and the machine hears when that is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import structlog
+
+from broker.controller.commands import Command, decode_command, encode_command
+from broker.controller.register import Register
+from broker.raft import effects as raft
+from broker.raft.entry import EntryKind
+from broker.raft.files import RaftFiles
+from broker.raft.membership import Change, Configuration
+from broker.raft.messages import Message
+from broker.raft.raft import Raft
+from broker.raft.state import Options
+from domain.errors import Code, EntrepotError, StoreFailedError
+
+SNAPSHOT_ENTRIES: Final = 2000
+"""Entries in the log behind a snapshot before the next one is made."""
+NOT_LEADER: Final = "this controller does not lead the others"
+log = structlog.get_logger(__name__)
+
+
+class Member:
+    """`send`: brings messages to another member.  `on_led` and `on_followed`: its leadership begins, with all that was
+    committed applied, and ends.  `on_ended`: a proposal's token, and why it changed nothing, None: not known.
+    `on_failure`: it cannot go on."""
+
+    def __init__(
+        self,
+        number: int,
+        files: RaftFiles,
+        options: Options,
+        register: Register,
+        *,
+        send: Callable[[int, Message], None],
+        on_led: Callable[[], None],
+        on_followed: Callable[[], None],
+        on_ended: Callable[[int, str | None], None],
+        on_failure: Callable[[EntrepotError], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.number, self._files, self.register = number, files, register
+        self.machine = Raft(number, files.load(), Random(), self._now(), options)
+        self._options = options
+        self._send, self._on_led, self._on_followed = send, on_led, on_followed
+        self._on_ended, self._on_failure = on_ended, on_failure
+        self._writes: list[raft.Write] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._questions: dict[int, asyncio.Future[int]] = {}
+        self._results: dict[int, str] = {}  # of the step under way, by index
+        self._events: deque[raft.Event] = deque()
+        self._is_stepping = False
+        self._tokens = 0
+        self._leads = self._is_closed = False
+        self.is_leader = False
+        """True once it leads and its register has all that was committed before."""
+
+    @property
+    def leader(self) -> int:
+        """Id of the leader, as far as it is known; 0 where it is not."""
+        return self.machine.state.leader
+
+    @property
+    def configuration(self) -> Configuration:
+        return self.machine.state.log.configuration
+
+    def start(self) -> None:
+        self._tick()
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._writing is not None:
+            await asyncio.gather(self._writing, return_exceptions=True)
+        for question in self._questions.values():
+            question.cancel()
+
+    def _now(self) -> float:
+        return self._loop.time() * 1000
+
+    def _tick(self) -> None:
+        self._ticking = self._loop.call_later(self._options.heartbeat_ms / 2000, self._tick)
+        self.step(raft.Tick())
+
+    # -- what is asked -------------------------------------------------------------------------------------------
+
+    def received(self, source: int, messages: list[Message]) -> None:
+        """Messages of another member have come."""
+        for message in messages:
+            self.step(raft.Receive(source, message))
+
+    def propose(self, token: int, command: Command) -> None:
+        """Have a command committed: `on_ended` tells."""
+        self.step(raft.Propose(token, encode_command(command)))
+
+    async def read(self) -> None:
+        """Return when the register has all that was committed before.  Raises UNAVAILABLE where this is no leader."""
+        await self._ask(lambda token: raft.Read(token))
+
+    async def change(self, change: Change) -> None:
+        """Change the members; returns once the change has begun.  Raises PRECONDITION_FAILED, UNAVAILABLE."""
+        await self._ask(lambda token: raft.ChangeMembers(token, change))
+
+    async def _ask(self, question: Callable[[int], raft.Event]) -> None:
+        self._tokens -= 1  # those of proposals are above 0
+        token = self._tokens
+        answer = self._questions[token] = self._loop.create_future()
+        try:
+            self.step(question(token))
+            await answer
+        finally:
+            self._questions.pop(token, None)
+
+    # -- the machine ---------------------------------------------------------------------------------------------
+
+    def step(self, event: raft.Event) -> None:
+        """Have an event happen; those that come of it happen behind it."""
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._events and not self._is_closed:
+                for effect in self.machine.step(self._events.popleft(), self._now()):
+                    self._perform(effect)
+                self._results.clear()
+        finally:
+            self._is_stepping = False
+
+    def _perform(self, effect: raft.Effect) -> None:
+        match effect:
+            case raft.Send(target, message):
+                self._send(target, message)
+            case raft.Write():
+                self._write(effect)
+            case raft.Apply(entries):
+                for entry in entries:
+                    if entry.kind is EntryKind.COMMAND:
+                        self._results[entry.index] = self.register.apply(decode_command(entry.data))
+                self._compact(entries[-1].index)
+            case raft.Restore(snapshot):
+                self.register.restore(snapshot.data)
+            case raft.Done(token, index):
+                self._done(token, self._results.get(index, ""))
+            case raft.ReadReady(token, _):
+                self._done(token, "")
+            case raft.Refused(token, reason, _):
+                self._refused(token, reason)
+            case raft.Unknown(token):
+                self._refused(token, "another controller leads now: the outcome is not known")
+            case raft.RoleChanged(role, term, leader):
+                log.info("controller", role=role.value, term=term, leader=leader)
+                self._role_changed(role)
+            case raft.Halt(reason):
+                self._on_failure(StoreFailedError(reason))
+
+    def _done(self, token: int, reason: str) -> None:
+        question = self._questions.get(token)
+        if question is None:
+            self._on_ended(token, reason)
+        elif not question.done():
+            question.set_result(token)
+
+    def _refused(self, token: int, reason: str) -> None:
+        question = self._questions.get(token)
+        if question is None:
+            self._on_ended(token, None)
+        elif not question.done():
+            code = Code.UNAVAILABLE if self.machine.state.role is not raft.Role.LEADER else Code.PRECONDITION_FAILED
+            question.set_exception(EntrepotError(code, reason))
+
+    def _role_changed(self, role: raft.Role) -> None:
+        """A leader begins once it has applied all that was committed: a read says when."""
+        leads = role is raft.Role.LEADER
+        if leads and not self._leads:
+            self._begin = self._loop.create_task(self._begin_leading(self.machine.state.term))
+        elif self._leads and not leads and self.is_leader:
+            self.is_leader = False
+            self._on_followed()
+        self._leads = leads
+
+    async def _begin_leading(self, term: int) -> None:
+        while self._leads and self.machine.state.term == term and not self._is_closed:
+            try:
+                await self.read()
+            except (EntrepotError, asyncio.CancelledError):
+                await asyncio.sleep(self._options.heartbeat_ms / 1000)
+                continue
+            if self._leads and self.machine.state.term == term:
+                self.is_leader = True
+                self._on_led()
+            return
+
+    # -- the disk ------------------------------------------------------------------------------------------------
+
+    def _write(self, effect: raft.Write) -> None:
+        self._writes.append(effect)
+        if self._writing is None:
+            self._writing = self._loop.create_task(self._keep_writing())
+
+    async def _keep_writing(self) -> None:
+        while self._writes:
+            writes, self._writes = self._writes, []
+            try:
+                await asyncio.to_thread(self._files.perform, writes)
+            except OSError as error:
+                self._writing = None
+                self._on_failure(StoreFailedError(f"the controller's disk: {error}"))
+                return
+            self.step(raft.Synced(writes[-1].number))
+        self._writing = None
+
+    def _compact(self, index: int) -> None:
+        snapshot = self.machine.state.log.snapshot
+        if index - snapshot.index >= SNAPSHOT_ENTRIES:
+            data = self.register.snapshot()
+            self._loop.call_soon(self.step, raft.Compact(index, data))

@@ -1,0 +1,98 @@
+"""ControllerPeers: the connections of a controller to the others, and what it has heard of them.
+
+Messages of one tick of the event loop go out as one request.  Any of them may get lost: Raft says them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from broker.controller.raft_codec import Sender, encode_messages
+from broker.raft.messages import Message
+from broker.remoting.link import Link, LinkSettings
+from domain.errors import EntrepotError
+from protocols.remoting import operations as wire
+
+SEND_SECONDS: Final = 2.0
+MAX_UNANSWERED: Final = 64
+"""Named limit: requests to one controller that it has not taken; further messages are dropped."""
+
+
+class ControllerPeers:
+    """`sender`: own name, once there is a group.  `heard`: incarnation and run of others.  `problems`: of others, in
+    words, by id."""
+
+    def __init__(self, controller: int, addresses: Mapping[int, str], settings: LinkSettings) -> None:
+        self._own, self._addresses, self._settings = controller, dict(addresses), settings
+        self._loop = asyncio.get_running_loop()
+        self.links = {number: Link(address, settings) for number, address in addresses.items() if number != controller}
+        self.sender: Sender | None = None
+        self.heard: dict[int, tuple[str, int]] = {}
+        self.problems: dict[int, str] = {}
+        self._waiting: dict[int, list[Message]] = {}
+        self._unanswered: dict[int, int] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._is_started = False
+
+    def start(self) -> None:
+        self._is_started = True
+        for link in self.links.values():
+            link.start()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(link.close() for link in self.links.values()), *self._closing)
+
+    def address(self, controller: int) -> str:
+        return self._addresses.get(controller, "")
+
+    def reach(self, members: Mapping[int, str]) -> None:
+        """Have a connection to each other member; an empty address leaves the one that the settings name."""
+        for number, address in members.items():
+            known = self._addresses.get(number, "")
+            if number != self._own and address and address != known:
+                self._drop(number)
+                self._addresses[number] = address
+                self.links[number] = Link(address, self._settings)
+                self.links[number].start()
+        for number in [number for number in self.links if number not in members]:
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        link = self.links.pop(number, None)
+        self._addresses.pop(number, None)
+        if link is not None:
+            closing = self._loop.create_task(link.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+    def older_run(self, sender: Sender) -> str:
+        """Reason why a sender is an old copy of one that was heard; empty where it is none."""
+        known = self.heard.get(sender.controller)
+        if known is not None and known[0] == sender.incarnation and sender.run < known[1]:
+            return (
+                f"controller {sender.controller} comes with run {sender.run}, run {known[1]} was heard: its directory "
+                "is an old copy; remove it, and add a controller with a new id"
+            )
+        self.heard[sender.controller] = (sender.incarnation, sender.run)
+        return ""
+
+    def send(self, target: int, message: Message) -> None:
+        """Send a message with the others of this tick."""
+        waiting = self._waiting.setdefault(target, [])
+        if not waiting:
+            self._loop.call_soon(self._flush, target)
+        waiting.append(message)
+
+    def _flush(self, target: int) -> None:
+        messages, self._waiting[target] = self._waiting[target], []
+        link = self.links.get(target)
+        if link is None or not link.is_up or self.sender is None or self._unanswered.get(target, 0) >= MAX_UNANSWERED:
+            return
+        self._unanswered[target] = self._unanswered.get(target, 0) + 1
+
+        def answered(error: EntrepotError | None, payload: bytes) -> None:
+            self._unanswered[target] -= 1
+
+        link.send(wire.RAFT, encode_messages(self.sender, messages), SEND_SECONDS, answered)

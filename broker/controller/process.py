@@ -1,0 +1,343 @@
+"""ControllerServer: a controller behind a listening socket, alone or in a name server.
+
+replicas -> attach, report, obey, change their set      `Controller` decides
+other controllers -> Raft's messages                    `Member` agrees
+operators -> elect, look, change the controllers
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import structlog
+
+from broker.controller.agreement import ControllerOptions, Effect, Propose, Reply, Tell
+from broker.controller.commands import HearController, NameController
+from broker.controller.controller import NOT_LEADER, Controller
+from broker.controller.directory import ControllerDirectory
+from broker.controller.founding import Founding
+from broker.controller.member import Member
+from broker.controller.peers import ControllerPeers
+from broker.controller.raft_codec import Sender, decode_messages
+from broker.raft.membership import Add, Change, Remove, Replace
+from broker.raft.state import Options
+from broker.remoting.link import LinkSettings
+from broker.remoting.listener import ServerChannel, ServerStream, Service
+from domain.clock import Clock
+from domain.errors import Code, EntrepotError
+from domain.replication.control import (
+    ControllerView,
+    GroupShape,
+    GroupView,
+    OrderAnswer,
+    Report,
+    ReportAnswer,
+    SetChange,
+)
+from domain.replication.mastership import Appointment
+from protocols.remoting import operations as wire
+from protocols.remoting.connection import Requested
+from protocols.remoting.values import encode
+
+MAX_REQUESTS: Final = 1000
+"""Named limit: of requests that wait for the others' agreement."""
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """`addresses`: host:port of every controller, this one included, by id.  `cluster`: name of the deployment."""
+
+    controller: int
+    addresses: Mapping[int, str]
+    data_dir: Path
+    cluster: str = ""
+    options: ControllerOptions = field(default_factory=ControllerOptions)
+    raft: Options = field(default_factory=Options)
+
+
+class ControllerServer:
+    """`stopped` is done when it cannot go on: with why.  `install` has it answer for a listener; then `start`."""
+
+    def __init__(self, settings: ControllerSettings, links: LinkSettings, clock: Clock) -> None:
+        self._settings, self._clock = settings, clock
+        self._loop = asyncio.get_running_loop()
+        self.stopped: asyncio.Future[EntrepotError] = self._loop.create_future()
+        self._directory = ControllerDirectory(settings.data_dir, settings.controller)
+        self._peers = ControllerPeers(settings.controller, settings.addresses, links)
+        self._founding = Founding(self._directory, self._peers.links)
+        self._member: Member | None = None
+        self._controller: Controller | None = None
+        self._streams: dict[tuple[str, int], ServerStream] = {}
+        self._requests: dict[int, asyncio.Future[Any]] = {}
+        self._count = 0
+        self._beginning: asyncio.Task[None] | None = None
+        self._ticking: asyncio.TimerHandle | None = None
+        self._hearing: set[int] = set()
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def install(self, service: Service) -> None:
+        service.direct[wire.RAFT] = self._raft
+        service.direct[wire.REPORT] = self._report
+        service.streams[wire.ATTACH] = self._attach
+        service.calls[wire.OBEYED] = self._obeyed
+        service.calls[wire.CHANGE_SET] = self._change_set
+        service.calls[wire.DECIDED] = self._decided
+        service.calls[wire.ELECT] = self._elect
+        service.calls[wire.GROUPS] = self._groups
+        service.calls[wire.CONTROLLER] = self._view
+        service.calls[wire.CHANGE_CONTROLLERS] = self._change_controllers
+
+    def start(self) -> None:
+        self._peers.start()
+        self._beginning = self._loop.create_task(self._begin())
+
+    async def _begin(self) -> None:
+        await self._founding.run()
+        try:
+            self._open()
+        except (OSError, EntrepotError) as error:
+            self._failed(error if isinstance(error, EntrepotError) else EntrepotError(Code.INTERNAL_ERROR, str(error)))
+
+    def _open(self) -> None:
+        from broker.controller.register import Register
+
+        register = Register()
+        identity = self._directory.identity
+        self._controller = Controller(register, identity.cluster, Random(), self._clock.now_ms, self._settings.options)
+        self._peers.sender = Sender(identity.cluster, identity.controller, identity.incarnation, identity.run)
+        self._member = Member(
+            identity.controller,
+            self._directory.files(),
+            self._settings.raft,
+            register,
+            send=self._peers.send,
+            on_led=self._led,
+            on_followed=self._followed,
+            on_ended=self._ended,
+            on_failure=self._failed,
+        )
+        self._member.start()
+        self._tick()
+        log.info("controller", controller=identity.controller, cluster=identity.cluster)
+
+    async def close(self) -> None:
+        for task in (self._beginning,):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._member is not None:
+            await self._member.close()
+        await self._peers.close()
+        for request in self._requests.values():
+            request.cancel()
+        self._directory.close()
+
+    def _failed(self, error: EntrepotError) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(error)
+
+    def _tick(self) -> None:
+        self._ticking = self._loop.call_later(self._settings.options.tick, self._tick)
+        self._perform(self._ready.tick(self._loop.time()))
+        self._follow_members()
+
+    @property
+    def _ready(self) -> Controller:
+        if self._controller is None:
+            raise EntrepotError(Code.UNAVAILABLE, f"this controller has no group yet: {self._founding.problem}")
+        return self._controller
+
+    @property
+    def _leading(self) -> Member:
+        if self._member is None or not self._member.is_leader:
+            raise EntrepotError(Code.UNAVAILABLE, NOT_LEADER)
+        return self._member
+
+    # -- Raft ----------------------------------------------------------------------------------------------------
+
+    def _raft(self, channel: ServerChannel, request: Requested) -> None:
+        sender, messages = decode_messages(request.payload)
+        channel.answer(request.id, encode(None))
+        if self._member is None:
+            return
+        if problem := self._objection(sender):
+            log.warning("a controller is not listened to", seldom="controller", problem=problem)
+            self._peers.problems[sender.controller] = problem
+            return
+        self._peers.problems.pop(sender.controller, None)
+        self._member.received(sender.controller, messages)
+
+    def _objection(self, sender: Sender) -> str:
+        own = self._directory.identity
+        if sender.cluster != own.cluster:
+            return f"controller {sender.controller} is of another group of controllers: {sender.cluster}"
+        if sender.controller == own.controller:
+            return f"two controllers have the id {own.controller}: one of them has to stop"
+        return self._ready.register.old_copy(
+            sender.controller, sender.incarnation, sender.run
+        ) or self._peers.older_run(sender)
+
+    def _led(self) -> None:
+        self._perform(self._ready.led(self._loop.time()))
+
+    def _followed(self) -> None:
+        self._perform(self._ready.followed(self._loop.time()))
+
+    def _ended(self, token: int, reason: str | None) -> None:
+        controller, now = self._ready, self._loop.time()
+        effects = controller.not_applied(token, now) if reason is None else controller.applied(token, reason, now)
+        self._perform(effects)
+
+    def _follow_members(self) -> None:
+        """Reach all members; the leader has the starts of all of them known to all."""
+        member, register = self._member, self._ready.register
+        if member is None:
+            return
+        if member.configuration.members:  # a new one knows of none until it is taken in
+            self._peers.reach({number: register.addresses.get(number, "") for number in member.configuration.members})
+        if not member.is_leader:
+            self._hearing.clear()
+            return
+        own = self._directory.identity
+        heard = {**self._peers.heard, own.controller: (own.incarnation, own.run)}
+        for number, (incarnation, run) in heard.items():
+            known = register.start_of(number)
+            is_new = known is None or (known.incarnation == incarnation and known.run < run)
+            if is_new and number in member.configuration.members and number not in self._hearing:
+                self._hearing.add(number)
+                member.propose(0, HearController(number, incarnation, run))
+            elif not is_new:
+                self._hearing.discard(number)
+
+    def _perform(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Propose(token, command) if self._member is not None:
+                    self._loop.call_soon(self._member.propose, token, command)
+                case Tell(group, replica, order):
+                    stream = self._streams.get((group, replica))
+                    if stream is not None:
+                        stream.send(encode(order))
+                case Reply(request, result, error):
+                    self._reply(request, result, error)
+
+    # -- replicas ------------------------------------------------------------------------------------------------
+
+    def _attach(self, stream: ServerStream, shape: GroupShape, report: Report) -> None:
+        key = shape.name, report.member.replica
+        effects = self._ready.attached(shape, report, self._loop.time())
+        self._streams[key] = stream
+        stream.on_close = lambda: self._detached(key, stream)
+        self._perform(effects)
+
+    def _detached(self, key: tuple[str, int], stream: ServerStream) -> None:
+        if self._streams.get(key) is stream:
+            del self._streams[key]
+            self._perform(self._ready.detached(*key, self._loop.time()))
+
+    def _report(self, channel: ServerChannel, request: Requested) -> None:
+        assert wire.REPORT.arguments is not None
+        name, report = wire.REPORT.arguments.decode(request.payload)
+        controller = self._ready
+        self._perform(controller.reported(name, report, self._loop.time()))
+        decided, told = controller.decided(name), report.appointment
+        answer = ReportAnswer(
+            controller.cluster,
+            controller.is_leader,
+            decided if decided is None or decided.order != told.order else None,
+        )
+        channel.answer(request.id, encode(answer))
+
+    async def _obeyed(self, name: str, replica: int, answer: OrderAnswer) -> None:
+        self._perform(self._ready.obeyed(name, replica, answer, self._loop.time()))
+
+    async def _change_set(self, name: str, change: SetChange) -> Appointment:
+        controller = self._ready
+        found: Appointment = await self._asked(
+            lambda request: controller.change_set(request, name, change, self._loop.time())
+        )
+        return found
+
+    async def _decided(self, name: str) -> Appointment | None:
+        await self._leading.read()
+        return self._ready.decided(name)
+
+    # -- operators -----------------------------------------------------------------------------------------------
+
+    async def _elect(self, name: str, to: int, lost: list[int], is_unclean: bool) -> Appointment:
+        controller = self._ready
+        found: Appointment = await self._asked(
+            lambda request: controller.elect(request, name, to, lost, self._loop.time(), is_unclean=is_unclean)
+        )
+        return found
+
+    async def _asked(self, ask: Any) -> Any:
+        """The reply to a request."""
+        if len(self._requests) >= MAX_REQUESTS:
+            raise EntrepotError(Code.TOO_MANY_REQUESTS, "too many requests wait for the controllers")
+        self._count += 1
+        request, answer = self._count, self._loop.create_future()
+        self._requests[request] = answer
+        try:
+            self._perform(ask(request))
+            return await answer
+        finally:
+            self._requests.pop(request, None)
+
+    def _reply(self, request: int, result: Any, error: EntrepotError | None) -> None:
+        answer = self._requests.get(request)
+        if answer is None or answer.done():
+            return
+        if error is None:
+            answer.set_result(result)
+        else:
+            answer.set_exception(error)
+
+    async def _groups(self) -> list[GroupView]:
+        await self._leading.read()
+        return self._ready.views()
+
+    async def _view(self) -> ControllerView:
+        own, member = self._directory.identity, self._member
+        if member is None:
+            members = tuple(sorted(self._settings.addresses.items()))
+            return ControllerView(own.controller, own.incarnation, members=members, problem=self._founding.problem)
+        state = member.machine.state
+        return ControllerView(
+            own.controller,
+            own.incarnation,
+            own.cluster,
+            own.founders,
+            state.role.value,
+            state.term,
+            state.leader,
+            tuple((number, self._peers.address(number)) for number in member.configuration.members),
+            state.applied,
+            self._problem(member),
+        )
+
+    def _problem(self, member: Member) -> str:
+        if self._peers.problems:
+            return "; ".join(problem for _, problem in sorted(self._peers.problems.items()))
+        if member.number not in member.configuration.members:
+            return "it is no member: add it (entrepot cluster controller add)"
+        return "" if member.leader else "no controller leads: a majority of them does not answer"
+
+    async def _change_controllers(self, old: int, new: int, address: str) -> None:
+        """Add, remove or replace one; returns once the change has begun, and is then carried through."""
+        member = self._leading
+        change: Change = Replace(old, new) if old and new else Add(new) if new else Remove(old)
+        if new:
+            member.propose(0, NameController(new, address))
+        await member.change(change)
+        if old:
+            member.propose(0, NameController(old, ""))

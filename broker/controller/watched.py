@@ -1,0 +1,25 @@
+"""Watched: a group as the leading controller follows it."""
+
+from __future__ import annotations
+
+from broker.controller.contest import Contest
+from broker.controller.liveness import FINE, Heard, Verdict
+from domain.replication.control import GroupShape
+
+
+class Watched:
+    """`heard`: reports of its replicas, by id.  `contest`: the election under way.  `not_before`: of the next; `pause`
+    before it, while none succeeds.  `problem`: in words, empty where there is none."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.heard: dict[int, Heard] = {}
+        self.contest: Contest | None = None
+        self.not_before = self.pause = 0.0
+        self.verdict: Verdict = FINE
+        self.problem = ""
+        self.reshaping: GroupShape | None = None
+
+    def fresh(self, now: float, lease: float) -> dict[int, Heard]:
+        """Replicas that report, and take orders."""
+        return {replica: each for replica, each in self.heard.items() if each.is_fresh(now, lease)}
