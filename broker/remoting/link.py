@@ -10,6 +10,7 @@ Invariant: every request's callback runs exactly once.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
 from functools import partial
@@ -267,6 +268,11 @@ class Link:
         if stream.consumed >= STREAM_CREDIT_BYTES // 2 and self._connection is not None:
             self._connection.grant(event.id, stream.consumed)
             stream.consumed = 0
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last byte came; infinite where it is not up."""
+        return self._loop.time() - self._last_heard if self.is_up else math.inf
 
     # -- asking --------------------------------------------------------------------------------------------------
 

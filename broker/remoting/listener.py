@@ -183,6 +183,11 @@ class ServerChannel(asyncio.Protocol):
         hello = self._connection.hello
         return "" if hello is None else hello.who
 
+    @property
+    def silence(self) -> float:
+        """Seconds since the last byte came."""
+        return self._loop.time() - self._heard
+
     # -- the socket ----------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -11,10 +11,11 @@ from broker.replication.replica_files import ReplicaFiles, has_others
 from broker.replication.slave_store import SlaveStore
 from broker.server.identity import epoch_kept
 from broker.store.damage import DamagedLogError
-from broker.store.store_files import StoreFiles
-from domain.errors import StoreFailedError
+from broker.store.store_files import FORMAT, StoreFiles, StoreIdentity
+from domain.errors import Code, EntrepotError, StoreFailedError
 from domain.replication.mastership import Promise
 from domain.route import mastership_epoch
+from protocols.remoting.operations import StoreSeed
 
 
 def make_machine(
@@ -44,6 +45,17 @@ def make_machine(
     engine = store.engine
     confirmed = 0 if store.is_copying else store.applied  # of a copy that is not whole nothing is its own
     return Replica(state, engine.epochs.history(), engine.end, confirmed, engine.commit_log.min_offset)
+
+
+def begin_store(machine: Replica, files: ReplicaFiles, store_files: StoreFiles, seed: StoreSeed) -> None:
+    """Have the directory of a new replica begin as its group's does.  Raises PRECONDITION_FAILED."""
+    state = machine.state
+    if state.group not in ("", seed.store_id):
+        raise EntrepotError(Code.PRECONDITION_FAILED, f"the master is of group {seed.store_id}, not {state.group}")
+    identity = StoreIdentity(FORMAT, seed.store_id, seed.handle_key, seed.segment_size_bytes, began_at=seed.begin)
+    store_files.put_identity(identity)
+    machine.state = replace(state, group=seed.store_id)
+    files.save(machine.state)
 
 
 def _epoch_of_before(data_dir: Path) -> int:

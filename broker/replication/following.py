@@ -16,6 +16,7 @@ from broker.remoting.link import ClientStream, Link, LinkSettings
 from broker.replication.runs import WELCOME_ITEM, decode_runs
 from broker.replication.slave_progress import Run
 from domain.errors import Code, CorruptedError, EntrepotError
+from domain.replication.control import NEVER
 from domain.replication.greeting import Greeting, Welcome
 from protocols.remoting import operations as wire
 from protocols.remoting.values import Codec
@@ -62,6 +63,11 @@ class Following:
         self._is_held = False
         self._harmed_pause = 0.0
         self.problem = ""
+
+    @property
+    def silence(self) -> float:
+        """Seconds since a word of the master; `NEVER` where no connection is up."""
+        return NEVER if self._link is None else min(self._link.silence, NEVER)
 
     def hold(self) -> None:
         """End the stream, and greet nobody until `go_on`: the log is copied from elsewhere."""

@@ -12,7 +12,7 @@ import structlog
 from broker.broker import Broker
 from broker.opening import OpenedStore
 from broker.remoting.listener import RemotingListener, ServerChannel
-from broker.replication.peers import GroupSettings
+from broker.replication.peers import REPLICA_CLIENT, GroupSettings
 from broker.replication.replica import Replica
 from broker.replication.slave_lag import slave_statuses
 from broker.server.process import BrokerProcess, BrokerProcessSettings, Mastership
@@ -25,8 +25,6 @@ from domain.replication.epochs import EpochStart
 from domain.route import mastership_order
 from protocols.remoting.operations import SlaveStatus, StoreSeed
 
-REPLICA_CLIENT: Final = "replica"
-"""Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
 QUIESCE_STEP_SECONDS: Final = 0.002
 SAVE_SECONDS: Final = 1.0
 """Longest time for saving before a planned move, while writes go on: the store is opened anew in the pause, and what is

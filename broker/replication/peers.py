@@ -18,7 +18,9 @@ from typing import Any, Final
 import structlog
 
 from broker.remoting.link import Link, LinkSettings
+from broker.server.process import BrokerProcessSettings
 from domain.errors import EntrepotError
+from domain.replication.control import GroupShape
 from domain.replication.election import ElectionError, first_election
 from domain.replication.mastership import NOBODY, Appointment, FenceAnswer
 from domain.replication.rule import Rule, RuleKind
@@ -27,6 +29,8 @@ from protocols.remoting import operations as wire
 ASK_SECONDS: Final = 2.0
 ALONE_SECONDS: Final = 3.0
 """Time for which the only replica in sync looks for others before it goes on without them."""
+REPLICA_CLIENT: Final = "replica"
+"""Name in the greeting of replicas, and of who elects: their connections outlive a mastership."""
 PAUSE_SECONDS: Final = 0.3
 """Between two rounds of questions."""
 log = structlog.get_logger(__name__)
@@ -38,7 +42,9 @@ class GroupSettings:
     copy and count for nothing.
 
     `compare_rate`: bytes a second of sealed segments that a slave compares with the master's, 0 for none.  `copy_rate`:
-    bytes a second that a replica copies which lacks much, 0 for no bound.
+    bytes a second that a replica copies which lacks much, 0 for no bound.  `controllers`: host:port of those that elect
+    its master; none where operators do.  `lease`: seconds of silence after which a replica counts as gone for them.
+    `elects_async`: also under the rule `async`.
     """
 
     replica: int
@@ -47,11 +53,31 @@ class GroupSettings:
     observers: frozenset[int] = frozenset()
     compare_rate: int = 0
     copy_rate: int = 0
+    controllers: tuple[str, ...] = ()
+    lease: float = 3.0
+    elects_async: bool = False
+
+    @property
+    def shape(self) -> GroupShape:
+        """The group without a name, as its controllers are told it."""
+        replicas, observers = tuple(sorted(self.addresses.items())), tuple(sorted(self.observers))
+        return GroupShape("", replicas, self.rule, observers, self.elects_async)
 
     @property
     def counting(self) -> frozenset[int]:
         """Ids of the replicas that the rule is about."""
         return frozenset(self.addresses) - self.observers
+
+
+def link_settings(process: BrokerProcessSettings, group: GroupSettings) -> LinkSettings:
+    """Connections of a replica to others: a silence is seen well within a lease."""
+    return LinkSettings(
+        who=f"{REPLICA_CLIENT} {group.replica}",
+        cluster=process.cluster,
+        tls=process.tls.client(),
+        ping_seconds=min(1.0, group.lease / 4),
+        silence_seconds=process.silence_seconds,
+    )
 
 
 class Peers:
@@ -127,6 +153,8 @@ class Peers:
         if latest.order > own.appointment.order:
             self._take(latest)
             return
+        if self._group.controllers:
+            return  # theirs is the word
         if len(heard) < len(links):
             self._look_alone(own, heard)
             return

@@ -16,19 +16,19 @@ from typing import Any, Final
 import structlog
 
 from broker.opening import OpenedStore
-from broker.remoting.link import LinkSettings
 from broker.remoting.listener import ServerStream
 from broker.replication import effects as do
-from broker.replication.beginning import make_machine
+from broker.replication.beginning import begin_store, make_machine
+from broker.replication.controllers import Controllers
+from broker.replication.controlling import Controlling, ReplicaParts
 from broker.replication.copying import Copying
 from broker.replication.executor import Act, Executor
 from broker.replication.following import Following
 from broker.replication.following_replica import Role
-from broker.replication.leading import REPLICA_CLIENT, Leading
+from broker.replication.leading import Leading
 from broker.replication.log_service import LogService
-from broker.replication.peers import GroupSettings, Peers
-from broker.replication.replica_files import MAX_DIVERGED_BYTES, ReplicaFiles
-from broker.replication.runs import read_parts
+from broker.replication.peers import GroupSettings, Peers, link_settings
+from broker.replication.replica_files import ReplicaFiles
 from broker.replication.service import ReplicaService
 from broker.replication.slave_progress import Run
 from broker.replication.slave_reads import SlaveReads
@@ -40,7 +40,7 @@ from broker.server.process import BrokerProcessSettings, make_listener
 from broker.settings import BrokerSettings
 from broker.store.commit_log import CommitLog
 from broker.store.disk import OsDisk
-from broker.store.store_files import FORMAT, DirectoryLock, StoreFiles, StoreIdentity
+from broker.store.store_files import DirectoryLock, StoreFiles
 from domain.clock import Clock
 from domain.errors import Code, EntrepotError, StorageFullError, StoreFailedError
 from domain.replication.greeting import Greeting, Welcome
@@ -77,20 +77,19 @@ class ReplicaProcess:
         self._leading: Leading | None = None
         self._listener = make_listener(process, listener, settings)
         ReplicaService(self).install(self._listener.service)
-        links = LinkSettings(
-            who=f"{REPLICA_CLIENT} {group.replica}",
-            cluster=process.cluster,
-            tls=process.tls.client(),
-            silence_seconds=process.silence_seconds,
+        links = link_settings(process, group)
+        self._streams = SlaveStreams(
+            lambda: self.machine.confirmed,
+            on_sent=lambda replica, stream, end: self.machine.sending(replica, stream, end),
+            on_gone=lambda replica, stream: self.machine.slave_gone(replica, stream),
         )
-        self._streams = SlaveStreams(lambda: self.machine.confirmed, self._sent, self._stream_gone)
         self._following = Following(
             links,
             prepare=self._prepare_store,
             greet=lambda: self.machine.greeting(),
             on_welcome=self._welcomed,
             on_runs=self._runs_came,
-            on_lost=lambda: self.machine.lost(),
+            on_lost=self._lost,
             segment_size=self._segment_size,
         )
         self._peers = Peers(
@@ -113,7 +112,7 @@ class ReplicaProcess:
         )
         self._log = LogService(group.compare_rate, self._peers.links, lambda: self.machine, lambda: self._commit_log)
         self._log.install(self._listener.service)
-        self._executor = Executor(self._acts(), self._failed)
+        self._executor = Executor(self._acts(), self._end)
         self._perform, self.settled = self._executor.perform, self._executor.settled
         try:
             self.machine = make_machine(
@@ -122,13 +121,21 @@ class ReplicaProcess:
         except BaseException:
             self._lock.release()
             raise
+        self._controlling = Controlling(
+            ReplicaParts(self.machine, self._files, self._following, self._streams, lambda: self._leading),
+            group.lease,
+            promise=self._promise,
+            quiesce=self.quiesce,
+            perform=self._perform,
+        )
+        self._controllers = Controllers(group, process.name, links, self._controlling)
 
     def _open_slave_store(self) -> SlaveStore:
         self._slave = SlaveStore(
             self._settings,
             self._lock.descriptor,
             on_synced=self._synced,
-            on_failure=self._failed,
+            on_failure=self._end,
             offer_reads=self._offer_reads,
             caught_up_at=self._caught_up_at,
         )
@@ -164,15 +171,15 @@ class ReplicaProcess:
         self._perform(self.machine.start(secrets.token_hex(4)))
         await self.settled()
         self._peers.start()
+        self._controllers.start()
         self._log.start()
         log.info("replica", group=self._process.name, replica=self._group.replica, role=self.machine.role.value)
 
     async def close(self) -> None:
-        """Stop, cleanly."""
-        await self._copying.close()
-        await self._log.close()
-        await self._peers.close()
-        await self._following.close()
+        """Stop, cleanly: a master hands over first."""
+        await self._controllers.hand_over(self._controlling.successor())
+        for part in (self._controllers, self._copying, self._log, self._peers, self._following):
+            await part.close()
         await self.settled()
         self._streams.close()
         if self._leading is not None:
@@ -182,9 +189,10 @@ class ReplicaProcess:
             self._slave.close()
         self._lock.release()
 
-    def _failed(self, failure: EntrepotError) -> None:
+    def _end(self, why: EntrepotError | None) -> None:
+        """The process is to end: it cannot go on, or its broker left its cluster (None)."""
         if not self.stopped.done():
-            self.stopped.set_result(failure)
+            self.stopped.set_result(why)
 
     # -- what the machine wants -------------------------------------------------------------------------------------
 
@@ -205,11 +213,12 @@ class ReplicaProcess:
             do.RefuseSlave: lambda effect: self._streams.refuse(effect.stream, effect.reason),
             do.Acknowledge: lambda effect: self._following.acknowledge(self._group.replica, effect.end),
             do.Announce: self._announce,
-            do.Halt: lambda effect: self._failed(StoreFailedError(effect.reason)),
+            do.Halt: lambda effect: self._end(StoreFailedError(effect.reason)),
         }
 
     def _announce(self, effect: do.Announce) -> None:
         self._peers.announce(effect.appointment)
+        self._controllers.report_soon()
         if self._leading is not None:
             self._leading.set_changed()
 
@@ -228,13 +237,7 @@ class ReplicaProcess:
             return True
         if seed is None:
             return False
-        state = self.machine.state
-        if state.group not in ("", seed.store_id):
-            raise EntrepotError(Code.PRECONDITION_FAILED, f"the master is of group {seed.store_id}, not {state.group}")
-        identity = StoreIdentity(FORMAT, seed.store_id, seed.handle_key, seed.segment_size_bytes, began_at=seed.begin)
-        self._store_files.put_identity(identity)
-        self.machine.state = replace(state, group=seed.store_id)
-        self._files.save(self.machine.state)
+        begin_store(self.machine, self._files, self._store_files, seed)
         self._open_slave_store()
         return True
 
@@ -244,6 +247,10 @@ class ReplicaProcess:
         self._perform(self.machine.welcomed(welcome))
         if self.machine.is_joined and self._copying.begin(welcome):
             self._following.hold()
+
+    def _lost(self) -> None:
+        self.machine.lost()
+        self._controllers.report_soon()
 
     def _synced(self, end: int, generation: int) -> None:
         self._perform(self.machine.synced_to(end, generation))
@@ -274,9 +281,7 @@ class ReplicaProcess:
         store = self._slave_store
         engine = store.engine
         if effect.keeps:
-            parts = read_parts(engine.commit_log, effect.to, min(engine.end, effect.to + MAX_DIVERGED_BYTES))
-            path = await asyncio.to_thread(self._files.keep_diverged, effect.to, parts)
-            log.error("what only this replica had is cut", kept_in=str(path), bytes=engine.end - effect.to)
+            await asyncio.to_thread(self._files.keep_cut, engine.commit_log, effect.to, engine.end)
         store.close()
         self._files.intend_cut(effect.to)
         self._open_slave_store().confirm(min(self.machine.confirmed, effect.to))
@@ -323,12 +328,7 @@ class ReplicaProcess:
 
     def _open(self) -> None:
         assert self._leading is not None, "only a master opens"
-        self._leading.open(self._group, self._process, self._listener, self._left)
-
-    def _left(self, why: EntrepotError | None) -> None:
-        """Gateways and name servers are done with the broker: it left (None), or may not be there."""
-        if not self.stopped.done():
-            self.stopped.set_result(why)
+        self._leading.open(self._group, self._process, self._listener, self._end)
 
     def _resign(self, effect: do.Close) -> Coroutine[Any, Any, None]:
         """Master no more, at once; then the store is opened anew, as a slave's."""
@@ -344,23 +344,26 @@ class ReplicaProcess:
         self.machine.reopened(store.engine.end)
         store.confirm(min(self.machine.confirmed, store.engine.end))
 
-    def _sent(self, replica: int, stream: int, end: int) -> None:
-        self.machine.sending(replica, stream, end)
-
-    def _stream_gone(self, replica: int, stream: int) -> None:
-        self.machine.slave_gone(replica, stream)
-
     # -- what others ask (`service.py`) ------------------------------------------------------------------------------
 
     async def fence(self, epoch: int, token: str) -> tuple[FenceAnswer | None, Promise | None]:
-        """Promise; the answer waits for the promise to be durable and for a master to have ended its time, and not for
-        its store to be opened anew."""
+        """Promise, to whoever elects where no controllers do."""
+        if self._group.controllers:
+            raise EntrepotError(
+                Code.PRECONDITION_FAILED, f"the controllers at {', '.join(self._group.controllers)} elect its master"
+            )
+        answer = await self._promise(Promise(epoch, token))
+        return (None, answer) if isinstance(answer, Promise) else (answer, None)
+
+    async def _promise(self, promise: Promise) -> FenceAnswer | Promise:
+        """The answer waits for the promise to be durable and for a master to have ended its time, and not for its store
+        to be opened anew."""
         await self.settled()
-        effects, answer = self.machine.fence(epoch, token)
+        effects, answer = self.machine.fence(promise.epoch, promise.token)
         self._perform(effects)
         if self.stopped.done():
             raise EntrepotError(Code.UNAVAILABLE, "the replica stops")
-        return (None, answer) if isinstance(answer, Promise) else (answer, None)
+        return answer
 
     async def appoint(self, appointment: Appointment) -> None:
         self._perform(self.machine.appoint(appointment))
@@ -374,7 +377,8 @@ class ReplicaProcess:
 
     def status(self) -> ReplicaStatus:
         condition = self._log.condition(self._files.diverged_parts(), self._copying.source)
-        return status_of(self.machine, self._leading, self._commit_log, self._following.problem, condition)
+        own = status_of(self.machine, self._leading, self._commit_log, self._following.problem, condition)
+        return replace(own, controllers=self._group.controllers, problem=own.problem or self._controllers.problem)
 
     async def health(self) -> tuple[ReplicaStatus, ReplicaStatus | None]:
         own = self.status()

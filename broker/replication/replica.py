@@ -57,7 +57,7 @@ class Replica(FollowingReplica):
         self.is_open = False
         self.epoch_end: int | None = None  # behind its EPOCH record, once that is written
         self.slaves: dict[int, SlaveProgress] = {}
-        self.asks_first = False  # a quorum's new directory counts once the controllers have it committed
+        self.asks_first = False  # a new directory counts once the controllers have let the earlier one go
         self.wanted: set[Member] = set()  # slaves that have all, and wait for that
         self.kept_out: frozenset[int] = frozenset()  # slaves that were let go, and have not come back for good
 
@@ -86,11 +86,16 @@ class Replica(FollowingReplica):
         is_alone = appointment.rule.kind is RuleKind.ASYNC or not appointment.others(appointment.members)
         return is_alone and appointment.rule.kind is not RuleKind.QUORUM and len(appointment.known) > 1
 
+    @property
+    def waits_for_word(self) -> bool:
+        """It was master, and goes on once it hears that nobody is a later one."""
+        known = self.state.appointment
+        is_master = known.master == self.state.replica and self.state.member in known.members
+        return self.role is Role.NOBODY and is_master and self.state.promise.epoch <= known.epoch
+
     def nobody_later(self) -> list[Effect]:
         """Every other replica was heard, and none has promised a later epoch: a master goes on."""
-        known, member = self.state.appointment, self.state.member
-        is_master = self.role is Role.NOBODY and known.master == member.replica and member in known.members
-        return self._lead() if is_master and self.state.promise.epoch <= known.epoch else []
+        return self._lead() if self.waits_for_word else []
 
     def _is_copy(self, reason: str) -> list[Effect]:
         """It lacks what a later start of its directory had: no master from now on, and no slave that counts."""
@@ -116,6 +121,7 @@ class Replica(FollowingReplica):
         role, self.role, self.is_open = self.role, Role.NOBODY, False
         self.lost()
         self.slaves.clear()
+        self.wanted.clear()
         self.epoch_end = None
         if role is Role.MASTER:
             return [Close(reason)]
@@ -221,7 +227,7 @@ class Replica(FollowingReplica):
         is_member = slave.member in appointment.members or not appointment.counts(slave.member.replica)
         if not self.is_open or slave.acknowledged < least or is_member or slave.member.replica in self.kept_out:
             return []
-        if self.asks_first and appointment.rule.kind is RuleKind.QUORUM and slave.member not in appointment.known:
+        if self.asks_first and replaces_another(slave.member, appointment):
             self.wanted.add(slave.member)
             return []
         return self.change_set(with_member(appointment, slave.member))
@@ -269,3 +275,10 @@ class Replica(FollowingReplica):
         self._is_syncing = False
         self.synced = max(self.synced, end)
         return self._confirm()
+
+
+def replaces_another(member: Member, appointment: Appointment) -> bool:
+    """An earlier directory of the replica counts still: should it come back, nobody may take it for this one."""
+    if appointment.rule.kind is RuleKind.QUORUM:
+        return member not in appointment.known
+    return any(each.replica == member.replica for each in appointment.members)

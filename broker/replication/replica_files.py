@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from broker.store.commit_log import is_segment_name
+from broker.replication.runs import read_parts
+from broker.store.commit_log import CommitLog, is_segment_name
 from broker.store.private_files import make_private_directory
 from broker.store.small_files import put_durably
 from domain.errors import StoreFailedError
@@ -108,6 +109,11 @@ class ReplicaFiles:
         return sorted(
             (int(start), int(end)) for start, dash, end in found if dash and start.isdigit() and end.isdigit()
         )
+
+    def keep_cut(self, commit_log: CommitLog, start: int, end: int) -> None:
+        """Keep the part of a log that is about to be cut, up to the limit."""
+        path = self.keep_diverged(start, read_parts(commit_log, start, min(end, start + MAX_DIVERGED_BYTES)))
+        log.error("what only this replica had is cut", kept_in=str(path), bytes=end - start)
 
     def keep_diverged(self, start: int, parts: list[bytes]) -> Path:
         """Keep bytes of the log that are about to be cut, named by their place."""

@@ -1,7 +1,7 @@
 """SetKeeping: a master has the controllers' register follow its set.
 
-The master lets nobody go by itself: until the register has the smaller set, it waits for the union of both.  To take one
-in needs nobody: whoever knows only the earlier set is safe with it (ADR 47).
+The master lets nobody go by itself: until the register has the smaller set, it waits for the union of both.  To take
+one in needs nobody: whoever knows only the earlier set is safe with it (ADR 47).
 
 Invariants:
 
@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from broker.replication.effects import Effect
 from broker.replication.following_replica import Role
-from broker.replication.replica import Replica
+from broker.replication.replica import Replica, replaces_another
 from domain.replication.control import SetChange
 from domain.replication.election import admitted
 from domain.replication.mastership import Appointment, Member
@@ -41,6 +41,8 @@ class SetKeeping:
         """An appointment that the register has, or had."""
         effects = self._machine.appoint(decided)
         if decided.order > self._register.order:
+            if decided.epoch > self._register.epoch:  # an earlier run of this master may have proposed something
+                self._last_base = decided.order
             self._register = decided
             effects += self._take()
         return effects
@@ -65,10 +67,13 @@ class SetKeeping:
         if own.rule.kind is RuleKind.QUORUM:
             new = self._machine.wanted - set(own.known)
             return replace(own, known=admitted(own.known, new)) if new else own
-        staying = tuple(
-            member for member in own.members if member.replica not in self.gone or member.replica == own.master
-        )
+        staying = tuple(member for member in own.members if not self._is_leaving(member, own.master))
         return replace(own, members=staying) if staying != own.members else own
+
+    def _is_leaving(self, member: Member, master: int) -> bool:
+        """It is gone, or its replica has come back with another directory."""
+        is_replaced = any(w.replica == member.replica and w != member for w in self._machine.wanted)
+        return member.replica != master and (member.replica in self.gone or is_replaced)
 
     def answered(self, decided: Appointment) -> list[Effect]:
         """The register's answer to a proposal."""
@@ -88,16 +93,15 @@ class SetKeeping:
         if machine.role is not Role.MASTER or register.epoch != own.epoch or register.order <= self._last_base:
             return []
         if own.rule.kind is RuleKind.QUORUM:
-            machine.wanted -= set(register.known)
             changed = replace(own, known=register.known, members=_with(own, register.known))
         else:
-            changed = replace(own, members=self._staying(own, register.members))
+            kept = register.members
+            staying = tuple(each for each in own.members if each in kept or not self._is_leaving(each, own.master))
+            changed = replace(own, members=staying)
+        machine.wanted = {each for each in machine.wanted if replaces_another(each, changed)}
         if (changed.members, changed.known) == (own.members, own.known):
             return []
         return machine.change_set(replace(changed, version=max(own.version, register.version) + 1))
-
-    def _staying(self, own: Appointment, decided: Collection[Member]) -> tuple[Member, ...]:
-        return tuple(each for each in own.members if each.replica not in self.gone or each in decided)
 
 
 def _same(own: Appointment, register: Appointment) -> bool:

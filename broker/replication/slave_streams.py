@@ -59,6 +59,11 @@ class SlaveStreams:
         if found is not None:
             self._on_gone(found.replica, number)
 
+    def silence(self, number: int) -> float | None:
+        """Seconds since a slave was heard; None where its stream has ended."""
+        found = self._streams.get(number)
+        return None if found is None else found.stream.channel.silence
+
     def welcome(self, number: int, welcome: Welcome) -> None:
         """Take a slave, and begin to send."""
         found = self._streams.get(number)

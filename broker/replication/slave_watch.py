@@ -15,8 +15,8 @@ class SlaveSight(NamedTuple):
 
 
 class SlaveWatch:
-    """`lease`: seconds after which one that is not heard is let go.  `max_lag`: seconds for which one may lag behind; so
-    long it must have kept up, too, before it is taken again."""
+    """`lease`: seconds after which one that is not heard is let go.  `max_lag`: seconds for which one may lag behind,
+    and for which it must have kept up then, before it is taken again."""
 
     def __init__(self, lease: float, max_lag: float) -> None:
         self._lease, self._max_lag = lease, max_lag

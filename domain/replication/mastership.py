@@ -149,7 +149,7 @@ class Promise:
 @dataclass(frozen=True, slots=True)
 class ReplicaState:
     """All that a replica keeps beside its log.  `run`: number of starts of this data directory; `tokens`: of the last
-    of them."""
+    of them.  `controllers`: id of the group of controllers that it obeys, empty where it has obeyed none."""
 
     group: str
     replica: int
@@ -158,6 +158,7 @@ class ReplicaState:
     promise: Promise = Promise()
     appointment: Appointment = Appointment()
     tokens: tuple[str, ...] = ()
+    controllers: str = ""
 
     @property
     def member(self) -> Member:

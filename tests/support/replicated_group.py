@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 from pathlib import Path
 from types import TracebackType
 
@@ -21,25 +20,31 @@ from store_client.remote import RemoteSettings, open_remote
 from store_client.remote.electing import WHO, Electing
 from store_client.remote.store import RemoteStore
 from tests.support.clock import ManualClock
+from tests.support.controllers import Controllers, listening
 from tests.support.waiting import until
 
 LAYOUT = CommitLogLayout(segment_size_bytes=1 << 20, preallocate_bytes=256 << 10, reserve_bytes=64 << 10)
-
-
-def listening(port: int = 0) -> socket.socket:
-    found = socket.socket()
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    found.bind(("127.0.0.1", port))
-    return found
 
 
 class ReplicatedGroup:
     """`replicas`: those that run, by id."""
 
     def __init__(
-        self, directory: Path, rule: Rule, clock: ManualClock | None = None, *, zone: str = "", observers: int = 0
+        self,
+        directory: Path,
+        rule: Rule,
+        clock: ManualClock | None = None,
+        *,
+        zone: str = "",
+        observers: int = 0,
+        controllers: int = 0,
+        lease: float = 0.5,
+        elects_async: bool = False,
     ) -> None:
-        """`zone`: of the gateway; replica 3 is in zone-3, and so on.  `observers`: how many there are beside."""
+        """`zone`: of the gateway; replica 3 is in zone-3, and so on.  `observers`: how many there are beside.
+
+        `controllers`: how many elect its masters, 0: none.
+        """
         self.directory, self.rule, self.zone = directory, rule, zone
         self.clock = clock or ManualClock()
         sockets = {replica: listening() for replica in range(1, rule.replicas + observers + 1)}
@@ -47,12 +52,15 @@ class ReplicatedGroup:
         self._sockets = sockets
         self.replicas: dict[int, ReplicaProcess] = {}
         self.copy_rate = 0
+        self.elects_async = elects_async
+        self.controllers = Controllers(directory, controllers, lease, self.clock)
         self._name_server = NameServer(door := listening(), lease_seconds=5.0, cluster="", tls=None)
         self.name_server_address = f"127.0.0.1:{door.getsockname()[1]}"
         self.store: RemoteStore
 
     async def __aenter__(self) -> ReplicatedGroup:
         await self._name_server.start()
+        await self.controllers.start_all()
         for replica in self.addresses:
             await self.start(replica)
         await until(lambda: self.master, "somebody is master")
@@ -69,6 +77,7 @@ class ReplicatedGroup:
             await self.store.close()
         for replica in tuple(self.replicas):
             await self.stop(replica)
+        await self.controllers.stop_all()
         await self._name_server.close()
 
     def data_dir(self, replica: int) -> Path:
@@ -100,6 +109,9 @@ class ReplicatedGroup:
                 self.rule,
                 frozenset(each for each in self.addresses if each > self.rule.replicas),
                 copy_rate=self.copy_rate,
+                controllers=tuple(self.controllers.addresses.values()),
+                lease=self.controllers.lease,
+                elects_async=self.elects_async,
             ),
             found,
             self.clock,
@@ -153,6 +165,18 @@ class ReplicatedGroup:
             )
 
         await until(is_even, "all replicas have everything")
+
+    async def in_sync(self) -> None:
+        """Return when every replica that runs has everything, and the controllers know that."""
+        await self.even()
+        running = {replica for replica in self.replicas if replica <= self.rule.replicas}
+
+        def is_known() -> bool:
+            leader = self.controllers.running.get(self.controllers.leader)
+            decided = None if leader is None or leader._controller is None else leader._controller.decided("group")
+            return decided is not None and running <= {member.replica for member in decided.members}
+
+        await until(is_known, "the controllers know that all are in sync")
 
     def log_of(self, replica: int) -> bytes:
         """All that the replica's log has on disk."""

@@ -1,0 +1,231 @@
+"""Controllers: a replica's connections to the controllers of its cluster.
+
+It reports itself to each of them, several times a lease, and obeys the one that leads.  A master has its set changed
+by them.  Nothing here is waited for by messages: without controllers a group goes on as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from broker.remoting.link import ClientStream, Link, LinkSettings
+from broker.replication.controlling import Controlling
+from broker.replication.peers import GroupSettings
+from broker.replication.set_keeping import SetKeeping
+from domain.errors import Code, EntrepotError
+from domain.replication.control import Order, OrderAnswer, ReportAnswer
+from domain.replication.mastership import NOBODY, Appointment, Promise
+from protocols.remoting import operations as wire
+from protocols.remoting.values import Codec
+
+ASK_SECONDS: Final = 2.0
+BEATS: Final = 8
+"""Reports in the time of a lease."""
+MOST_BEAT_SECONDS: Final = 0.5
+HAND_OVER_SECONDS: Final = 5.0
+"""Longest time for which a master that stops waits for the next one."""
+_ORDER: Final[Codec[Order]] = Codec(Order)
+_ANSWER: Final[Codec[ReportAnswer]] = Codec(ReportAnswer)
+_APPOINTMENT: Final[Codec[Appointment]] = Codec(Appointment)
+log = structlog.get_logger(__name__)
+
+
+class Controllers:
+    """Of a group; none where operators elect its masters.  `name`: of the group."""
+
+    def __init__(self, group: GroupSettings, name: str, settings: LinkSettings, replica: Controlling) -> None:
+        self._shape, self._lease, self._replica = replace(group.shape, name=name), group.lease, replica
+        addresses = group.controllers
+        replica.machine.asks_first = bool(addresses)
+        self._loop = asyncio.get_running_loop()
+        self.keeping = SetKeeping(replica.machine)
+        self._links = [Link(each, settings, on_up=partial(self._up, number)) for number, each in enumerate(addresses)]
+        self._streams: dict[int, ClientStream] = {}
+        self._attaching: dict[int, asyncio.TimerHandle] = {}
+        self._leader: int | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._beating: asyncio.TimerHandle | None = None
+        self._is_reporting = self._is_asking = False
+        self._proposed_at = 0.0
+        self.problem = "its controllers do not answer" if addresses else ""
+
+    def start(self) -> None:
+        for link in self._links:
+            link.start()
+        if self._links:
+            self._beat()
+
+    async def close(self) -> None:
+        for timer in (self._beating, *self._attaching.values()):
+            if timer is not None:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(link.close() for link in self._links))
+
+    # -- orders --------------------------------------------------------------------------------------------------
+
+    def _up(self, number: int) -> None:
+        self._attach(number)
+
+    def _attach(self, number: int) -> None:
+        """Take orders of a controller."""
+        self._attaching.pop(number, None)
+        link = self._links[number]
+        if not link.is_up:
+            return
+        payload = wire.ATTACH.encode_arguments(self._shape, self._replica.report())
+        self._streams[number] = link.open_stream(
+            wire.ATTACH, payload, partial(self._ordered, number), partial(self._refused, number)
+        )
+
+    def _refused(self, number: int, error: EntrepotError) -> None:
+        self._streams.pop(number, None)
+        if self._links[number].is_up:
+            if error.code != Code.UNAVAILABLE:
+                self._note(error.message)
+            self._attaching[number] = self._loop.call_later(self._lease / BEATS, self._attach, number)
+
+    def _note(self, problem: str) -> None:
+        if problem != self.problem:
+            self.problem = problem
+            if problem:
+                log.warning("the controllers", problem=problem)
+
+    def _ordered(self, number: int, item: bytes) -> None:
+        order = _ORDER.decode(item)
+        if not self._is_ours(order.cluster):
+            return
+        self._leader = number
+        if order.appointment is not None:
+            self._decided(order.cluster, order.appointment)
+            return
+        task = self._loop.create_task(self._obey(self._links[number], order))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _obey(self, link: Link, order: Order) -> None:
+        try:
+            if order.fence is not None:
+                said = await self._replica.promise(order.fence)
+                is_refusal = isinstance(said, Promise)
+                answer = OrderAnswer(order.number, None if is_refusal else said, said if is_refusal else None)  # type: ignore[arg-type]
+            else:
+                assert order.quiesce is not None
+                answer = OrderAnswer(order.number, is_even=await self._replica.quiesce(*order.quiesce))
+            name, replica = self._shape.name, self._replica.machine.state.replica
+            await link.ask(wire.OBEYED, name, replica, answer, seconds=ASK_SECONDS)
+        except EntrepotError as error:
+            log.warning("an order of the controllers is not obeyed", problem=error.message)
+        self.report_soon()
+
+    def _is_ours(self, cluster: str) -> bool:
+        known = self._replica.machine.state.controllers
+        if known in ("", cluster):
+            return True
+        self._note(
+            f"these controllers are of group {cluster}, and {known} decided here before: if that one is gone for good, "
+            "entrepot cluster rebind"
+        )
+        return False
+
+    def _decided(self, cluster: str, appointment: Appointment) -> None:
+        self._replica.bind(cluster)
+        self._replica.perform(self.keeping.heard(appointment))
+        self._note("")
+
+    # -- reports -------------------------------------------------------------------------------------------------
+
+    def report_soon(self) -> None:
+        """Something is different: say so at the end of this tick of the event loop."""
+        if not self._is_reporting and self._links:
+            self._is_reporting = True
+            self._loop.call_soon(self._report)
+
+    def _beat(self) -> None:
+        self._beating = self._loop.call_later(min(self._lease / BEATS, MOST_BEAT_SECONDS), self._beat)
+        self._replica.observe(self.keeping)
+        self._report()
+        self._look_alone()
+
+    def _report(self) -> None:
+        self._is_reporting = False
+        self.change_set()
+        payload = None
+        for number, link in enumerate(self._links):
+            if link.is_up and number in self._streams:
+                payload = payload or wire.REPORT.encode_arguments(self._shape.name, self._replica.report())
+                link.send(wire.REPORT, payload, ASK_SECONDS, partial(self._answered, number))
+
+    def _answered(self, number: int, error: EntrepotError | None, payload: bytes) -> None:
+        if error is not None:
+            return
+        answer = _ANSWER.decode(payload)
+        if not self._is_ours(answer.cluster):
+            return
+        if answer.is_leader:
+            self._leader = number
+        if answer.appointment is not None:
+            self._decided(answer.cluster, answer.appointment)
+        elif self._replica.machine.state.controllers:
+            self._note("")
+
+    # -- the set -------------------------------------------------------------------------------------------------
+
+    def change_set(self) -> None:
+        """Propose what the register lacks, where the last proposal was made some time ago."""
+        link = None if self._leader is None else self._links[self._leader]
+        now = self._loop.time()
+        if link is None or not link.is_up or now - self._proposed_at < self._lease / BEATS:
+            return
+        effects, change = self.keeping.proposal()
+        if change is None:
+            return
+        self._proposed_at = now
+        self._replica.perform(effects)
+        payload = wire.CHANGE_SET.encode_arguments(self._shape.name, change)
+        link.send(wire.CHANGE_SET, payload, ASK_SECONDS, self._set_answered)
+
+    def _set_answered(self, error: EntrepotError | None, payload: bytes) -> None:
+        if error is None:
+            self._replica.perform(self.keeping.answered(_APPOINTMENT.decode(payload)))
+        else:
+            self.keeping.not_answered()
+
+    def _look_alone(self) -> None:
+        """A master that could confirm alone goes on once a majority of the controllers knows of no later one."""
+        machine = self._replica.machine
+        if not self._is_asking and machine.waits_for_word and self._leader is not None:
+            self._is_asking = True
+            link = self._links[self._leader]
+            payload = wire.DECIDED.encode_arguments(self._shape.name)
+            link.send(wire.DECIDED, payload, ASK_SECONDS, self._told_alone)
+
+    def _told_alone(self, error: EntrepotError | None, payload: bytes) -> None:
+        self._is_asking = False
+        if error is not None:
+            return
+        assert wire.DECIDED.result is not None
+        decided: Appointment | None = wire.DECIDED.result.decode(payload)
+        machine = self._replica.machine
+        if decided is None:
+            return
+        self._replica.perform(self.keeping.heard(decided))
+        if (decided.epoch, decided.master) == (machine.epoch, machine.state.replica):
+            self._replica.perform(machine.nobody_later())
+
+    async def hand_over(self, wanted: int) -> None:
+        """Have another replica elected, before this master stops."""
+        if wanted == NOBODY or self._leader is None or not self._links[self._leader].is_up:
+            return
+        arguments: tuple[Any, ...] = (self._shape.name, wanted, [], False)
+        try:
+            await self._links[self._leader].ask(wire.ELECT, *arguments, seconds=HAND_OVER_SECONDS)
+        except EntrepotError as error:
+            log.warning("the mastership is not handed over", problem=error.message)

@@ -1,0 +1,129 @@
+"""Controlling: a replica process as its controllers see it and order it about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+import structlog
+
+from broker.replication.effects import Effect
+from broker.replication.following import Following
+from broker.replication.following_replica import Role
+from broker.replication.leading import Leading
+from broker.replication.replica import Replica
+from broker.replication.replica_files import ReplicaFiles
+from broker.replication.set_keeping import SetKeeping
+from broker.replication.slave_streams import SlaveStreams
+from broker.replication.slave_watch import SlaveSight, SlaveWatch
+from broker.replication.status import problem_of
+from domain.replication.control import Report
+from domain.replication.mastership import NOBODY, FenceAnswer, Promise
+
+MAX_LAG_SECONDS: Final = 10.0
+"""Longest time for which a member of the set may lag behind."""
+log = structlog.get_logger(__name__)
+
+
+class Progress:
+    """The time for which an offset has not moved that has somewhere to go."""
+
+    def __init__(self) -> None:
+        self._at, self._since = -1, 0.0
+
+    def age(self, at: int, goal: int, now: float) -> float:
+        """Seconds; 0.0 where it moves, or has got there."""
+        if at >= goal or at != self._at:
+            self._at, self._since = at, now
+        return now - self._since
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaParts:
+    """Parts of the process that are looked at."""
+
+    machine: Replica
+    files: ReplicaFiles
+    following: Following
+    streams: SlaveStreams
+    leading: Callable[[], Leading | None]
+
+
+class Controlling:
+    """`promise`, `quiesce` and `perform`: as the process does them."""
+
+    def __init__(
+        self,
+        parts: ReplicaParts,
+        lease: float,
+        *,
+        promise: Callable[[Promise], Awaitable[FenceAnswer | Promise]],
+        quiesce: Callable[[int, float], Awaitable[bool]],
+        perform: Callable[[list[Effect]], None],
+    ) -> None:
+        self.machine, self._parts = parts.machine, parts
+        self.promise, self.quiesce, self.perform = promise, quiesce, perform
+        self._loop = asyncio.get_running_loop()
+        self._syncing, self._confirming = Progress(), Progress()
+        self._watch = SlaveWatch(lease, max(MAX_LAG_SECONDS, lease))
+        self._mastership = (0, 0)
+
+    def report(self) -> Report:
+        """Its heartbeat."""
+        machine, now, leading = self.machine, self._loop.time(), self._parts.leading()
+        state, is_master = machine.state, machine.role is Role.MASTER
+        goal = machine.end if is_master else machine.confirmed
+        return Report(
+            state.promised(machine.starts[-1], machine.synced, machine.confirmed),
+            machine.role.value,
+            state.promise.epoch,
+            leading is not None and leading.is_open,
+            problem_of(machine, self._parts.following.problem),
+            self._parts.following.silence,
+            self._syncing.age(machine.synced, machine.end, now),
+            self._confirming.age(machine.confirmed, goal, now),
+        )
+
+    def bind(self, cluster: str) -> None:
+        """Obey these controllers alone, from now on."""
+        state = self.machine.state
+        if not state.controllers:
+            self.machine.state = replace(state, controllers=cluster)
+            self._parts.files.save(self.machine.state)
+
+    def observe(self, keeping: SetKeeping) -> None:
+        """Look which slaves are to leave the set of this master."""
+        machine, now = self.machine, self._loop.time()
+        if machine.role is not Role.MASTER:
+            self._mastership = (0, 0)
+            keeping.gone = frozenset()
+            return
+        if self._mastership != (machine.epoch, machine.state.run):
+            self._mastership = (machine.epoch, machine.state.run)
+            self._watch.begin(now)
+        members = {member.replica for member in machine.state.appointment.members} | machine.slaves.keys()
+        sights = {replica: self._sight(replica) for replica in members if replica != machine.state.replica}
+        gone, machine.kept_out = self._watch.look(now, machine.end, sights)
+        if gone - keeping.gone:
+            log.warning("slaves are to leave the set", replicas=sorted(gone - keeping.gone))
+        keeping.gone = gone
+
+    def _sight(self, replica: int) -> SlaveSight:
+        slave = self.machine.slaves.get(replica)
+        if slave is None or slave.stream < 0:
+            return SlaveSight(None, 0)
+        return SlaveSight(self._parts.streams.silence(slave.stream), slave.acknowledged)
+
+    def successor(self) -> int:
+        """The member of the set that has most of the log; NOBODY where there is none, or this is no master."""
+        machine, leading = self.machine, self._parts.leading()
+        if leading is None or not leading.is_open or leading.engine.failure is not None:
+            return NOBODY
+        ends = {
+            replica: slave.acknowledged
+            for replica, slave in machine.slaves.items()
+            if slave.stream >= 0 and slave.member in machine.state.appointment.members
+        }
+        return max(ends, key=lambda replica: ends[replica]) if ends else NOBODY

@@ -1,0 +1,1 @@
+"""Controllers: elections without an operator."""
