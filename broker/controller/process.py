@@ -88,7 +88,6 @@ class ControllerServer:
         service.streams[wire.ATTACH] = self._attach
         service.calls[wire.OBEYED] = self._obeyed
         service.calls[wire.CHANGE_SET] = self._change_set
-        service.calls[wire.DECIDED] = self._decided
         service.calls[wire.ELECT] = self._elect
         service.calls[wire.GROUPS] = self._groups
         service.calls[wire.CONTROLLER] = self._view
@@ -249,11 +248,11 @@ class ControllerServer:
         name, report = wire.REPORT.arguments.decode(request.payload)
         controller = self._ready
         self._perform(controller.reported(name, report, self._loop.time()))
-        decided, told = controller.decided(name), report.appointment
+        decided = controller.decided(name)
         answer = ReportAnswer(
             controller.cluster,
             controller.is_leader,
-            decided if decided is None or decided.order != told.order else None,
+            decided if decided is None or decided.order != report.known else None,
         )
         channel.answer(request.id, encode(answer))
 
@@ -266,10 +265,6 @@ class ControllerServer:
             lambda request: controller.change_set(request, name, change, self._loop.time())
         )
         return found
-
-    async def _decided(self, name: str) -> Appointment | None:
-        await self._leading.read()
-        return self._ready.decided(name)
 
     # -- operators -----------------------------------------------------------------------------------------------
 

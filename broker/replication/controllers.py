@@ -27,6 +27,8 @@ ASK_SECONDS: Final = 2.0
 BEATS: Final = 8
 """Reports in the time of a lease."""
 MOST_BEAT_SECONDS: Final = 0.5
+LEAST_SECONDS: Final = 0.1
+"""Least time between two proposals of a master."""
 HAND_OVER_SECONDS: Final = 5.0
 """Longest time for which a master that stops waits for the next one."""
 _ORDER: Final[Codec[Order]] = Codec(Order)
@@ -41,7 +43,7 @@ class Controllers:
     def __init__(self, group: GroupSettings, name: str, settings: LinkSettings, replica: Controlling) -> None:
         self._shape, self._lease, self._replica = replace(group.shape, name=name), group.lease, replica
         addresses = group.controllers
-        replica.machine.asks_first = bool(addresses)
+        replica.machine.is_controlled = bool(addresses)
         self._loop = asyncio.get_running_loop()
         self.keeping = SetKeeping(replica.machine)
         self._links = [Link(each, settings, on_up=partial(self._up, number)) for number, each in enumerate(addresses)]
@@ -50,7 +52,8 @@ class Controllers:
         self._leader: int | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._beating: asyncio.TimerHandle | None = None
-        self._is_reporting = self._is_asking = False
+        self._is_reporting = False
+        self._heard_at = 0.0
         self._proposed_at = 0.0
         self.problem = "its controllers do not answer" if addresses else ""
 
@@ -80,7 +83,7 @@ class Controllers:
         link = self._links[number]
         if not link.is_up:
             return
-        payload = wire.ATTACH.encode_arguments(self._shape, self._replica.report())
+        payload = wire.ATTACH.encode_arguments(self._shape, self._replica.report(self.keeping.known))
         self._streams[number] = link.open_stream(
             wire.ATTACH, payload, partial(self._ordered, number), partial(self._refused, number)
         )
@@ -152,7 +155,6 @@ class Controllers:
         self._beating = self._loop.call_later(min(self._lease / BEATS, MOST_BEAT_SECONDS), self._beat)
         self._replica.observe(self.keeping)
         self._report()
-        self._look_alone()
 
     def _report(self) -> None:
         self._is_reporting = False
@@ -160,12 +162,15 @@ class Controllers:
         payload = None
         for number, link in enumerate(self._links):
             if link.is_up and number in self._streams:
-                payload = payload or wire.REPORT.encode_arguments(self._shape.name, self._replica.report())
+                payload = payload or wire.REPORT.encode_arguments(
+                    self._shape.name, self._replica.report(self.keeping.known)
+                )
                 link.send(wire.REPORT, payload, ASK_SECONDS, partial(self._answered, number))
 
     def _answered(self, number: int, error: EntrepotError | None, payload: bytes) -> None:
         if error is not None:
             return
+        self._heard_at = self._loop.time()
         answer = _ANSWER.decode(payload)
         if not self._is_ours(answer.cluster):
             return
@@ -182,13 +187,15 @@ class Controllers:
         """Propose what the register lacks, where the last proposal was made some time ago."""
         link = None if self._leader is None else self._links[self._leader]
         now = self._loop.time()
-        if link is None or not link.is_up or now - self._proposed_at < self._lease / BEATS:
+        if now - self._heard_at > self._lease:
+            self.keeping.away()
+        if link is None or not link.is_up or now - self._proposed_at < min(self._lease / BEATS, LEAST_SECONDS):
             return
         effects, change = self.keeping.proposal()
+        self._replica.perform(effects)
         if change is None:
             return
         self._proposed_at = now
-        self._replica.perform(effects)
         payload = wire.CHANGE_SET.encode_arguments(self._shape.name, change)
         link.send(wire.CHANGE_SET, payload, ASK_SECONDS, self._set_answered)
 
@@ -197,28 +204,6 @@ class Controllers:
             self._replica.perform(self.keeping.answered(_APPOINTMENT.decode(payload)))
         else:
             self.keeping.not_answered()
-
-    def _look_alone(self) -> None:
-        """A master that could confirm alone goes on once a majority of the controllers knows of no later one."""
-        machine = self._replica.machine
-        if not self._is_asking and machine.waits_for_word and self._leader is not None:
-            self._is_asking = True
-            link = self._links[self._leader]
-            payload = wire.DECIDED.encode_arguments(self._shape.name)
-            link.send(wire.DECIDED, payload, ASK_SECONDS, self._told_alone)
-
-    def _told_alone(self, error: EntrepotError | None, payload: bytes) -> None:
-        self._is_asking = False
-        if error is not None:
-            return
-        assert wire.DECIDED.result is not None
-        decided: Appointment | None = wire.DECIDED.result.decode(payload)
-        machine = self._replica.machine
-        if decided is None:
-            return
-        self._replica.perform(self.keeping.heard(decided))
-        if (decided.epoch, decided.master) == (machine.epoch, machine.state.replica):
-            self._replica.perform(machine.nobody_later())
 
     async def hand_over(self, wanted: int) -> None:
         """Have another replica elected, before this master stops."""

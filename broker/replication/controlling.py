@@ -70,8 +70,8 @@ class Controlling:
         self._watch = SlaveWatch(lease, max(MAX_LAG_SECONDS, lease))
         self._mastership = (0, 0)
 
-    def report(self) -> Report:
-        """Its heartbeat."""
+    def report(self, known: tuple[int, int]) -> Report:
+        """Its heartbeat.  `known`: see there."""
         machine, now, leading = self.machine, self._loop.time(), self._parts.leading()
         state, is_master = machine.state, machine.role is Role.MASTER
         goal = machine.end if is_master else machine.confirmed
@@ -84,6 +84,7 @@ class Controlling:
             self._parts.following.silence,
             self._syncing.age(machine.synced, machine.end, now),
             self._confirming.age(machine.confirmed, goal, now),
+            known,
         )
 
     def bind(self, cluster: str) -> None:

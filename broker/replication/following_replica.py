@@ -40,8 +40,8 @@ class FollowingReplica:
         return self.state.appointment.epoch
 
     @abstractmethod
-    def appoint(self, appointment: Appointment) -> list[Effect]:
-        """Take an appointment that was decided."""
+    def hear_appointment(self, appointment: Appointment) -> list[Effect]:
+        """Another replica tells of an appointment."""
 
     def _halt(self, reason: str) -> list[Effect]:
         self.halted = reason
@@ -69,7 +69,7 @@ class FollowingReplica:
         """The master takes it: cut what the master has not, then copy."""
         if self.role is not Role.SLAVE or welcome.epoch != self.epoch:
             return []
-        heard = self.appoint(welcome.appointment)
+        heard = self.hear_appointment(welcome.appointment)
         if welcome.start < self.confirmed and not welcome.is_unclean:
             return self._halt(
                 f"the master of epoch {welcome.epoch} has nothing behind {welcome.start}, and {self.confirmed} "

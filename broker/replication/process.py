@@ -98,7 +98,7 @@ class ReplicaProcess:
             status=self.status,
             fence=self.fence,
             is_settled=lambda: self.machine.is_joined,
-            take=lambda appointment: self._perform(self.machine.appoint(appointment)),
+            take=lambda appointment: self._perform(self.machine.hear_appointment(appointment)),
             nobody_later=lambda: self._perform(self.machine.nobody_later()),
         )
         self._copying = Copying(
@@ -366,7 +366,7 @@ class ReplicaProcess:
         return answer
 
     async def appoint(self, appointment: Appointment) -> None:
-        self._perform(self.machine.appoint(appointment))
+        self._perform(self.machine.hear_appointment(appointment))
 
     async def quiesce(self, replica: int, seconds: float) -> bool:
         def has_all(end: int) -> bool:

@@ -44,6 +44,7 @@ from domain.replication.mastership import (
     Promise,
     ReplicaState,
     RunHistory,
+    has_heard,
     old_copy,
 )
 from domain.replication.rule import RuleKind, confirmed_offset
@@ -57,7 +58,8 @@ class Replica(FollowingReplica):
         self.is_open = False
         self.epoch_end: int | None = None  # behind its EPOCH record, once that is written
         self.slaves: dict[int, SlaveProgress] = {}
-        self.asks_first = False  # a new directory counts once the controllers have let the earlier one go
+        self.is_controlled = False  # controllers decide, and what other replicas tell is less than their word
+        self.registered: tuple[RunHistory, ...] | None = None  # starts that the controllers have heard of; None: away
         self.wanted: set[Member] = set()  # slaves that have all, and wait for that
         self.kept_out: frozenset[int] = frozenset()  # slaves that were let go, and have not come back for good
 
@@ -81,8 +83,11 @@ class Replica(FollowingReplica):
 
     @property
     def needs_nobody(self) -> bool:
-        """True where it could confirm alone, and so goes on as master only when it knows of no later one."""
+        """True where it could confirm alone, and so goes on as master only when it knows of no later one; and where
+        controllers have to hear of its start first, which shows an old copy."""
         appointment = self.state.appointment
+        if self.is_controlled:
+            return True
         is_alone = appointment.rule.kind is RuleKind.ASYNC or not appointment.others(appointment.members)
         return is_alone and appointment.rule.kind is not RuleKind.QUORUM and len(appointment.known) > 1
 
@@ -150,6 +155,15 @@ class Replica(FollowingReplica):
             return effects + self._follow()
         return effects + (self._lead() if self.state.member in appointment.members else [])
 
+    def hear_appointment(self, appointment: Appointment) -> list[Effect]:
+        """Another replica tells of an appointment."""
+        is_news = not self.is_controlled or appointment.epoch > self.epoch
+        return self.appoint(appointment) if is_news else []
+
+    def admit_waiting(self) -> list[Effect]:
+        """Take slaves in that have all that is confirmed, though nothing new has come for them."""
+        return [effect for slave in [*self.slaves.values()] if slave.stream >= 0 for effect in self._admit(slave)]
+
     # -- master --------------------------------------------------------------------------------------------------
 
     def _lead(self) -> list[Effect]:
@@ -183,7 +197,7 @@ class Replica(FollowingReplica):
         """A slave asks for the log."""
         member, replica = greeting.member, greeting.member.replica
         if reason := old_copy(greeting.heard, self.state.history):
-            return [RefuseSlave(replica, stream, reason), *self._is_copy(reason)]
+            return [RefuseSlave(replica, stream, reason), *([] if self.is_controlled else self._is_copy(reason))]
         is_leading, known = self.role is Role.MASTER and self.epoch_end is not None, self.slaves.get(replica)
         if reason := objection(self.state, greeting, known, is_leading=is_leading):
             return [RefuseSlave(replica, stream, reason)]
@@ -192,6 +206,8 @@ class Replica(FollowingReplica):
         except ForkedError as error:
             return [RefuseSlave(replica, stream, str(error))]
         effects = self._hear_of(greeting.history)
+        if self.registered is not None and not has_heard(self.registered, greeting.history):
+            return [*effects, RefuseSlave(replica, stream, "the controllers have not heard of its start yet")]
         has = min(known.acknowledged, start) if known is not None and known.member == member else 0
         self.slaves[replica] = SlaveProgress(stream, member, start, has)
         is_unclean = any(each.is_unclean and each.start >= start for each in self.starts)
@@ -227,7 +243,7 @@ class Replica(FollowingReplica):
         is_member = slave.member in appointment.members or not appointment.counts(slave.member.replica)
         if not self.is_open or slave.acknowledged < least or is_member or slave.member.replica in self.kept_out:
             return []
-        if self.asks_first and replaces_another(slave.member, appointment):
+        if self.is_controlled and replaces_another(slave.member, appointment):
             self.wanted.add(slave.member)
             return []
         return self.change_set(with_member(appointment, slave.member))

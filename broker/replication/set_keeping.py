@@ -23,7 +23,7 @@ from broker.replication.following_replica import Role
 from broker.replication.replica import Replica, replaces_another
 from domain.replication.control import SetChange
 from domain.replication.election import admitted
-from domain.replication.mastership import Appointment, Member
+from domain.replication.mastership import Appointment, Member, has_heard
 from domain.replication.rule import RuleKind
 
 
@@ -37,6 +37,11 @@ class SetKeeping:
         self._is_proposing = False
         self.gone: frozenset[int] = frozenset()
 
+    @property
+    def known(self) -> tuple[int, int]:
+        """Order of the register's appointment, as far as it was heard."""
+        return self._register.order
+
     def heard(self, decided: Appointment) -> list[Effect]:
         """An appointment that the register has, or had."""
         effects = self._machine.appoint(decided)
@@ -45,21 +50,44 @@ class SetKeeping:
                 self._last_base = decided.order
             self._register = decided
             effects += self._take()
-        return effects
+        return effects + self._go_on()
+
+    def _go_on(self) -> list[Effect]:
+        """A master that has begun anew leads once the register has its start."""
+        machine, register = self._machine, self._register
+        machine.registered = register.heard if register.epoch == machine.epoch else machine.registered
+        is_same = (register.epoch, register.master) == (machine.epoch, machine.state.replica)
+        if is_same and machine.waits_for_word and has_heard(register.heard, machine.state.history):
+            return machine.nobody_later()
+        return []
+
+    def away(self) -> None:
+        """The register does not answer: slaves are taken without it."""
+        self._machine.registered = None
 
     def proposal(self) -> tuple[list[Effect], SetChange | None]:
         """The next proposal, None where there is none; what it needs to be done first."""
         machine, register = self._machine, self._register
         own = machine.state.appointment
-        if self._is_proposing or machine.role is not Role.MASTER or register.epoch != own.epoch:
+        if self._is_proposing or register.epoch != own.epoch:
             return [], None
+        if machine.waits_for_word and not machine.halted:
+            return self._propose(own.with_heard(machine.state.history), [])
+        if machine.role is not Role.MASTER:
+            return [], None
+        effects = machine.admit_waiting()
+        own = machine.state.appointment
         wanted = self._wanted(own)
-        effects: list[Effect] = []
-        if wanted != own:
-            effects, version = machine.reserve_version()
-            wanted = replace(wanted, version=version)
-        elif wanted.order <= register.order or _same(wanted, register):
-            return [], None
+        if wanted == own and (wanted.order <= register.order or _same(wanted, register)):
+            return effects, None
+        return self._propose(wanted, effects)
+
+    def _propose(self, wanted: Appointment, effects: list[Effect]) -> tuple[list[Effect], SetChange]:
+        """A proposal that is not the own appointment has a version of its own."""
+        register = self._register
+        if wanted != self._machine.state.appointment:
+            reserving, version = self._machine.reserve_version()
+            effects, wanted = effects + reserving, replace(wanted, version=version)
         self._is_proposing, self._last_base = True, register.order
         return effects, SetChange(wanted, register.order)
 
@@ -72,7 +100,8 @@ class SetKeeping:
 
     def _is_leaving(self, member: Member, master: int) -> bool:
         """It is gone, or its replica has come back with another directory."""
-        is_replaced = any(w.replica == member.replica and w != member for w in self._machine.wanted)
+        slave = self._machine.slaves.get(member.replica)
+        is_replaced = slave is not None and slave.member != member
         return member.replica != master and (member.replica in self.gone or is_replaced)
 
     def answered(self, decided: Appointment) -> list[Effect]:

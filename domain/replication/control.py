@@ -49,6 +49,7 @@ class Report(NamedTuple):
     master_silence: float = NEVER
     sync_age: float = 0.0
     confirm_age: float = 0.0
+    known: tuple[int, int] = (0, 0)
 
     @property
     def member(self) -> Member:
@@ -61,7 +62,7 @@ class Report(NamedTuple):
 
 class ReportAnswer(NamedTuple):
     """Answer of a controller.  `cluster`: id of the controllers as a group.  `appointment`: the last one that is
-    decided; None where the group is not known.  `is_leader`: this controller leads the others."""
+    decided; None where that is known to the replica, or there is none.  `is_leader`: it leads the others."""
 
     cluster: str
     is_leader: bool

@@ -62,6 +62,12 @@ def heard_of(heard: Iterable[RunHistory], member: Member) -> RunHistory | None:
     return next((each for each in heard if each.member == member), None)
 
 
+def has_heard(heard: Iterable[RunHistory], told: RunHistory) -> bool:
+    """True where this very start was heard of."""
+    found = heard_of(heard, told.member)
+    return found is not None and found.run == told.run and found.token(told.run) == told.token(told.run)
+
+
 def old_copy(heard: Iterable[RunHistory], told: RunHistory) -> str:
     """Why a replica with this history is not what was heard of; empty where it is, or is not known."""
     found = heard_of(heard, told.member)

@@ -312,8 +312,6 @@ OBEYED: Final = _operation(114, "obeyed", tuple[str, int, OrderAnswer], None, ag
 """A replica of a group, by its id, answers an order."""
 CHANGE_SET: Final = _operation(115, "change_set", tuple[str, SetChange], Appointment, again=True)
 """The appointment that is decided then: the proposed one, or another that stands in its way."""
-DECIDED: Final = _operation(116, "decided", tuple[str], Appointment | None, again=True)
-"""The last appointment of a group, asked of a majority of the controllers."""
 ELECT: Final = _operation(117, "elect", tuple[str, int, list[int], bool], Appointment)
 """Group, next master or 0, lost replicas, unclean."""
 GROUPS: Final = _operation(118, "groups", tuple[()], list[GroupView], again=True)

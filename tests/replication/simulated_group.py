@@ -68,7 +68,7 @@ class Group:
         self.masters: dict[int, int] = {}
         self.opens = 0
         self.processes = {number: self._process(number) for number in range(1, rule.replicas + 1)}
-        self.register, self.copies = Register(self), Copies(self)
+        self.register, self.copies = self.make_register(), Copies(self)
         for replica in self.processes.values():
             replica.start()
         self.register.tell_all()
@@ -76,6 +76,13 @@ class Group:
         self.faults = Faults(self)
         self.crash_chance = self.crashes.choice((0.0, 0.005, 0.03, 0.1))
         self.register.elect_later()
+
+    def make_register(self) -> Any:
+        """Whoever decides on masters."""
+        return Register(self)
+
+    def started(self, replica: SimulatedReplica) -> None:
+        """A process has begun."""
 
     def _process(self, number: int) -> SimulatedReplica:
         planted = self.planted

@@ -107,6 +107,7 @@ class SimulatedReplica:
         self.broker.open(disk.rows.copy())
         self.is_syncing = False
         self.later(group.pace.expovariate(1 / TICK_MEAN), self._tick)
+        group.started(self)
         self.run(self.live.start(f"{group.pace.getrandbits(32):08x}"))
 
     def die(self) -> None:

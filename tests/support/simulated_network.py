@@ -84,7 +84,8 @@ class Lane:
 
 class Connection:
     """Of a slave to its master.  `sent`: up to where the master has sent, None before the welcome.  `told`: confirmed,
-    as it was sent last.  `end` is called where it breaks."""
+    as it was sent last.  `slave_heard`, `master_heard`: time of the last item there.  `end` is called where it
+    breaks."""
 
     def __init__(self, network: Network, slave: Any, master: Any, number: int, world: Any) -> None:
         self.network, self.slave, self.master, self.number = network, slave, master, number
@@ -93,6 +94,7 @@ class Connection:
         self.is_broken = self.is_waking = False
         self.sent: int | None = None
         self.told = -1
+        self.slave_heard = self.master_heard = network.clock.now
         self._world = world
 
     def end(self) -> None:

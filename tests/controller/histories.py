@@ -1,0 +1,51 @@
+"""One history of a simulated group with controllers, whole from its seed; and the command that replays one.
+
+python -m tests.controller.histories RULE SEED [--planted NAME]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tests.controller.simulated_controllers import NO_FAULTS, ControlledGroup, PlantedFaults
+from tests.replication.histories import RULES, HistoryError
+
+
+def run_history(seed: int, rule: str, planted: PlantedFaults = NO_FAULTS, name: str = "") -> ControlledGroup:
+    """Faults, then none, and progress.  Raises HistoryError.  `name`: of the planted fault."""
+    group = ControlledGroup.__new__(ControlledGroup)
+    try:
+        group.__init__(seed, RULES[rule], planted)  # type: ignore[misc]
+        group.clock.run_until(group.clock.now + group.clock.chance("length").choice((600.0, 1500.0, 3000.0)))
+        group.heal()
+    except Exception as error:
+        again = f"python -m tests.controller.histories {rule!r} {seed}" + (f" --planted {name!r}" if name else "")
+        told = [f"{error!r} at {group.clock.now:.2f}", *group.clock.tail(), f"again: {again}"]
+        raise HistoryError("\n".join(told)) from error
+    return group
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.controller.histories", description=__doc__)
+    parser.add_argument("rule", choices=RULES)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--planted", default="", help="name of a planted fault")
+    given = parser.parse_args()
+    planted = NO_FAULTS
+    if given.planted:
+        from tests.controller.test_planted_faults import FAULTS
+
+        planted = FAULTS[given.planted][0]
+    try:
+        group = run_history(given.seed, given.rule, planted, given.planted)
+    except HistoryError as error:
+        print(error)
+        return 1
+    print(f"{len(group.truth)} records confirmed, {group.opens} masters, faults: {group.faults.done}")
+    print(f"{group.register.elections} elections: {group.register.reasons}; {group.register.shrunk} sets shrunk")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,236 @@
+"""One simulated controller: Raft, the register and the decisions, on a disk that loses what is not synced."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.controller.agreement import Effect as Decision
+from broker.controller.agreement import Propose, Reply, Tell
+from broker.controller.commands import decode_command, encode_command
+from broker.raft import effects as raft
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.messages import Message
+from broker.raft.state import Stored
+from domain.errors import EntrepotError
+
+if TYPE_CHECKING:
+    from tests.controller.simulated_controllers import SimulatedControllers
+
+SYNC_MEAN: Final = 2.0
+SNAPSHOT_ENTRIES: Final = 12
+
+
+class SimulatedController:
+    """`slot`: its place in the network.  `life`: counts its starts and ends.  `stored`: what is durable."""
+
+    def __init__(self, world: SimulatedControllers, number: int, stored: Stored) -> None:
+        self.world, self.number, self.slot, self.stored = world, number, -100 - number, stored
+        self.name = f"controller {number}"
+        self.life = 0
+        self.is_up = self.is_paused = False
+        self.slowness = 1.0
+        self._backlog: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._writes: list[raft.Write] = []
+        self._writing: list[raft.Write] = []
+        self._results: dict[int, str] = {}
+        self._events: deque[raft.Event] = deque()
+        self._is_stepping = False
+        self._reads: dict[int, Callable[[bool], None]] = {}
+        self._requests: dict[int, Callable[[Any], None]] = {}
+        self._tokens = self._count = 0
+
+    # -- life ----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        if self.is_up or self.world.is_gone(self):
+            return
+        group, planted = self.world.group, self.world.planted
+        self.life += 1
+        self.is_up = True
+        self._reset()
+        group.clock.note(self.name, "starts")
+        self.machine = planted.raft(
+            self.number, self.stored, self.world.chance, group.clock.now, self.world.raft_options
+        )
+        self.register = planted.register()
+        self.decisions = planted.controller(
+            self.register, "controllers", self.world.chance, lambda: 0, self.world.options
+        )
+        self._tick()
+
+    def die(self) -> None:
+        if not self.is_up:
+            return
+        self.world.group.clock.note(self.name, "dies")
+        self.life += 1
+        self.is_up = self.is_paused = False
+        self._backlog.clear()
+        self.world.closed(self)
+        self.world.group.clock.after(self.world.chance.expovariate(1 / self.world.away_mean), self.start)
+
+    def pause(self, duration: float) -> None:
+        self.is_paused = True
+        self.world.group.clock.after(duration, self.go_on)
+
+    def go_on(self) -> None:
+        self.is_paused = False
+        while self._backlog and not self.is_paused:
+            act, arguments = self._backlog.popleft()
+            act(*arguments)
+
+    def take(self, act: Callable[..., Any], *arguments: Any) -> None:
+        if self.is_paused:
+            self._backlog.append((act, arguments))
+        elif self.is_up:
+            act(*arguments)
+
+    def later(self, delay: float, act: Callable[..., Any], *arguments: Any) -> None:
+        self.world.group.clock.after(delay, self._of_life, self.life, act, *arguments)
+
+    def _of_life(self, life: int, act: Callable[..., Any], *arguments: Any) -> None:
+        if life == self.life:
+            self.take(act, *arguments)
+
+    @property
+    def now(self) -> float:
+        return self.world.group.clock.now
+
+    def _tick(self) -> None:
+        self.later(self.world.raft_options.heartbeat_ms / 2, self._tick)
+        self.step(raft.Tick())
+        self.perform(self.decisions.tick(self.now))
+
+    # -- Raft ----------------------------------------------------------------------------------------------------
+
+    def step(self, event: raft.Event) -> None:
+        self._events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        while self._events:
+            for effect in self.machine.step(self._events.popleft(), self.now):
+                self._act(effect)
+            self._results.clear()
+        self._is_stepping = False
+
+    def receive(self, source: int, message: Message) -> None:
+        self.step(raft.Receive(source, message))
+
+    def _act(self, effect: raft.Effect) -> None:
+        match effect:
+            case raft.Send(target, message):
+                other = self.world.controllers[target]
+                self.world.group.network.send(self, other, other.receive, self.number, message)
+            case raft.Write():
+                self._writes.append(effect)
+                if not self._writing:
+                    self._begin_write()
+            case raft.Apply(entries):
+                self._apply(entries)
+            case raft.Restore(snapshot):
+                self.register.restore(snapshot.data)
+            case raft.Done(token, index):
+                self._ended(token, self._results.get(index, ""))
+            case raft.ReadReady(token, _):
+                self._ended(token, "")
+            case raft.Refused(token, _, _) | raft.Unknown(token):
+                self._ended(token, None)
+            case raft.RoleChanged(role, term, _):
+                self._role_changed(role, term)
+            case raft.Halt(reason):
+                self.world.group.require(False, reason)
+
+    def _apply(self, entries: tuple[Entry, ...]) -> None:
+        for entry in entries:
+            self.world.committed(entry)
+            if entry.kind is EntryKind.COMMAND:
+                self._results[entry.index] = self.register.apply(decode_command(entry.data))
+        last = entries[-1].index
+        if last - self.machine.state.log.snapshot.index >= SNAPSHOT_ENTRIES:
+            self._events.append(raft.Compact(last, self.register.snapshot()))
+
+    def _ended(self, token: int, reason: str | None) -> None:
+        if token < 0:
+            self._reads.pop(token)(reason is not None)
+        else:
+            ended = self.decisions.not_applied(token, self.now) if reason is None else None
+            self.perform(self.decisions.applied(token, reason or "", self.now) if ended is None else ended)
+
+    def read(self, then: Callable[[bool], None]) -> None:
+        """`then`: whether the register has all that was committed before now."""
+        self._tokens -= 1
+        self._reads[self._tokens] = then
+        self.step(raft.Read(self._tokens))
+
+    def _role_changed(self, role: raft.Role, term: int) -> None:
+        if role is raft.Role.LEADER:
+            self.later(0.0, self._begin_leading, term)
+        elif self.decisions.is_leader:
+            self.perform(self.decisions.followed(self.now))
+
+    def _begin_leading(self, term: int) -> None:
+        def ready(is_ready: bool) -> None:
+            state = self.machine.state
+            if state.term != term or state.role is not raft.Role.LEADER:
+                return
+            if is_ready:
+                self.perform(self.decisions.led(self.now))
+            else:
+                self.later(20.0, self._begin_leading, term)
+
+        self.read(ready)
+
+    def _begin_write(self) -> None:
+        self._writing, self._writes = self._writes, []
+        delay = self.slowness * self.world.chance.expovariate(1 / SYNC_MEAN)
+        self.world.group.clock.after(delay, self._written, self.life)
+
+    def _written(self, life: int) -> None:
+        if life != self.life:
+            return
+        for write in self._writing:
+            self.stored = written(self.stored, write)
+        number, self._writing = self._writing[-1].number, []
+        self.later(0.0, self.step, raft.Synced(number))
+        if self._writes:
+            self._begin_write()
+
+    # -- decisions -----------------------------------------------------------------------------------------------
+
+    def perform(self, effects: list[Decision]) -> None:
+        for effect in effects:
+            match effect:
+                case Propose(token, command):
+                    self.step(raft.Propose(token, encode_command(command)))
+                case Tell(_, replica, order):
+                    self.world.group.clock.note(self.name, effect)
+                    self.world.order(self, replica, order)
+                case Reply(request, result, error):
+                    self._requests.pop(request, lambda answer: None)(error if error is not None else result)
+
+    def ask(self, question: Callable[[int], list[Decision]], then: Callable[[Any], None]) -> None:
+        self._count += 1
+        self._requests[self._count] = then
+        try:
+            self.perform(question(self._count))
+        except EntrepotError as error:
+            self._requests.pop(self._count, lambda answer: None)(error)
+
+
+def written(stored: Stored, write: raft.Write) -> Stored:
+    """A disk behind a write."""
+    state, snapshot, entries = stored.state, stored.snapshot, list(stored.entries)
+    if write.snapshot is not None:
+        snapshot = write.snapshot
+        keeps = any((e.index, e.term) == (snapshot.index, snapshot.term) for e in entries)
+        entries = [e for e in entries if e.index > snapshot.index] if keeps else []
+    if write.state is not None:
+        state = write.state
+    if write.entries:
+        entries = [e for e in entries if e.index < write.entries[0].index] + list(write.entries)
+    return Stored(state, snapshot, tuple(entries))

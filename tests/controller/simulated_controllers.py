@@ -1,0 +1,275 @@
+"""A simulated broker group whose masters are elected by three simulated controllers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Any, Final, NamedTuple
+
+from broker.controller.agreement import ControllerOptions
+from broker.controller.commands import decode_command
+from broker.controller.controller import Controller
+from broker.controller.register import Register
+from broker.raft.entry import Entry, EntryKind
+from broker.raft.raft import Raft
+from broker.raft.state import Options, first_stored
+from broker.replication.following_replica import Role
+from broker.replication.set_keeping import SetKeeping
+from domain.replication.control import Order
+from domain.replication.mastership import NOBODY, Appointment
+from domain.replication.rule import Rule, RuleKind
+from tests.controller.simulated_agent import NAME, SimulatedAgent
+from tests.controller.simulated_controller import SimulatedController
+from tests.controller.simulated_faults import ControllerFaults
+from tests.replication.simulated_group import NO_FAULTS as NO_FAULTS_IN_REPLICAS
+from tests.replication.simulated_group import Group
+from tests.replication.simulated_group import PlantedFaults as PlantedInReplicas
+from tests.replication.simulated_replica import SimulatedReplica
+from tests.support.simulated_network import Connection
+
+CONTROLLERS: Final = 3
+LEASE: Final = 120.0
+SHRINK: Final = 400.0
+"""Longest time for which a proposal of a smaller set is under way."""
+BEGIN: Final = 4000.0
+"""Longest time until the first master leads."""
+
+
+@dataclass(frozen=True)
+class PlantedFaults:
+    """The fault that a simulation must find; without any there is nothing to find."""
+
+    raft: type[Raft] = Raft
+    register: type[Register] = Register
+    controller: type[Controller] = Controller
+    keeping: type[SetKeeping] = SetKeeping
+    is_controlled: bool = True
+    replicas: PlantedInReplicas = NO_FAULTS_IN_REPLICAS
+
+
+NO_FAULTS: Final = PlantedFaults()
+
+
+class UnderWay(NamedTuple):
+    """An election.  `heard`: replicas that have answered."""
+
+    heard: set[int]
+
+
+class SimulatedControllers:
+    """In the place of the register of people (`simulated_register`).  `truth`: all that is committed."""
+
+    is_by_hand = False
+
+    def __init__(self, group: Group, planted: PlantedFaults) -> None:
+        self.group, self.planted = group, planted
+        self.chance: Random = group.clock.chance("controllers")
+        self.away_mean = self.chance.choice((10.0, 150.0))
+        self.is_healing = False
+        self.options = ControllerOptions(
+            lease=LEASE, fence=60.0, catch_up=60.0, open=400.0, again=20.0, most_again=200.0, tick=10.0
+        )
+        self.raft_options = Options(election_timeout_ms=100.0, heartbeat_ms=20.0)
+        self.truth = Register()
+        self._log: dict[int, bytes] = {}
+        self._applied = 0
+        self.elections = self.grown = self.shrunk = self.promised = 0
+        self.reasons: dict[str, int] = {}
+        self._lost = 0
+        self.shrinks_at = -SHRINK
+        self._agents: dict[SimulatedReplica, SimulatedAgent] = {}
+        stored = first_stored(range(1, CONTROLLERS + 1))
+        self.controllers = {n: SimulatedController(self, n, stored) for n in range(1, CONTROLLERS + 1)}
+        for controller in self.controllers.values():
+            controller.start()
+
+    def take(self, act: Any, *arguments: Any) -> None:
+        act(*arguments)
+
+    # -- what is committed ---------------------------------------------------------------------------------------
+
+    def committed(self, entry: Entry) -> None:
+        """An entry is applied somewhere: everywhere it is the same."""
+        known = self._log.setdefault(entry.index, entry.data)
+        self.group.require(known == entry.data, f"two entries are committed at {entry.index}")
+        if entry.index != self._applied + 1:
+            return
+        self._applied = entry.index
+        if entry.kind is not EntryKind.COMMAND:
+            return
+        before = self.decided
+        command = decode_command(entry.data)
+        reason = self.truth.apply(command)
+        self.group.clock.note("register", (type(command).__name__, reason or "counts", self.decided.order))
+        after = self.decided
+        if after.epoch == before.epoch:
+            self.grown += len(after.members) > len(before.members)
+            self.shrunk += len(after.members) < len(before.members)
+        elif after.known:
+            self.elections += 1
+            text = self.truth.groups[NAME].reason.partition(": ")[2]
+            kind = " ".join(word for word in text.split() if word.isalpha())[:40]
+            self.reasons[kind] = self.reasons.get(kind, 0) + 1
+        self.check_sets()
+
+    @property
+    def decided(self) -> Appointment:
+        group = self.truth.groups.get(NAME)
+        return Appointment(rule=self.group.rule) if group is None else group.appointment
+
+    def check_sets(self) -> None:
+        """The decided set is part of what its master waits for."""
+        decided = self.decided
+        if decided.rule.kind is not RuleKind.IN_SYNC:
+            return
+        for replica in self.group.processes.values():
+            machine = replica.machine
+            if machine is None or machine.role is not Role.MASTER or machine.epoch != decided.epoch:
+                continue
+            own = machine.state.appointment.members
+            if machine.state.member in decided.members and not replica.disk.is_old_copy:
+                self.group.require(
+                    set(decided.members) <= set(own), f"{decided.members} is decided, {own} is waited for"
+                )
+
+    @property
+    def coordinators(self) -> list[Any]:
+        """Elections under way: what their answers were told counts still."""
+        found = [
+            UnderWay(set(watched.contest.answers))
+            for each in self.controllers.values()
+            if each.is_up
+            for watched in each.decisions.watched.values()
+            if watched.contest is not None
+        ]
+        group = self.truth.groups.get(NAME)
+        if self.group.clock.now - self.shrinks_at < SHRINK:
+            return [*found, UnderWay(set())]  # a smaller set may be decided still
+        return found or ([UnderWay(set())] if group is not None and group.is_electing else [])
+
+    # -- replicas ------------------------------------------------------------------------------------------------
+
+    def started(self, replica: SimulatedReplica) -> None:
+        self._agents[replica] = SimulatedAgent(self, replica)
+
+    def ended(self, replica: SimulatedReplica) -> None:
+        """Its connections end: whom that reaches learns it."""
+        for controller in self.controllers.values():
+            self.group.network.send_once(replica, controller, self._detached, controller, replica.number)
+
+    def _detached(self, controller: SimulatedController, number: int) -> None:
+        controller.perform(controller.decisions.detached(NAME, number, controller.now))
+
+    def closed(self, controller: SimulatedController) -> None:
+        """A controller has died."""
+
+    def order(self, controller: SimulatedController, number: int, order: Order) -> None:
+        replica = self.group.address_of(number)
+        self.group.network.send_once(controller, replica, self._ordered, controller, replica, order)
+
+    def _ordered(self, controller: SimulatedController, replica: SimulatedReplica, order: Order) -> None:
+        agent = self._agents.get(replica)
+        if agent is not None:
+            agent.ordered(controller, order)
+
+    def announce(self, master: SimulatedReplica, appointment: Appointment) -> None:
+        """A master's set has changed: the controllers tell the others."""
+        master.later(0.0, self._agents[master].report)
+
+    def ask_who(self, replica: SimulatedReplica) -> None:
+        """Reports are answered."""
+
+    # -- elections -----------------------------------------------------------------------------------------------
+
+    def tell_all(self) -> None:
+        """Return once the first master leads."""
+        end = self.group.clock.now + BEGIN
+        while self.decided.master == NOBODY or not self.group.opens:
+            self.group.require(self.group.clock.now < end, "there is no first master")
+            self.group.clock.run_until(self.group.clock.now + 10.0)
+
+    def elect_later(self) -> None:
+        self.group.clock.after(self.chance.expovariate(1 / 800.0), self._elect)
+
+    def _elect(self) -> None:
+        self.elect_later()
+        self.elect_somebody()
+
+    def elect_somebody(self) -> None:
+        """An operator asks a controller."""
+        controller = self.chance.choice(list(self.controllers.values()))
+        wanted = self.chance.choice((NOBODY, *range(1, self.group.rule.replicas + 1)))
+        if not self.is_healing and controller.is_up:
+            self.group.network.send_once(self, controller, self._asked, controller, wanted)
+
+    slot = 0
+
+    def _asked(self, controller: SimulatedController, wanted: int) -> None:
+        controller.ask(
+            lambda n: controller.decisions.elect(n, NAME, wanted, (), controller.now, is_unclean=False),
+            lambda answer: None,
+        )
+
+    def begin_election(self, wanted: int = NOBODY) -> None:
+        """Controllers elect by themselves."""
+
+    def end_elections(self) -> None:
+        """They end by themselves."""
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def is_gone(self, controller: SimulatedController) -> bool:
+        return controller.number == self._lost
+
+    def heal(self) -> None:
+        """No faults any more, but for one controller that stays away, now and then."""
+        self.is_healing = True
+        self._lost = self.chance.choice((0, 0, *self.controllers))
+        for controller in self.controllers.values():
+            controller.slowness = 1.0
+            controller.go_on()
+            if controller.number == self._lost:
+                controller.die()
+            else:
+                controller.start()
+
+
+class ControlledGroup(Group):
+    """A group with controllers."""
+
+    def __init__(self, seed: int, rule: Rule, planted: PlantedFaults = NO_FAULTS) -> None:
+        self.planted_in_controllers = planted
+        super().__init__(seed, rule, planted.replicas)
+        self.controller_faults = ControllerFaults(self)
+
+    def make_register(self) -> Any:
+        return SimulatedControllers(self, self.planted_in_controllers)
+
+    def started(self, replica: SimulatedReplica) -> None:
+        self.register.started(replica)
+
+    def closed(self, replica: SimulatedReplica) -> None:
+        super().closed(replica)
+        if replica.machine is None:
+            self.register.ended(replica)
+
+    def deliver_to_master(self, connection: Connection, found: Any) -> None:
+        connection.master_heard = self.clock.now
+        if found == "ping":
+            if connection.number not in connection.master.streams:
+                connection.end()  # its process has begun anew
+            elif not connection.is_broken:
+                connection.to_slave.send("pong")
+            return
+        super().deliver_to_master(connection, found)
+
+    def deliver_to_slave(self, connection: Connection, found: Any) -> None:
+        connection.slave_heard = self.clock.now
+        if found == "pong":
+            self.wake(connection.master)
+        else:
+            super().deliver_to_slave(connection, found)
+
+    def heal(self, limit: float = 12000.0) -> None:
+        self.register.heal()
+        super().heal(limit)
